@@ -2,7 +2,6 @@
 
 import re
 from functools import partial
-from io import StringIO
 
 import pytest
 from hypothesis import given
@@ -295,29 +294,6 @@ def test_a_tool_that_is_not_shown_is_searched_for_once():
 
 
 @given(
-    text=st.lists(
-        st.sampled_from([*"[]/\\x \n", "red", "\x1b", "\u202e", ":smile:"]), max_size=60
-    ).map("".join)
-)
-def test_text_of_files_cannot_change_the_screen(text):
-    """Markup and control characters are printed, not obeyed."""
-    written = StringIO()
-    _screen(written).line(("Turn 1", "bold"), (f"  {text}", ""))
-    shown = re.sub("[\n\x1b\u202e]", " ", f"  {text}")
-    assert written.getvalue() == f"Turn 1{shown[:240]}\n"
-
-
-def _screen(written, **options):
-    from rich.console import Console
-
-    return Screen(
-        console=Console(
-            file=written, width=200, highlight=False, emoji=False, **options
-        )
-    )
-
-
-@given(
     sizes=st.lists(st.integers(0, 5_000), min_size=7, max_size=7),
     limit=st.integers(0, 30_000),
     width=st.integers(1, 80),
@@ -338,14 +314,3 @@ def test_a_gauge_fills_its_width_whatever_the_sizes(sizes, limit, width):
     }
     cells = sum(len(text) for text, _ in bar(report, width, is_plain=True))
     assert cells == (width if sum(sizes) + limit else 0)
-
-
-def test_a_terminal_gets_colors(library):
-    written = StringIO()
-    stories.long_work(
-        _screen(written, force_terminal=True),
-        Folder.open(library),
-        window=WINDOW,
-        steps=3,
-    )
-    assert "\x1b[32m\u2588" in written.getvalue()

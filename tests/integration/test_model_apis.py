@@ -8,7 +8,6 @@ import pytest
 from langchain_ctxwin import ModelInfo
 from langchain_ctxwin.models.sources import (
     AnthropicSource,
-    CatalogSource,
     GeminiSource,
     OllamaSource,
     OpenAICompatibleSource,
@@ -123,43 +122,6 @@ def test_each_openai_compatible_shape_is_read(fleet, path, expected):
 
 
 @pytest.mark.parametrize(
-    ("kind", "path", "asked", "name", "aliases"),
-    [
-        (GeminiSource, "/gemini", "test-pro", "test-pro", ()),
-        (
-            AnthropicSource,
-            "/anthropic",
-            "test-verse-20990101",
-            "test-verse-20990101",
-            (),
-        ),
-        (
-            OllamaSource,
-            "/ollama/v1",
-            "test-home:latest",
-            "test-home:latest",
-            ("test-home",),
-        ),
-        (
-            OpenAICompatibleSource,
-            "/mistral/v1",
-            "test-wind-2099",
-            "test-wind-latest",
-            ("test-wind-2099",),
-        ),
-    ],
-)
-def test_one_model_is_asked_for_by_its_name_or_an_alias(
-    fleet, kind, path, asked, name, aliases
-):
-    source = kind(fleet.url + path)
-    assert [(found.name, found.aliases) for found in source.fetch(asked)] == [
-        (name, aliases)
-    ]
-    assert source.fetch("test-unknown") == []
-
-
-@pytest.mark.parametrize(
     ("kind", "path", "variable", "asked", "header"),
     [
         (
@@ -218,19 +180,6 @@ def test_ollama_states_the_window_it_runs_with(fleet):
         wide,
     ]
     assert OllamaSource(fleet.url + "/ollama").fetch(wide.name) == [wide]
-
-
-@pytest.mark.parametrize(
-    ("path", "names"),
-    [
-        ("api.json", ["test-pro", "maker/test-pro"]),
-        ("prices.json", ["test-pro", "test-old", "test-verse@1"]),
-    ],
-)
-def test_a_catalog_is_read_from_a_url(fleet, path, names):
-    source = CatalogSource(f"{fleet.url}/catalog/{path}")
-    assert [found.name for found in source.fetch(None)] == names
-    assert source.name == "127.0.0.1"
 
 
 @pytest.mark.parametrize(

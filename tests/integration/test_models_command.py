@@ -68,16 +68,6 @@ def test_a_fleet_is_one_table_with_limits_prices_and_who_states_them(fleet, caps
     assert sum(line.endswith("ago") for line in out.splitlines()) >= 4
 
 
-def test_a_source_that_fails_is_named_and_the_others_are_shown(fleet, capsys):
-    assert (
-        main(["models", *asking(fleet, openai_1="/http500/v1", openai_2="/vllm/v1")])
-        == 0
-    )
-    out = capsys.readouterr().out
-    assert ["provider" in line for line in out.splitlines() if "500" in line] == [True]
-    assert "maker/test-8b" in rows_of(out)
-
-
 def test_one_model_is_explained_field_by_field_with_every_source(fleet, capsys):
     """Whoever states another value is shown, which value counts, and who could not be asked."""
     catalogs = [
@@ -124,8 +114,3 @@ def test_what_cannot_be_answered_is_an_error_with_what_to_do(
 ):
     assert main(["models", *arguments]) == code
     assert told in "".join(capsys.readouterr())
-
-
-def test_a_catalog_whose_name_has_two_lines_is_named_in_one(capsys, tmp_path):
-    assert main(["models", "--catalog", str(tmp_path / "a\nctxwin: all is well")]) == 1
-    assert "\nctxwin: all is well" not in capsys.readouterr().err

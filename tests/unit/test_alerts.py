@@ -13,10 +13,7 @@ from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
     FileConfig,
-    RoutedChatModel,
-    ToolResultGuard,
 )
-from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.observe import (
     AlertConfig,
     AlertEvent,
@@ -32,9 +29,7 @@ from langchain_ctxwin.observe import (
 )
 from langchain_ctxwin.observe import alerts as module
 from langchain_ctxwin.reload import ConfigFile
-from support.agents import WORD, agent_on, ask, call, model_of, on_both
-from support.fakes import script
-from support.routing import router, scripted
+from support.agents import WORD
 
 SMALL = AlertConfig(
     utilization_steps=2, window=4, least=2, failed_summaries=2, conversation_cost=1.0
@@ -235,25 +230,6 @@ def test_what_is_done_about_an_alert_may_raise():
 def read(words: int) -> str:
     """Read some words."""
     return WORD * words
-
-
-@on_both
-def test_an_agent_of_any_kind_tells_of_large_results_and_of_fallbacks(adapter):
-    """A guard of its own, and a routed model, take the same sink."""
-    config = AlertConfig(least=1, refusals=None)
-    alerts = Alerts(config)
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=100), sinks=[alerts])
-    model = model_of(100_000, policy=script(call("read", "c1", words=3_000), "done"))
-    ask(agent_on(adapter, model, [read], guard=guard), "Please read.")
-    assert [one.alert for one in alerts.active] == ["oversized_results"]
-    first, second = scripted("small", 500), scripted("large", 2_000)
-    second.faults.append(ConnectionError("down"))
-    alerts = Alerts(config)
-    ask(
-        agent_on(adapter, RoutedChatModel(router(first, second)), sinks=[alerts]),
-        "hello",
-    )
-    assert [(one.alert, one.thread) for one in alerts.active] == [("fallbacks", "")]
 
 
 def test_thresholds_follow_a_file(tmp_path):

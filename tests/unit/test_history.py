@@ -2,8 +2,6 @@
 
 import json
 import logging
-import multiprocessing
-import os
 import sqlite3
 from contextlib import closing
 
@@ -90,32 +88,6 @@ def test_a_clock_that_is_set_back_changes_no_order_and_the_oldest_events_leave(
     _write(path, events, max_events=3)
     assert list(History(path).events()) == events[-3:]
     assert list(History(path).events(since=150.0)) == [events[2], events[4]]
-
-
-def _write_many(path, thread):
-    sink = _write(
-        path, [StepEvent(thread=thread, time=float(number)) for number in range(1, 31)]
-    )
-    os._exit(sink.lost)
-
-
-def test_processes_that_start_together_write_one_file(path):
-    context = multiprocessing.get_context("spawn")
-    writers = [
-        context.Process(target=_write_many, args=(path, thread)) for thread in "ab"
-    ]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert [writer.exitcode for writer in writers] == [0, 0]
-    times = {
-        thread: [event.time for event in History(path).events(thread=thread)]
-        for thread in "ab"
-    }
-    assert times == {
-        thread: [float(number) for number in range(1, 31)] for thread in "ab"
-    }
 
 
 def test_an_answer_gets_its_score_later(path):

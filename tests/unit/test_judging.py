@@ -1,12 +1,10 @@
 """How much a request asks of a model is judged by plain signs, and models are ranked by their prices."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_ctxwin.routing import judged
-from langchain_ctxwin.routing.judging import LONG_CHARS, bucket_of, strengths
+from langchain_ctxwin.routing.judging import LONG_CHARS, strengths
 from support.routing import info
 
 TOOL = {"name": "search_orders", "parameters": {}}
@@ -51,14 +49,6 @@ def test_each_sign_of_work_raises_the_complexity(text, complexity):
         AIMessage("Why? Who?"),
     ]
     assert judged(history, [TOOL]) == complexity
-
-
-@given(st.text())
-def test_any_text_is_judged_and_has_a_bucket(text):
-    complexity = judged([HumanMessage(text)])
-    kind, level = bucket_of(text, complexity, needs_tools=False).split("/")
-    assert (kind in ("code", "text"), level) == (True, complexity)
-    assert bucket_of(text, "low", needs_tools=True) == "tools/low"
 
 
 def test_a_strength_is_the_rank_of_a_price():

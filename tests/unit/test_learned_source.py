@@ -1,8 +1,5 @@
 """What providers were heard to say: the latest counts, it expires, processes share it, file trouble is survived."""
 
-import sys
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from langchain_ctxwin import ModelInfo, ModelLimits
@@ -12,7 +9,6 @@ from langchain_ctxwin.models.sources import (
     MAX_TOKENS,
     LearnedSource,
 )
-from langchain_ctxwin.routing import Outcomes
 from support.agents import PATIENCE
 from support.model_sources import NOON, Watch
 
@@ -125,36 +121,3 @@ def test_entries_are_fetched_as_model_infos():
         [],
     )
     assert infos[1].limits == ModelLimits(8192)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no file locks there")
-def test_threads_and_sources_that_learn_at_once_lose_nothing(path):
-    sources = [LearnedSource(path) for _ in range(4)]
-    with ThreadPoolExecutor(8) as pool:
-        list(
-            pool.map(
-                lambda number: saved(
-                    sources[number % 4], f"m{number}", context_window=number + 1
-                ),
-                range(80),
-            )
-        )
-    learned = {
-        info.name: info.context_window for info in LearnedSource(path).fetch(None)
-    }
-    assert learned == {f"m{number}": number + 1 for number in range(80)}
-
-
-@pytest.mark.parametrize("make", [LearnedSource, Outcomes])
-@pytest.mark.parametrize(
-    "content", [b"root:x:0:0:root:/root:/bin/sh\n", b"[]", b'{"version": 3}']
-)
-def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path, make, content):
-    path = tmp_path / "settings.conf"
-    path.write_bytes(content)
-    with pytest.raises(
-        ConfigError,
-        match=r"settings\.conf is a file that holds something else: give another path",
-    ):
-        make(path)
-    assert path.read_bytes() == content

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -157,38 +156,6 @@ def test_all_models_are_listed_by_provider_and_name():
         ("cloud", "a", 5),
     ]
     assert [info.name for info in known.models("ACME")] == ["a", "b"]
-
-
-def test_explain_shows_who_states_what():
-    watch = Watch()
-    known = registry(
-        ListSource(model(), model(provider="cloud")),
-        ListSource(model(context_window=9000), name="table", tier="catalog"),
-        ListSource(name="down", failing=ConnectionError()),
-        watch=watch,
-    )
-    known.refresh()
-    watch.now += 5
-    told = known.explain("acme/nova-1")
-    assert [
-        (s.field, s.source, s.tier, s.value, s.counts) for s in told.statements
-    ] == [
-        ("context_window", "api", "provider", 8192, True),
-        ("context_window", "table", "catalog", 9000, False),
-    ]
-    assert [(s.name, s.models, s.age_seconds, s.fault) for s in told.sources] == [
-        ("api", 2, 5, ""),
-        ("table", 1, 5, ""),
-        ("down", 0, None, "ConnectionError"),
-    ]
-    assert (told.info, told.how, told.problem) == (
-        known.lookup("acme/nova-1"),
-        "name",
-        "",
-    )
-    told = known.explain("nova")
-    assert (told.info, told.statements, told.how) == (None, (), "")
-    assert "'nova' is listed by no source" in told.problem
 
 
 # Chat models and ambiguous names
@@ -364,20 +331,6 @@ def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
     assert windows(known, "nova-1", "nova-1") == [8192, 8192]
     threading.Timer(0.1, slow.released.set).start()
     assert (window(known, "new"), window(known), len(slow.fetched)) == (8192, 4096, 2)
-
-
-def test_a_refresh_asks_every_source_whatever_is_under_way():
-    slow, other = HeldSource(model()), ListSource(model(), name="b")
-    known = registry(slow, other, timeout_seconds=30)
-    looking = in_daemon(lambda: window(known))
-    slow.asked.wait()
-    refreshing_all = in_daemon(known.refresh)
-    time.sleep(0.2)  # until it waits
-    slow.released.set()
-    looking.result()
-    refreshing_all.result()
-    # what was asked before does not count
-    assert (other.fetched, slow.fetched) == ([None] * 2, [None] * 2)
 
 
 async def test_the_async_methods_do_what_the_sync_ones_do():

@@ -15,9 +15,7 @@ from langchain_ctxwin import ModelInfo, ModelLimits
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.models import apis
 from langchain_ctxwin.models.reading import (
-    MILLION,
     ONE_TOKEN,
-    SPELLINGS,
     day,
     price,
     provider_id,
@@ -86,20 +84,6 @@ from support.model_shapes import CATALOG, PRICE_TABLE
 )
 def test_a_value_is_read_however_it_is_written_or_unknown(read, expected, written):
     assert [read(value) for value in written] == [expected] * len(written)
-
-
-@given(st.text() | st.sampled_from(sorted({*SPELLINGS, *SPELLINGS.values()})))
-def test_an_id_of_a_provider_is_its_own_id(text):
-    assert provider_id(provider_id(text)) == provider_id(text)
-
-
-@given(st.decimals(min_value="0.000001", max_value=1000, places=6))
-def test_a_price_per_token_and_per_million_is_the_same_price(per_million):
-    assert (
-        price(str(per_million / MILLION), per=ONE_TOKEN)
-        == price(float(per_million))
-        == per_million
-    )
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
@@ -335,38 +319,6 @@ def test_a_mistake_is_reported_when_the_source_is_made(facts, said):
 
 
 # Servers
-
-
-@pytest.mark.parametrize(
-    ("url", "environment", "key"),
-    [
-        ("https://api.anthropic.com/v1", {}, "k"),
-        ("http://api.anthropic.com/v1", {}, ""),
-        ("https://api.anthropic.com.other.test/v1", {}, ""),
-        ("http://gateway:8080/anthropic", {}, ""),
-        (
-            "http://gateway:8080/anthropic",
-            {"ANTHROPIC_BASE_URL": "http://gateway:8080/"},
-            "k",
-        ),
-        (
-            "http://gateway:9090/anthropic",
-            {"ANTHROPIC_BASE_URL": "http://gateway:8080"},
-            "",
-        ),
-        (
-            "http://gateway:8080/anthropic",
-            {"OPENAI_BASE_URL": "http://gateway:8080"},
-            "",
-        ),
-    ],
-)
-def test_a_key_from_the_environment_goes_where_its_client_sends_it(
-    url, environment, key, monkeypatch
-):
-    for name, value in {"ANTHROPIC_API_KEY": "k", **environment}.items():
-        monkeypatch.setenv(name, value)
-    assert AnthropicSource(url).key() == key
 
 
 @pytest.mark.parametrize(

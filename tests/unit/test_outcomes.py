@@ -1,7 +1,5 @@
 """Recorded outcomes: counted per model and bucket, shared by processes, bounded; file trouble is survived."""
 
-import threading
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +11,6 @@ from langchain_ctxwin.routing.outcomes import (
     MAX_TRIALS,
     Count,
 )
-from langchain_ctxwin.util import replace_text
 
 
 @pytest.fixture
@@ -72,37 +69,6 @@ def test_what_is_no_outcome_and_no_place_is_refused():
 
 
 # The file
-
-
-def test_objects_that_share_a_file_add_up_and_write_in_a_background_thread(
-    path, monkeypatch
-):
-    writers = []
-
-    def write(place, text):
-        writers.append(threading.current_thread().name)
-        replace_text(place, text)
-
-    monkeypatch.setattr("langchain_ctxwin.util.files.replace_text", write)
-    one, other = Outcomes(path), Outcomes(path)
-    for outcomes, success in ((one, True), (other, False), (one, True)):
-        saved(outcomes, success=success)
-    assert known(one) == known(Outcomes(path)) == (2.0, 3.0)
-    assert writers == ["ctxwin-outcomes"] * 3
-
-
-@pytest.mark.parametrize(
-    "content",
-    ['{"version": 1, "outcomes": []}',
-     '{"version": 1, "outcomes": {"b": {"m": {"successes": NaN, "trials": 1, "at": 0}}}}'],
-)  # fmt: skip
-def test_a_corrupt_file_is_left_alone(path, content):
-    path.write_text(content)
-    with capture_logs() as logs:
-        outcomes = saved(Outcomes(path))
-    warnings = [log["event"] for log in logs if log["log_level"] == "warning"]
-    assert warnings == ["models.outcomes_unreadable", "models.outcomes_not_saved"]
-    assert (known(outcomes), path.read_text()) == ((1.0, 1.0), content)
 
 
 def test_a_file_that_cannot_be_written_costs_nothing(tmp_path):

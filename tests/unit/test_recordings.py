@@ -468,17 +468,6 @@ def test_the_runs_of_a_thread_are_one_conversation(written, runs, expected):
         assert threads(written(runs)) == ({"T": expected}, [])
 
 
-@pytest.mark.parametrize("is_reversed", [False, True])
-def test_a_trace_that_holds_the_one_before_replaces_it(written, is_reversed):
-    """Its tools are those of the other where it has none."""
-    runs = [
-        {**FIRST, **TOOLS},
-        run([user("a"), ai("b"), user("c")], ai("d"), trace="2", start="2"),
-    ]
-    (found,), faults = read(written(runs[::-1] if is_reversed else runs))
-    assert (said(found), found.tools, faults) == (WHOLE, ({"name": "find"},), [])
-
-
 LISTS = [["a"], "a", [["human", "a"]], [[user("a")]], user("a")]
 ANSWERS = [{"output": ai("b")}, ai("b"), {"choices": [{"message": ai("b")}]}]
 

@@ -268,13 +268,6 @@ def test_what_cannot_be_sent_shows_nothing_and_costs_nothing():
         assert [one.fits for one in sent] == [False]
 
 
-def test_a_policy_that_shows_nothing_of_a_conversation_has_sent_nothing():
-    """A plain policy whose newest message alone is too large would ask a question without a question."""
-    long = conversation_of([HumanMessage("word " * 4_000), AIMessage("Ho")])
-    result = replay(long, Policy.named("keep-last"), WINDOW)
-    assert (result.unsent, result.over_limit) == (1, 1)
-
-
 @given(
     st.lists(
         st.tuples(st.integers(1, 60), st.sampled_from(["human", "ai", "call"])),

@@ -11,7 +11,6 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
@@ -33,7 +32,6 @@ from langchain_ctxwin.routing import (
 from support.fakes import (
     InvalidRequestError,
     ScriptedChatModel,
-    SdkError,
     core_overflow,
     echo,
     openai_overflow,
@@ -50,7 +48,6 @@ from support.routing import (
     likely,
     router,
     scripted,
-    unavailable,
 )
 
 MANY = 99
@@ -215,23 +212,6 @@ def test_a_refusal_without_numbers_leaves_smaller_windows_to_try():
     )
 
 
-@every_way
-def test_when_all_failed_the_last_error_is_raised_with_its_cause_and_notes(how):
-    last, notes = (
-        unavailable(),
-        ["routing asked small: it was busy", "routing asked large: it was in trouble"],
-    )
-    last.__cause__ = cause = ValueError("socket closed")
-    model, *_ = two(small={"faults": [busy()]}, large={"faults": [last]})
-    with pytest.raises(SdkError) as caught:
-        answered(model, "hello", how)
-    assert (caught.value, caught.value.__cause__, caught.value.__notes__) == (
-        last,
-        cause,
-        notes,
-    )
-
-
 ERRORS = {
     **FAILURES,
     "overflow": lambda: core_overflow(9_000, 8_192),
@@ -376,18 +356,6 @@ def test_when_what_remains_is_too_small_the_caller_is_told_to_compact(how):
     ]
 
 
-def test_a_limit_of_one_candidate_is_no_statement_about_another_that_failed():
-    """The large one is busy, the middle one refuses: a shorter request could be answered by the middle one."""
-    tiny, middle = scripted("tiny", 512), scripted("middle", 64_000, input_limit=9_000)
-    large = scripted("large", 128_000, faults=[busy()])
-    model = routed(tiny, middle, large, chances={"tiny": 1, "middle": 1, "large": 1})
-    with pytest.raises(RemainingTooSmallError) as caught:
-        model.invoke("word " * 10_000, route="large")
-    assert caught.value.candidate == "middle"
-    assert classify_overflow(caught.value.__cause__).limit == 9_000
-    assert classify_overflow(caught.value).limit <= 9_000
-
-
 @pytest.mark.parametrize(
     ("error", "meaning"),
     [
@@ -499,17 +467,6 @@ def test_a_candidate_that_does_not_stream_answers_in_one_piece_and_as_it_is(how)
         said.additional_kwargs,
     )
     assert [chunk.text for chunk in model.stream("hello") if chunk.text] == [said.text]
-
-
-def test_the_cache_of_the_candidate_applies_and_stays_clean():
-    """A cached answer is labelled with today's route, and the cache keeps none."""
-    cache = InMemoryCache()
-    model, small, _ = two(small={"cache": cache})
-    first, second = model.invoke("hello"), model.invoke("hello")
-    assert (len(small.requests), first.text) == (1, second.text)
-    assert route_of(second)["reason"] == "kept: the conversation's prompt cache"
-    (generations,) = cache._cache.values()
-    assert "route" not in generations[0].message.response_metadata
 
 
 def test_the_model_states_the_smallest_limits_and_what_all_candidates_can_do():

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ConfigError
@@ -75,24 +75,6 @@ def test_discrepancies_and_a_drop_are_logged_once_and_never_a_text():
     resets = validator.resets("m"), validator.resets("other")
     assert (drop["model"], resets) == ("m", (1, 0))
     assert SECRET not in json.dumps(logs)
-
-
-@pytest.mark.parametrize(("share", "sampled"), [(0, 0), (1, 100), (0.01, 1)])
-def test_a_share_of_the_answers_is_counted_exactly(share, sampled):
-    """As they were sent, whatever becomes of the list afterwards."""
-    asked, draws, messages = [], iter(range(100)), [SystemMessage("s")]
-
-    def count(messages, *, tools):
-        asked.append(list(messages))
-        return 100
-
-    validator = Validator(count, share=share, random=lambda: next(draws) / 100)
-    for _ in range(100):
-        check(validator, 100, messages=messages)
-        messages.append(AIMessage("more"))
-        assert validator.flush()
-        messages.pop()
-    assert asked == [[SystemMessage("s")]] * sampled
 
 
 @pytest.mark.parametrize("answer", [None, -3, 10.0, True, "100", ValueError(SECRET)])
