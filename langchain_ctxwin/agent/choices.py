@@ -141,20 +141,14 @@ class Choices:
                 raise ConfigError(f"{name}={brief(given)}: pass a {kind}, or None")
 
     def tools(
-        self,
-        state: State,
-        given: Sequence[Any],
-        *,
-        only_given: bool = False,
-        loads_tools: bool = False,
+        self, state: State, given: Sequence[Any], *, loads_tools: bool = False
     ) -> Sequence[Any]:
-        """Return the tools of a request: those that the adapter has beside the selector's, and the chosen ones.
+        """Return the tools of a request: the agent's tools beside the selector's, and the chosen ones.
 
         Args:
             state: names the chosen ones.
-            given: the adapter's tools; a chosen one among them is shown in this form.
-            only_given: of the chosen ones that the agent runs, show only those among `given`: somebody may have left
-                out the others. Those that the provider runs are no part of the agent.
+            given: the tools of the agent. Of the selector's, those that are missing here are not shown: somebody left them
+                out. Those that the provider runs are no part of the agent.
             loads_tools: a message can load a tool: the others follow as deferred definitions, so that nothing changes
                 when one of them is found.
         """
@@ -170,22 +164,20 @@ class Choices:
         }
         offered = [tool for tool in given if name_of(tool) not in own]
         chosen = selector.named(names)
-        finds_more = len(chosen) < len(selector.tools) and (
-            search.name in own or not only_given
-        )
+        finds_more = len(chosen) < len(selector.tools) and search.name in own
         if finds_more:
             offered.append(search)
-        is_there = own if only_given else selector
         offered += [
             own.get(name_of(tool), tool)
             for tool in chosen
-            if isinstance(tool, Mapping) or name_of(tool) in is_there
+            if isinstance(tool, Mapping) or name_of(tool) in own
         ]
-        if loads_tools and finds_more:
-            deferred = (
-                tool for tool in selector.deferred_forms if name_of(tool) not in names
-            )
-            offered += [tool for tool in deferred if name_of(tool) in is_there]
+        if finds_more and loads_tools:
+            offered += [
+                tool
+                for tool in selector.deferred_forms
+                if name_of(tool) in own and name_of(tool) not in names
+            ]
         return offered
 
     def room(self, state: State, window: Window) -> dict[str, Any]:

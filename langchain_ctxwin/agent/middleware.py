@@ -472,7 +472,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             choices=self._choices_of(request, engine),
             system_prompt=prompt,
             tools=with_recall(request.tools, model, is_given=True),
-            only_given=True,
             format_tools=definitions_of(request.response_format),
             model=limited_by(engine, model) if is_bounded else model,
             called=model,

@@ -45,7 +45,7 @@ from langchain_ctxwin.agent.storage import place_of
 from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.tool_schemas import name_of
+from langchain_ctxwin.core.tool_schemas import listed, name_of
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.reporting import with_metadata
@@ -284,7 +284,7 @@ class ContextNodes:
             engine=self.engine,
             choices=self.choices,
             system_prompt=prompt,
-            tools=_resolved(self._tools, state, runtime),
+            tools=self._all_tools(_resolved(self._tools, state, runtime)),
             model=None
             if self.choices.router
             else _resolved(self._model, state, runtime),
@@ -299,6 +299,13 @@ class ContextNodes:
         if before := self._steps.get(id(state.get("messages"))):
             step.take_over(before)
         return step
+
+    def _all_tools(self, tools: Any) -> Any:
+        """The tools of a run, those that the selector chooses from included."""
+        selector = self.choices.selector
+        if selector is None:
+            return tools
+        return [*selector.tools, selector.search_tools, *listed(tools)]
 
     def _require_tools(self) -> None:
         """Raise `ConfigError` where a setting names a tool that the agent does not have."""

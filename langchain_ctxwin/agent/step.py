@@ -58,10 +58,7 @@ class CallSetup:
 
     system_prompt: str | SystemMessage = ""
     tools: Sequence[Any] = ()
-    """The agent's own tools, beside those that a selector chooses."""
-
-    only_given: bool = False
-    """Of the chosen tools show only those among `tools`: somebody may have left out the others."""
+    """All tools of the agent, those included that a selector chooses from."""
 
     format_tools: Sequence[Any] = ()
     """Definitions that a response format adds to the request."""
@@ -138,9 +135,7 @@ class AgentStep:
     def tools(self) -> Sequence[Any]:
         """The tools of the request, without those of a response format."""
         setup, loads = self.setup, self._loads_tools()
-        return self.choices.tools(
-            self.state, setup.tools, only_given=setup.only_given, loads_tools=loads
-        )
+        return self.choices.tools(self.state, setup.tools, loads_tools=loads)
 
     @property
     def called(self) -> Any:
