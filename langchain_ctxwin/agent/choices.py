@@ -147,7 +147,7 @@ class Choices:
 
         Args:
             state: names the chosen ones.
-            given: the tools of the agent. Of the selector's, those that are missing here are not shown: somebody left them
+            given: the tools of the agent. Those of the selector that are missing here are not shown: somebody left them
                 out. Those that the provider runs are no part of the agent.
             loads_tools: a message can load a tool: the others follow as deferred definitions, so that nothing changes
                 when one of them is found.
