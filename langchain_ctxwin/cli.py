@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +24,18 @@ from langchain_ctxwin import __version__
 from langchain_ctxwin.agent.steering import compact, undo
 from langchain_ctxwin.config import FileConfig, listed
 from langchain_ctxwin.core.limits import ModelLimits, budget_table
+from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.demo import stories
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.story import Promise, Screen
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, brief, escaped
+from langchain_ctxwin.errors import (
+    ConfigError,
+    ContextWindowError,
+    UnknownModelError,
+    brief,
+    escaped,
+)
 from langchain_ctxwin.models import sources
 from langchain_ctxwin.models.printing import (
     explanation_lines,
@@ -440,9 +447,13 @@ def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
     if args.probe is not None:
         return _probe(registry, args)
     if args.explain is not None:
-        explanation = registry.explain(args.explain)
-        _print_lines(explanation_lines(explanation))
-        return 0 if explanation.info else EXIT_FAILED
+        try:
+            _print_lines(explanation_lines(registry.lookup(args.explain)))
+        except UnknownModelError as error:
+            return _complain(str(error), EXIT_FAILED)
+        failed = [state for state in registry.sources if state.fault]
+        _print_lines(f"could not be asked: {line}" for line in source_lines(failed))
+        return 0
     infos = registry.models(args.provider)
     if infos:
         _print_lines(model_table(infos))
@@ -457,7 +468,9 @@ def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
 def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
     """Probe a model after saying what that costs at most, and have what was found remembered."""
     model = chat_model_named(args.probe, "--probe")
-    info = registry.explain(model).info
+    info: ModelInfo | None = None
+    with suppress(UnknownModelError):
+        info = registry.lookup(model)
     limits = info.limits if info else ModelLimits()
     high = args.high or int(
         PROBED_BEYOND * (limits.max_input_tokens or limits.context_window or 0)

@@ -37,7 +37,6 @@ FIELDS = (
     "tokenizer_family",
     "retires_on",
 )
-SHOWN_FIELDS = (*FIELDS, "deprecated", "aliases")
 
 NEAREST = 3  # listed names shown beside an unknown one
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.registry import Explanation, SourceState
+from langchain_ctxwin.models.registry import SourceState
 from langchain_ctxwin.util.log import aligned
 
 UNKNOWN = "-"
@@ -71,34 +71,17 @@ def source_lines(states: Iterable[SourceState]) -> Iterator[str]:
         yield f"{state.name} ({state.tier}): {state.models:,} model{plural}{age}{fault}"
 
 
-def explanation_lines(found: Explanation) -> Iterator[str]:
-    """Yield what is known about one model, field by field, with every source that states it."""
-    if found.info is None:
-        yield found.problem
-    else:
-        provider = f"{found.info.provider}/" if found.info.provider else ""
-        asked = (
-            ""
-            if found.how in ("name", "")
-            else f" (found for {found.asked!r} by {found.how})"
-        )
-        yield f"{provider}{found.info.name}{asked}"
-        yield from (f"  {note}" for note in _notes(found.info))
-    rows = [
-        (
-            f"  {'*' if said.counts else ' '} {said.field}",
-            _shown(said.value),
-            f"{said.source} ({said.tier})",
-        )
-        for said in found.statements
-    ]
+def explanation_lines(info: ModelInfo) -> Iterator[str]:
+    """Yield what is known about one model, field by field: the value that counts, and what other sources state."""
+    yield f"{info.provider}/{info.name}" if info.provider else info.name
+    yield from (f"  {note}" for note in _notes(info))
+    rows = list[tuple[str, ...]]()
+    for field, source in info.provenance.items():
+        rows.append((f"  * {field}", _shown(getattr(info, field)), source))
+        others = info.conflicts.get(field, {})
+        rows += [(f"    {field}", _shown(said), who) for who, said in others.items()]
     yield from aligned(rows)
-    if rows:
-        yield "  * the value that counts"
-    if found.others:
-        yield f"  also served as {', '.join(found.others)}"
-    for line in source_lines(state for state in found.sources if state.fault):
-        yield f"  could not be asked: {line}"
+    yield "  * the value that counts"
 
 
 def _notes(info: ModelInfo) -> Iterator[str]:

@@ -32,7 +32,6 @@ from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect_each
 from langchain_ctxwin.models.names import (
     LEARNED,
-    SHOWN_FIELDS,
     TIERS,
     Claim,
     Listing,
@@ -40,7 +39,6 @@ from langchain_ctxwin.models.names import (
     declared_limits,
     guessed,
     merged,
-    stated_value,
 )
 from langchain_ctxwin.models.reading import provider_id
 from langchain_ctxwin.models.sources import (
@@ -82,31 +80,6 @@ class SourceState:
     models: int  # that it lists
     age_seconds: float | None  # since it answered last; None when it never did
     fault: str  # why its last answer could not be had; empty when it was
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """One source's value of one field."""
-
-    field: str
-    source: str
-    tier: str
-    value: object
-    counts: bool  # whether this is the value that was taken
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """Everything known about one name."""
-
-    asked: str
-    # as `lookup` returns it; None when it raises `UnknownModelError`
-    info: ModelInfo | None
-    problem: str  # the text of that error
-    how: str  # it was found: by `name` or as a `variant` (another date or suffix); empty when it is not listed
-    others: tuple[str, ...]  # the same name at other providers, as `provider/name`
-    statements: tuple[Statement, ...]  # by field, most trusted source first
-    sources: tuple[SourceState, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,40 +304,6 @@ class ModelRegistry:
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was learned is in its file; false when that takes longer."""
         return self._memory.flush(timeout_seconds)
-
-    def explain(self, model: Any) -> Explanation:
-        """Return who states what about a model, which statement counts, and how each source is doing."""
-        asked = _asked_about(model)
-        info, problem = None, ""
-        try:
-            info = self.lookup(model)
-        except UnknownModelError as error:
-            problem = str(error)
-        resolved = self._listing.resolve(asked.name, asked.provider)
-        statements = [
-            Statement(
-                field=field,
-                source=claim.source,
-                tier=claim.tier,
-                value=value,
-                counts=info is not None and info.provenance.get(field) == claim.source,
-            )
-            for field in SHOWN_FIELDS
-            for claim in sorted(
-                self._claims(asked, resolved),
-                key=lambda one: TIERS.index(one.tier),
-            )
-            if (value := stated_value(claim.info, field)) is not None
-        ]
-        return Explanation(
-            asked=asked.name,
-            info=info,
-            problem=problem,
-            how=resolved.how,
-            others=resolved.others,
-            statements=tuple(statements),
-            sources=self.sources,
-        )
 
     # ---- what sources state ------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ complexity needs, 0.5 and a little more for a weaker one: ten good answers witho
 one bad answer in four takes that from any."""
 
 PRESUMED_OF_WEAKER, MORE_BY_STRENGTH = 0.5, 0.2
+CENT = Decimal("0.01")
 
 Choice = tuple[Candidate, str, Mapping[str, str]]
 """Who is taken, why, and why not each other one that can be."""
@@ -36,7 +37,8 @@ class Option:
     @property
     def shown(self) -> str:
         """Chance and cost, for reasons."""
-        cost = "price unknown" if self.cost is None else f"${self.cost:.2g}"
+        digits = "f" if self.cost is None or self.cost >= CENT else "g"
+        cost = "price unknown" if self.cost is None else f"${self.cost:.2{digits}}"
         return f"(chance {self.chance:.2f}, {cost})"
 
 

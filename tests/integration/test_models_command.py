@@ -83,7 +83,7 @@ def test_one_model_is_explained_field_by_field_with_every_source(fleet, capsys):
     out = capsys.readouterr().out
     for part in (
         "* context_window",
-        "anthropic (provider)",
+        "  anthropic\n",
         "* the value that counts",
         "could not be asked",
     ):
@@ -94,7 +94,7 @@ def test_one_model_is_explained_field_by_field_with_every_source(fleet, capsys):
     ("arguments", "code", "told"),
     [
         (["--explain", "no-such-model"], 1, "no-such-model"),
-        (["--explain", ""], 2, "names no model"),
+        (["--explain", ""], 1, "names no model"),
         (
             ["--provider", "nobody"],
             1,

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_ctxwin import ConfigError, ModelInfo, cli
 from langchain_ctxwin.cli import main
+from langchain_ctxwin.errors import UnknownModelError
 from langchain_ctxwin.models.probing import ACCURACY, most_calls, most_cost, probe_limit
 from support.fakes import ScriptedChatModel, llama_overflow
 
@@ -93,8 +94,10 @@ class Known:
         self.info = info
         self.sources = ()
 
-    def explain(self, model: Any) -> Any:
-        return self
+    def lookup(self, model: Any) -> ModelInfo:
+        if self.info is None:
+            raise UnknownModelError("unknown")
+        return self.info
 
     def learn(self, model: Any, limits: Any) -> None:
         self.learned.append(dict(limits))
