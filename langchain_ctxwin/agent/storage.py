@@ -116,7 +116,7 @@ class BackgroundSummaries:
             due = planning.prepare(window)
             return self._start(window, due) if due else window
         if pending.text:
-            return self._still_shown(window, pending)
+            return self._still_usable(window, pending)
         job = self._engine.jobs.find(pending.key)
         if written := stored or (job.written if job else None):
             return self.finished(window, pending, written)
@@ -166,12 +166,13 @@ class BackgroundSummaries:
         replaced_tokens = parts.price_text(window.session.summary)
         replaced_tokens += sum(map(parts.price, replaced))
         most_tokens = min(accepted_tokens(pending.max_tokens), replaced_tokens - 1)
-        window = self._cut(window, pending, written.text.strip(), most_tokens, written)
-        if ready := window.session.pending:
-            self._engine.report_summary(
-                window, "ready", ready.key, replace(written, text=ready.text)
-            )
-        return window
+        text = first_part(written.text.strip(), most_tokens, parts.price_text)
+        if not text:
+            reason = f"not a line of the summary fits in {most_tokens:,} tokens"
+            return self.failed(window, pending, reason, written)
+        fitting = replace(written, text=text)
+        self._engine.report_summary(window, "ready", pending.key, fitting)
+        return _with_pending(window, replace(pending, text=text))
 
     def failed(
         self,
@@ -187,29 +188,14 @@ class BackgroundSummaries:
         self._engine.jobs.forget(pending.key)
         return replace(window, session=after_failure(window, reason))
 
-    def _still_shown(self, window: Window, pending: Pending) -> Window:
-        """The window with a finished summary that waits to be shown, cut where the room got smaller meanwhile."""
+    def _still_usable(self, window: Window, pending: Pending) -> Window:
+        """The window with a finished summary that waits to be shown; one that no longer fits or holds is dropped."""
         is_needed = window.over_by > 0 or planning.past_bound(window)
         if is_needed and not pending.matches(window.parts.messages):
             return self.failed(window, pending, "its messages were edited since")
-        if window.parts.price_text(pending.text) < window.room:
-            return window
-        return self._cut(window, pending, pending.text, window.room // 2)
-
-    def _cut(
-        self,
-        window: Window,
-        pending: Pending,
-        text: str,
-        most_tokens: int,
-        written: Written | None = None,
-    ) -> Window:
-        """The window with as much of a summary as may be shown; what was written is told where nothing may."""
-        fitting = first_part(text, most_tokens, window.parts.price_text)
-        if not fitting:
-            reason = f"not a line of the summary fits in {most_tokens:,} tokens"
-            return self.failed(window, pending, reason, written)
-        return _with_pending(window, replace(pending, text=fitting))
+        if window.parts.price_text(pending.text) >= window.room:
+            return self.failed(window, pending, "there is no room for it any more")
+        return window
 
     def _start(self, window: Window, due: Snapshot) -> Window:
         messages, place = window.parts.messages, self._place
