@@ -247,7 +247,7 @@ def _with_less_account(bare: Request, request: Request) -> Request:
     summary = request.summary
     # what it covered is in no summary any more, and is summarized again
     if summary_tokens > room:
-        view = replace(view, covered=None, covered_tokens=0)
+        view = replace(view, covered=None)
         summary = ""
         summary_tokens = 0
     free = max(0, room - summary_tokens - RECORD_FRAME_TOKENS)

@@ -299,14 +299,12 @@ def recorded(
     places = range(after.start, len(parts.messages)) if edits else ()
     edited = [index for index in places if message_id(parts.messages, index) in edits]
     if not left and not back and not edited:
-        view = _with_summary(new, after, before)
-        return after if view == new else after.shown_as(view)
+        return after
     # not that of `after`: what left on the way there may be in it already
     record = old.record
     record = replace(
         record,
         messages=max(0, record.messages + len(left) - len(back)),
-        tokens=max(0, record.tokens + _price(after, left) - _price(after, back)),
     )
     room, free = record_room(after, summary_tokens=summary_tokens)
     if is_first:
@@ -336,7 +334,7 @@ def recorded(
         free_tokens=free,
         price=after.text_tokens,
     )
-    return after.shown_as(_with_summary(replace(new, record=record), after, before))
+    return after.shown_as(replace(new, record=record))
 
 
 def record_room(request: Request, *, summary_tokens: int = 0) -> tuple[int, int]:
@@ -351,21 +349,6 @@ def record_room(request: Request, *, summary_tokens: int = 0) -> tuple[int, int]
     is_alone = not (summary_tokens or request.summary)
     least = min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)) if is_alone else 0
     return max(int(request.parts.settings.record_share * room), least), max(0, free)
-
-
-def _with_summary(view: View, after: Request, before: Request) -> View:
-    """The view that knows how much of what its record counts a summary covers that is shown from now on."""
-    if after.summary == before.summary or view.covered is None:
-        return view
-    since = after.parts.messages[view.covered.index + 1 : after.start]
-    covered_tokens = view.record.tokens - sum(map(after.parts.price, since))
-    return replace(view, covered_tokens=max(0, covered_tokens))
-
-
-def _price(request: Request, positions: Sequence[int]) -> int:
-    messages = request.parts.messages
-    price = request.parts.price
-    return sum(price(messages[index]) for index in positions)
 
 
 def _lines(

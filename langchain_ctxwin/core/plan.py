@@ -53,7 +53,7 @@ PREPARED_SHARE = (
     0.8  # of the trigger: the latest that a summary is begun in the background
 )
 MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at least this many times its own size
-MIN_CLEAR_TOKENS = 100  # smallest result that is cleared: four times its stub
+MIN_CLEAR_TOKENS = 75  # smallest result that is cleared: three times its stub
 ASKED = "the agent asked to compact"
 ASKED_BY_HOST = "asked by the host"
 IDLE = "compact_when_idle: the prompt cache is cold, and a compaction is near"
@@ -303,7 +303,6 @@ def _summary(request: Request, reason: str) -> Compaction | None:
     covered = position_of(parts.messages, start - 1)
     after = request.shown_as(replace(cut(request, start), covered=covered), "")
     after = recorded(after, request, summary_tokens=summary_tokens)
-    after = after.shown_as(replace(after.view, covered_tokens=after.view.record.tokens))
     # A bound by number of messages is the user's own: there the price is not ours to weigh.
     if parts.settings.trigger_messages is None and not _pays(
         request, after.total_tokens + summary_tokens
@@ -383,7 +382,7 @@ def prepare(request: Request) -> Snapshot | None:
     )
     reason = _overdue(request, min(portion(share, request.room), latest), most)
     stop = None
-    left_out = request.view.uncovered_tokens
+    left_out = sum(map(request.parts.price, messages[start : request.start]))
     if reason:
         stop = _summary_stop(request, max_tokens, is_ahead=True)
     elif left_out >= MIN_LEFT_OUT_RATIO * max_tokens:

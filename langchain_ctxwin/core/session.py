@@ -371,7 +371,7 @@ def read_session(
             "what had left the view was edited or removed: summary and record were dropped"
         )
         located, summary = (
-            replace(located, record=Record(), covered=None, covered_tokens=0),
+            replace(located, record=Record(), covered=None),
             "",
         )
     # Without a start nothing says whose history this is but the lines of the record.

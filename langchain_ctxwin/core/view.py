@@ -81,9 +81,6 @@ class View:
     """Ids of messages shown without pictures: worked out with each request, and no part of what is stored."""
 
     covered: Position | None = None  # last message that the summary covers
-    covered_tokens: int = (
-        0  # how much had left, by the record's count, when the summary was shown
-    )
     left_checksum: int | None = (
         None  # of `messages_left`, as they were then; None where none left
     )
@@ -95,11 +92,6 @@ class View:
     def edited(self) -> frozenset[str]:
         """Ids of the messages that are not shown as they are."""
         return self.cleared.union(self.clamped, self.without_media)
-
-    @property
-    def uncovered_tokens(self) -> int:
-        """Tokens of messages that left and are in no summary."""
-        return max(0, self.record.tokens - self.covered_tokens)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, without the record; empty when the view is the whole history, unedited."""
@@ -116,7 +108,7 @@ class View:
         }
         if self.covered:
             through = self.covered.to_json()
-            value["covered"] = {"through": through, "left": self.covered_tokens}
+            value["covered"] = {"through": through}
         if self.left_checksum is not None:
             value["checksum"] = self.left_checksum
         if self.begun_by:
@@ -149,7 +141,6 @@ class View:
             cleared=frozenset(map(stored_text, value.get("cleared") or ())),
             clamped=clamped,
             covered=Position.from_json(through) if through else None,
-            covered_tokens=stored_count(covered.get("left") or 0),
             left_checksum=None
             if value.get("checksum") is None
             else stored_checksum(value["checksum"]),

@@ -103,9 +103,6 @@ def test_oldest_turns_leave_into_the_record_down_to_the_low_water_mark():
     assert (compaction.dropped_turns, len(compaction.dropped)) == (10, 20)
     assert lines[-2:] == ["(20 left out)", "</record>"]
     assert lines[1].startswith("user: question ")
-    assert after.session.view.record.tokens == sum(
-        map(after.parts.price, turns(10)[:20])
-    )
     assert after.report["dropped_turns"] == 10
     assert after.history_tokens <= 0.5 * (600 - after.budget.fixed_tokens)
 
@@ -207,7 +204,6 @@ def test_what_a_summary_covers_is_counted_once():
     messages = steps(8)
     window = engine.measure(messages)
     state = engine.apply(engine.plan(window), window)
-    assert engine.measure(messages, session=state).session.view.uncovered_tokens == 0
     grown = [*messages, AIMessage("done", id="d"), *turns(8)]
     compaction, after = forced(engine_of(400, pin_first_user=False), grown, state)
     view, through = (
@@ -217,7 +213,6 @@ def test_what_a_summary_covers_is_counted_once():
     pinned = {position.index for position in view.pinned}
     left = [index for index in range(view.start.index) if index not in pinned]
     assert view.record.messages == len(left)
-    assert view.record.tokens == sum(after.parts.price(grown[index]) for index in left)
     assert len(compaction.dropped) == sum(index > through for index in left)
 
 
