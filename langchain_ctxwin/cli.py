@@ -163,7 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--all",
         action="store_true",
-        help="play also the stories about many tools, models and parts",
+        help="play also the story about a text of any size",
     )
     demo.set_defaults(run=_demo)
     for add in (
@@ -399,7 +399,6 @@ def _stories(
     yield stories.long_work(screen, folder, steps=args.steps, model=model, **about)
     yield stories.large_results(screen, model=model, **about)
     if args.all:
-        yield stories.choices(screen, folder, **about)
         yield stories.any_size(screen, folder, **about)
 
 

@@ -33,7 +33,7 @@ RULE = re.compile(r"end every answer with the word (\w+)")
 # begin messages that somebody put in between: a request to continue, the record
 NOT_ASKED = ("[", "<record>")
 NOTE = re.compile(r"Note to myself: (\d+) so far")
-SEARCH_TOOLS, SEPARATOR = "search_tools", ", "
+SEPARATOR = ", "
 
 TOUR_PAGES = 13  # many more than a window holds
 MOST_LINES, LEAST_LINES = 70, 5  # of a page
@@ -78,9 +78,6 @@ class Sight:
             message
             for message in after
             if isinstance(message, AIMessage) and message.tool_calls
-        ]
-        callers = [
-            caller for caller in callers if caller.tool_calls[0]["name"] != SEARCH_TOOLS
         ]
         results = {
             message.tool_call_id: message.text
@@ -133,16 +130,10 @@ class Sight:
         )
 
     def call(self, text: str, calls: Calls, tools: Sequence[Any]) -> AIMessage:
-        """Call tools; one that the request does not show is searched for, once."""
+        """Call tools, but none that the request does not show."""
         shown = {tool["function"]["name"] for tool in tools}
-        missing = next((name for name, _ in calls if name not in shown), None)
-        if missing and (
-            SEARCH_TOOLS not in shown
-            or getattr(self.messages[-1], "name", "") == SEARCH_TOOLS
-        ):
-            return self.lost(f"the tool {missing}")
-        if missing:
-            calls = [(SEARCH_TOOLS, {"query": missing})]
+        if missing := {name for name, _ in calls} - shown:
+            return self.lost(f"the tool {', '.join(missing)}")
         ids = [
             f"call-{len(self.question)}-{self.note}-{len(self.messages)}-{n}"
             for n in range(len(calls))

@@ -1,4 +1,4 @@
-"""The stories of the demo: long work and large results; with `--all` also choices, and a text of any size."""
+"""The stories of the demo: long work and large results; with `--all` also a text of any size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin.agent.ready import create_context_agent
-from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.demo.explorer import (
     ANSWERS,
@@ -35,13 +34,9 @@ from langchain_ctxwin.demo.story import (
     input_limit,
     limits_of,
 )
-from langchain_ctxwin.models.registry import ModelRegistry
-from langchain_ctxwin.models.sources import ExplicitSource
-from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.testing import count_tokens
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
-from langchain_ctxwin.tools import ToolSelector
 
 EXPLORER_PROMPT = (
     "You explore a folder of files with tools. Paths are relative to the folder. Look before you answer, answer in one "
@@ -72,17 +67,6 @@ REMARKS = (
     "Fragile goods: keep upright, do not stack more than two high.",
     "The driver waited for the ramp and left a note about the gate.",
 )
-
-CHOICE_STEPS = 20
-PRICES = {"offline-small": "1", "offline-large": "10"}
-"""Made-up USD per million tokens: the offline models cost nothing, but a router weighs prices."""
-
-CHEAPEST_FIRST = RoutingConfig(complexity="low", when_full="move")
-"""What is shown is how a conversation moves on; which model is worth its price is another story."""
-
-TOOL_TOKENS = 800
-VERBS = ("book", "cancel", "change", "confirm", "pay", "print")
-THINGS = ("flight", "hotel", "invoice", "parcel", "subscription", "ticket")
 
 TERMS = ("return", "import", "the", "with", "from")
 COUNTED = "lines have it."
@@ -178,77 +162,6 @@ def large_results(
             largest <= allowed,
         ),
         Promise("shown of the result, all pages together", share),
-        *talk.claims(),
-    ]
-
-
-def choices(
-    screen: Screen,
-    folder: Folder,
-    *,
-    window: int,
-    steps: int = CHOICE_STEPS,
-    seed: int = 0,
-) -> list[Promise]:
-    """Of forty tools a request shows those that it needs, and of two models the cheaper one answers if it can."""
-    windows = dict(zip(PRICES, (window, 2 * window), strict=True))
-    facts = {
-        name: {
-            "context_window": windows[name],
-            "input_price": price,
-            "output_price": price,
-        }
-        for name, price in PRICES.items()
-    }
-    models = [offline(tokens, explore, name) for name, tokens in windows.items()]
-    described = [
-        (f"{verb}_{thing}", f"{verb.title()} a {thing} of a customer.")
-        for verb in VERBS
-        for thing in THINGS
-    ]
-    others = [
-        StructuredTool.from_function(_act, name=name, description=text)
-        for name, text in described
-    ]
-    tools = [*folder.tools(), *others]
-    selector = ToolSelector(tools, TOOL_TOKENS, counter=count_tokens)
-    graph = create_context_agent(
-        RoutedChatModel(
-            ModelRouter(models, ModelRegistry([ExplicitSource(facts)]), CHEAPEST_FIRST)
-        ),
-        [],
-        system_prompt=EXPLORER_PROMPT,
-        tool_selector=selector,
-        recall=False,  # which would be shown beside the selected tools
-        checkpointer=InMemorySaver(),
-    )
-    talk = Talk(graph=graph, screen=screen, limits=limits_of(2 * window))
-    screen.opening(
-        f"Choices: the same agent has {len(tools)} tools and two models", talk.limits
-    )
-    _interview(talk, Interview(folder, window_tokens=window, seed=seed), steps)
-    sent = talk.recorder
-    fits = [
-        tokens <= input_limit(limits_of(windows[name]))
-        for tokens, name in zip(sent.sizes, sent.models, strict=True)
-    ]
-    shown, whole = (
-        max(count_tokens([], tools=one) for one in sent.tools),
-        count_tokens([], tools=tools),
-    )
-    few = shown <= TOOL_TOKENS + selector.search_tokens
-    answered = ", then ".join(
-        f"{name} {sent.models.count(name)}" for name in dict.fromkeys(sent.models)
-    )
-    return [
-        Promise(
-            "tools that a request shows", f"up to {shown:,} of {whole:,} tokens", few
-        ),
-        Promise(
-            "each request fits the model it went to",
-            answered,
-            all(fits) and sent.models[0] == "offline-small",
-        ),
         *talk.claims(),
     ]
 
@@ -367,10 +280,6 @@ def _from_page(kind: str, field: str, page: str, sight: Sight) -> AIMessage:
 
 def _text_tokens(text: str) -> int:
     return count_tokens([AIMessage(text)])
-
-
-def _act(reference: str, remark: str = "") -> str:
-    return f"{reference}: done. {remark}"
 
 
 def _shipment(dice: random.Random, number: int) -> dict[str, Any]:

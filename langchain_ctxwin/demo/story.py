@@ -49,8 +49,6 @@ REGIONS = (
 
 EVENTS = {
     "context.overflow_recovered": "! the provider refused the request: compacted and sent again",
-    "context.model_chosen": "> {model} answers from here on",
-    "context.tools_chosen": "> tools from here on: {added} more, {removed} less",
 }
 
 
@@ -208,8 +206,6 @@ class Recorder(BaseCallbackHandler):
         self.without_question = self.refused = 0
         # of what was answered: as the model counted, else as the offline model does
         self.sizes: list[int] = []
-        self.models: list[str] = []  # who answered, where there was a choice
-        self.tools: list[Sequence[Any]] = []  # that each request showed
         self._under_way: dict[UUID, int] = {}
 
     def on_chat_model_start(
@@ -222,7 +218,6 @@ class Recorder(BaseCallbackHandler):
         if (about.get("metadata") or {}).get("lc_source") == "summarization":
             return
         tools = about.get("invocation_params", {}).get("tools", ())
-        self.tools.append(tools)
         self._under_way[about["run_id"]] = count_tokens(messages[0], tools)
         self.faults.extend(request_faults(messages[0]))
         self.without_question += not any(
@@ -236,9 +231,6 @@ class Recorder(BaseCallbackHandler):
             message = response.generations[0][0].message
             self.sizes.append(
                 (message.usage_metadata or {}).get("input_tokens", 0) or counted
-            )
-            self.models.append(
-                message.response_metadata.get("route", {}).get("model", "")
             )
 
     def on_llm_error(
