@@ -170,15 +170,6 @@ def test_what_cannot_work_is_refused_with_what_to_give(make, arguments, options,
     assert refusal(make, *arguments, **options).startswith(told)
 
 
-@pytest.mark.parametrize("engine", [LIMITS, ContextConfig(), ScriptedChatModel()])
-def test_what_is_no_engine_is_refused_with_what_to_pass(engine):
-    wanted = "a ContextEngine(limits=model), or limits=, config= and summarizer= by their names"
-    assert (
-        refusal(ContextWindowMiddleware, engine)
-        == f"engine={brief(engine)}: pass {wanted}"
-    )
-
-
 def test_an_agents_jobs_write_its_summaries():
     jobs = SummaryJobs(max_running=1)
     started = []

@@ -421,53 +421,6 @@ def test_agents_of_one_graph_manage_their_own_windows():
     assert seen[0] > seen[1]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            {"engine": ScriptedChatModel()},
-            r"pass a ContextEngine, as in ContextNodes\(ContextEngine",
-        ),
-        ({"engine": None}, "engine=None: pass a ContextEngine"),
-        ({"engine": ContextEngine}, "pass a ContextEngine"),
-        ({"system_prompt": 3}, "system_prompt=3: pass a text"),
-        ({"system_prompt": None}, "system_prompt=None: pass a text"),
-        ({"tools": "bread"}, "tools='bread': pass a list of tools"),
-        ({"tools": 3}, "tools=3: pass a list of tools"),
-    ],
-)
-def test_nodes_refuse_what_would_fail_at_the_first_request(options, said):
-    given = {"engine": ContextEngine(8_192)} | options
-    with pytest.raises(ConfigError, match=said):
-        ContextNodes(given.pop("engine"), **given)
-
-
-def test_one_tool_is_a_list_of_one():
-    state = {"messages": [HumanMessage("Is there bread?")]}
-    one, listed = (
-        ContextNodes(ContextEngine(8_192), tools=tools) for tools in (read, [read])
-    )
-    assert one.measure(state).total_tokens == listed.measure(state).total_tokens
-
-
-@pytest.mark.parametrize(
-    "given", ["Hi.", [("user", "Hi.")], [{"role": "user", "content": "Hi."}], ["Hi."]]
-)
-def test_an_engine_measures_what_langchain_takes_for_messages(given):
-    engine = ContextEngine({"max_input_tokens": 8_192})
-    window = engine.measure(given)
-    assert window.total_tokens == engine.measure([HumanMessage("Hi.")]).total_tokens
-    assert engine.apply(engine.plan(window), window) == {}
-
-
-@pytest.mark.parametrize(
-    "given", [[{"content": "Hi."}], [3], [None], [("nobody", "Hi.")]]
-)
-def test_an_engine_names_what_is_no_message(given):
-    with pytest.raises(ConfigError, match=r"messages=.*: pass messages"):
-        ContextEngine(8_192).measure(given)
-
-
 def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
     nodes = ContextNodes(ContextEngine(limits=8192))
     nodes.model_node(ScriptedChatModel().bind_tools([read]))
