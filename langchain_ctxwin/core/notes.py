@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from textwrap import wrap
 from typing import Any
 
@@ -107,7 +107,7 @@ _SHAPE = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
     "a" * 26 + "A" * 26 + "9" * 10,
 )
-_CODE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_CODE = re.compile(r"(?:```[^\n`]*|<command>)\n(.*?)(?:```|</command>|\Z)", re.DOTALL)
 _NEXT = re.compile(
     r"\b(?:I['\u2019]ll|I will|I'm going to|let (?:me|us)|let['\u2019]s|next,? I|now I|I need to|I still)\b",
     re.IGNORECASE,
@@ -138,14 +138,24 @@ _EXIT = re.compile(
     re.IGNORECASE,
 )
 _FAILURE = re.compile(
-    r"^(?:E\s+)?(?:(?:[\w.]*(?:Error|Exception)|error|fatal)\b(?::.*)?|(?:\S+: ){1,3}.*"
+    r"^(?:E\s+)?(?:(?:[\w.]*(?:Error|Exception)|error|fatal)\b(?::.*)?|(?!\d+:)(?:\S+: ){1,3}.*"
     r"(?:not found|No such file|[Dd]enied|cannot |invalid ).*)$",
     re.MULTILINE,
 )
 _COUNTED = re.compile(
     r"\b\d+ (?:passed|failed|errors?|skipped)\b|\bRan \d+ tests?\b|\bFAILED \([^)\n]*\)"
 )
+# how agents without tool calls are shown where they are, and how a program ends that says in words what came of it
+_PROMPT = re.compile(
+    r"^(?:\((?:Open file|Current directory): .*\)|bash-\$|<returncode>.*)$\n?",
+    re.MULTILINE,
+)
+_SENTENCE = re.compile(r"[A-Z][\w'-]+[:,]?(?: [\w'./:,%-]+){1,20}[.!]?")
 _TAG = re.compile(r"</?\w+>")
+_CLOSING_TAG = re.compile(r"</[\w:.-]+>")
+# a line of `ls -l`, and the number with which tools that show files begin a line
+_LISTED = re.compile(r"(?:total \d+|[-dlbcps][-rwxsStT]{9}[.+@]?\s.*)")
+_NUMBERED = re.compile(r"\s*(\d{1,6})(?:\t|:(?!\d)|[|│→] ?)")
 _LICENCE = re.compile(
     r"\s*[^\n]{0,40}\blicen[cs]e\b[^\n]{0,40}\n[\s\S]*(?:hereby granted|warrant)",
     re.IGNORECASE,
@@ -228,7 +238,7 @@ def lasting(
     """Return the lines for what a person said that goes on to hold, or has a value; of a document the former alone."""
     text = _text(message.content)
     is_document = len(text) > DOCUMENT_CHARS
-    if _is_output(text, before):
+    if _commands_before(text, before):
         return []
     least = HOLDS if is_document else USED
     return [line for line in _statements(text, key, rules) if line.uses >= least]
@@ -352,7 +362,11 @@ def _of_answer(
             for name, value in call["args"].items()
             if (call["name"], name) != (READ_MORE, CURSOR)
         }
-        told = "no result" if result is None else _outcome(result)
+        told = (
+            "no result"
+            if result is None
+            else _outcome(_found(result), is_error=result.status == "error")
+        )
         yield RecordLine(
             "done", f"{_call(call['name'], args)} → {told}", result_key, USED
         )
@@ -376,7 +390,10 @@ def _of_answer(
 def _of_person(
     text: str, key: str, previous: AnyMessage | None, rules: Rules
 ) -> Iterator[RecordLine]:
-    if _is_output(text, previous):
+    if commands := _commands_before(text, previous):
+        text = _PROMPT.sub("", text)
+        ran = f"ran {_clipped(commands[-1], CALL_CHARS)} → {_outcome(text)}"
+        yield RecordLine("done", ran, key, USED)
         yield from _seen(text, key, ())
         return
     found, is_document = _statements(text, key, rules), len(text) > DOCUMENT_CHARS
@@ -389,14 +406,15 @@ def _of_person(
     yield from (line for line in found if not is_document or line.uses >= HOLDS)
 
 
-def _is_output(text: str, previous: AnyMessage | None) -> bool:
-    """True for what answers a block of code and is too long for a person's reply to it."""
-    is_code = (
-        isinstance(previous, AIMessage)
-        and not previous.tool_calls
-        and "```" in _text(previous.content)
-    )
-    return is_code and len(text) > OUTPUT_CHARS
+def _commands_before(text: str, previous: AnyMessage | None) -> list[str]:
+    """The blocks of code that a user message answers, as agents without tool calls get their results; else empty.
+
+    A person's reply to a block of code is short, and has no marks of a shell.
+    """
+    is_result = len(text) > OUTPUT_CHARS or _PROMPT.search(text)
+    if not is_result or not isinstance(previous, AIMessage) or previous.tool_calls:
+        return []
+    return _CODE.findall(_text(previous.content)[:MAX_SCAN_CHARS])
 
 
 def _statements(text: str, key: str, rules: Rules) -> list[RecordLine]:
@@ -452,22 +470,20 @@ def _call(name: str, args: Mapping[str, Any]) -> str:
     return f"{_name(name)}({_cut(shown, CALL_CHARS)})"
 
 
-def _outcome(result: ToolMessage) -> str:
+def _outcome(text: str, *, is_error: bool = False) -> str:
     """How a call ended: its error, counts and exit status; else its text, the fields of state, or its size."""
-    text = _found(result).strip()
+    text = text.strip()
     end = (
         text[-TAIL_CHARS:]
         if len(text) < 2 * TAIL_CHARS
         else f"{text[:OUTCOME_CHARS]}\n{text[-TAIL_CHARS:]}"
     )
-    failures = _FAILURE.findall(end) or [text][: result.status == "error"]
+    failures = _FAILURE.findall(end) or [text][:is_error]
     told = [_clipped(failure, OUTCOME_CHARS) for failure in failures[-1:]]
     told += dict.fromkeys(_COUNTED.findall(end))
     told += [f"exit {status}" for status in _EXIT.findall(end)[-1:] if status != "0"]
     if told:
-        return (
-            ", ".join(told) if result.status != "error" else f"error {', '.join(told)}"
-        )
+        return f"error {', '.join(told)}" if is_error else ", ".join(told)
     data = _data(text)
     if isinstance(data, Mapping):
         states = [
@@ -488,13 +504,14 @@ def _outcome(result: ToolMessage) -> str:
     plain = one_line(_TAG.sub(" ", _EXIT.sub(" ", text[: 4 * OUTCOME_CHARS])))
     if len(text) < 4 * OUTCOME_CHARS and len(plain) <= OUTCOME_CHARS:
         return plain or "ok"
-    lines = text.count("\n") + 1
-    return (
-        f"{len(data):,} rows"
-        if data
-        else f"{lines:,} lines"
-        if lines > 1
-        else f"{len(text):,} characters"
+    if data:
+        return f"{len(data):,} rows"
+    lines = text.split("\n")
+    if len(lines) == 1:
+        return f"{len(text):,} characters"
+    last = _clipped(_TAG.sub(" ", lines[-1]), OUTCOME_CHARS)
+    return f"{len(lines):,} lines" + (
+        f', last "{last}"' if _SENTENCE.fullmatch(last) else ""
     )
 
 
@@ -678,8 +695,24 @@ def _is_size_only(text: str) -> bool:
     """True for listings and licences, of which nothing is needed again."""
     lines = text[:MAX_SCAN_CHARS].split("\n")
     single = sum(len(line.split()) <= 1 or line[:1] in "├│└" for line in lines)
-    return bool(_LICENCE.match(text[:TAIL_CHARS])) or (
-        len(lines) > LISTING_LINES and single > LISTING_SHARE * len(lines)
+    listed = sum(bool(_LISTED.match(line)) for line in lines)
+    return (
+        bool(_LICENCE.match(text[:TAIL_CHARS]))
+        or (len(lines) > LISTING_LINES and single > LISTING_SHARE * len(lines))
+        or 2 * listed > len(lines)
+    )
+
+
+def _without_numbers(lines: list[str]) -> list[str]:
+    """The lines of a file that is shown with their numbers, without those: they follow each other, and name nothing."""
+    numbers = [
+        int(found[1]) if (found := _NUMBERED.match(line)) else 0 for line in lines
+    ]
+    follow = sum(0 < one == other - 1 for one, other in pairwise(numbers))
+    return (
+        [_NUMBERED.sub("", line, 1) for line in lines]
+        if 2 * follow > len(lines)
+        else lines
     )
 
 
@@ -687,7 +720,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     """Yield what a text names and numbers, each with the word before it."""
     if len(text) > MAX_SCAN_CHARS:
         text = f"{text[: MAX_SCAN_CHARS * 2 // 3]}\n{text[-MAX_SCAN_CHARS // 3 :]}"
-    for line in text.split("\n"):
+    for line in _without_numbers(_CLOSING_TAG.sub(" ", text).split("\n")):
         label = ""
         for match in WORD.finditer(line):
             value = match[0].strip(EDGES)

@@ -185,7 +185,58 @@ LEAVES = {
             AIMessage("```bash\nls src\n```", id="a"),
             HumanMessage("src/app.py has 9 lines\n" * 30, id="u"),
         ],
-        [("done", "ran ls src", "a", USED), ("seen", "src/app.py", "u", NAMED)],
+        [
+            ("done", "ran ls src", "a", USED),
+            ("done", "ran ls src → 30 lines", "u", USED),
+            ("seen", "src/app.py", "u", NAMED),
+        ],
+    ),
+    "a command between tags, and a shell that says where it is": (
+        [
+            AIMessage("Run it.\n<command>\npython run.py\n</command>", id="a"),
+            HumanMessage(
+                "345\n\n(Open file: /src/run.py)\n(Current directory: /src)\nbash-$",
+                id="u",
+            ),
+        ],
+        [
+            ("done", "ran python run.py", "a", USED),
+            ("done", "ran python run.py → 345", "u", USED),
+        ],
+    ),
+    "a listing leaves its size": (
+        [
+            called("bash", {"command": "ls -la src/app_1.py"}),
+            result("total 8\n" + "-rw-r--r-- 1 root 9 Aug 7 05:37 src/app_7.py\n" * 3),
+        ],
+        [
+            ("done", "bash(ls -la src/app_1.py) → 4 lines", "r", USED),
+            ("seen", "src/app_1.py", "r", USED),
+        ],
+    ),
+    "the numbers of the lines of a file name nothing": (
+        [
+            called("view", {"path": "app.py"}),
+            result(
+                "\n".join(
+                    f"{at}\timport src/part_{at // 4}" for at in range(10000, 10009)
+                )
+            ),
+        ],
+        [
+            ("done", "view(app.py) → 9 lines", "r", USED),
+            ("seen", "app.py", "r", USED),
+            ("seen", "src/part_2500", "r", NAMED),
+            ("seen", "src/part_2501", "r", NAMED),
+            ("seen", "src/part_2502", "r", NAMED),
+        ],
+    ),
+    "how a long output ends in words": (
+        [
+            called("bash", {"command": "check"}),
+            result("checked one of the parts\n" * 40 + "All parts are sound."),
+        ],
+        [("done", 'bash(check) → 41 lines, last "All parts are sound."', "r", USED)],
     ),
     "a name of a field is one word": (
         [
