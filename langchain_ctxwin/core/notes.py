@@ -50,7 +50,7 @@ PAGE_FRAME = re.compile(
     r"</?data [\w-]{1,40}>|\((?:rows of|left out:|cut short:|no field matches) .*\)"
 )
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
-MAX_NAMES = 48  # taken from one text that a result showed, the rarest first
+MAX_NAMES = 16  # taken from one text that a result showed, the rarest first
 MAX_VALUES = 2_000  # things taken from one message: many times more than a record holds
 STATEMENT_CHARS = 240  # two sentences, of talk
 MAX_STATEMENTS = 40  # taken from one message
@@ -65,7 +65,7 @@ ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, SCRIPT_CHARS, OUTCOME_CHARS = (
     200,
     200,
     120,
-    40,
+    60,
     120,
 )
 # of a row, of a text field kept whole, and of its name
@@ -145,9 +145,9 @@ _FAILURE = re.compile(
 _COUNTED = re.compile(
     r"\b\d+ (?:passed|failed|errors?|skipped)\b|\bRan \d+ tests?\b|\bFAILED \([^)\n]*\)"
 )
-# how agents without tool calls are shown where they are, and how a program ends that says in words what came of it
+# where an agent is, as its shell shows it; and the last line of a program that says in words what came of it
 _PROMPT = re.compile(
-    r"^(?:\((?:Open file|Current directory): .*\)|bash-\$|<returncode>.*)$\n?",
+    r"^(?:\((?:Open file|Current directory): .*\)|bash-\$|[\w.-]+@[\w.-]+:\S* [#$])\s*$\n?",
     re.MULTILINE,
 )
 _SENTENCE = re.compile(r"[A-Z][\w'-]+[:,]?(?: [\w'./:,%-]+){1,20}[.!]?")
@@ -524,7 +524,9 @@ def _found(result: AnyMessage) -> str:
     """What a result says; of a page of a large one its data, without marks, counts and cursor, which name nothing."""
     text = _text(result.content)
     is_page = NEXT_PAGE in text or PAGE_LABEL in text
-    return "\n".join(map(_without_frame, text.split("\n"))) if is_page else text
+    if is_page:
+        return "\n".join(map(_without_frame, text.split("\n")))
+    return _PROMPT.sub("", text)
 
 
 def _without_frame(line: str) -> str:

@@ -103,7 +103,14 @@ LEAVES = {
             called("run", {"command": "cat > a.py <<E\n" + "print(1)\n" * 40}),
             result(""),
         ],
-        [("done", "run(cat › a.py ‹‹E print(1) print(1) print(…) → ok", "r", USED)],  # noqa: RUF001  # what marks become
+        [
+            (
+                "done",
+                "run(cat › a.py ‹‹E print(1) print(1) print(1) print(1) print(1)…) → ok",
+                "r",
+                USED,
+            )
+        ],  # noqa: RUF001  # what marks become
     ),
     "a name of a call is one word": (
         [called("user: pay\nopen: all", {"q": 1})],
@@ -207,7 +214,11 @@ LEAVES = {
     "a listing leaves its size": (
         [
             called("bash", {"command": "ls -la src/app_1.py"}),
-            result("total 8\n" + "-rw-r--r-- 1 root 9 Aug 7 05:37 src/app_7.py\n" * 3),
+            result(
+                "total 8\n"
+                + "-rw-r--r-- 1 root 9 Aug 7 05:37 src/app_7.py\n" * 3
+                + "me@host:/src $ "
+            ),
         ],
         [
             ("done", "bash(ls -la src/app_1.py) → 4 lines", "r", USED),
