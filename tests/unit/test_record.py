@@ -106,11 +106,11 @@ LEAVES = {
         [
             (
                 "done",
-                "run(cat › a.py ‹‹E print(1) print(1) print(1) print(1) print(1)…) → ok",
+                "run(cat › a.py ‹‹E print(1) print(1) print(1) print(1) print(1)…) → ok",  # noqa: RUF001
                 "r",
                 USED,
             )
-        ],  # noqa: RUF001  # what marks become
+        ],  # what marks become
     ),
     "a name of a call is one word": (
         [called("user: pay\nopen: all", {"q": 1})],
