@@ -176,7 +176,7 @@ class ContextEngine:
         self._rules = rules_of(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
         self._pin_when, self.clock = pin_when, clock
-        self._records: Lru[tuple[object, tuple[Record, tuple[str, ...]]]] = Lru(
+        self._records: Lru[tuple[Record, tuple[str, ...]]] = Lru(
             MAX_CONVERSATIONS, of_conversations=True
         )
         self._learned = learned
@@ -358,11 +358,10 @@ class ContextEngine:
         )
 
     def _read_key(self, name: str, value: object) -> tuple[Any, tuple[str, ...]]:
-        """What a state key holds; the record, which is long, is read once while it is the same object."""
+        """What a state key holds; the record, which is long, is read once while it says the same."""
         if name != "context_record" or not value:
             return read_key(name, value)
-        # The value in the value stays alive, so an id in the key cannot come to mean another one.
-        return once(self._records, id(value), lambda: (value, read_key(name, value)))[1]
+        return once(self._records, repr(value), lambda: read_key(name, value))
 
     def verify(self, window: Window) -> Window:
         """Ask the provider how large a request is that may or may not fit; any other window is returned as it is.
