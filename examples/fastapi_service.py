@@ -51,5 +51,5 @@ def service(model: Any, checkpoints: str = CHECKPOINTS) -> FastAPI:
 
 def __getattr__(name: str) -> Any:
     if name == "app":  # made when a server asks for it
-        return service("google_genai:gemini-2.5-flash")
+        return service("google_genai:gemini-3.5-flash")
     raise AttributeError(name)

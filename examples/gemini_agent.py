@@ -39,7 +39,7 @@ if __name__ == "__main__":
 
     print(
         run(
-            ChatGoogleGenerativeAI(model="gemini-2.5-flash"),
+            ChatGoogleGenerativeAI(model="gemini-3.5-flash"),
             ["How many bolts are there?", "And how many nuts?"],
         )
     )

@@ -53,5 +53,5 @@ async def run(model: Any, question: str) -> list[Any]:
 if __name__ == "__main__":
     from langchain_google_genai import ChatGoogleGenerativeAI
 
-    gemini = ChatGoogleGenerativeAI(model="gemini-2.5-flash")
+    gemini = ChatGoogleGenerativeAI(model="gemini-3.5-flash")
     print(asyncio.run(run(gemini, "On which shelf is part-4711?"))[-1].text)

@@ -46,5 +46,5 @@ def run(supervisor: Any, researcher: Any, writer: Any, task: str) -> str:
 if __name__ == "__main__":
     from langchain_google_genai import ChatGoogleGenerativeAI
 
-    gemini = ChatGoogleGenerativeAI(model="gemini-2.5-flash")
+    gemini = ChatGoogleGenerativeAI(model="gemini-3.5-flash")
     print(run(gemini, gemini, gemini, "Three sentences about the harbour of Trieste."))
