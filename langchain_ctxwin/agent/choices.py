@@ -401,18 +401,28 @@ def with_recall(
         model: what the request goes to.
         is_given: the recall tool is among them already; it is left out where it may not be there.
     """
-    ours, inner = recall_tool(), unbound(model)
+    ours = recall_tool()
     others = [tool for tool in tools if tool is not ours]
     if is_given and len(others) == len(tools):
         return others
-    takes_tools = (
-        getattr(type(inner), "bind_tools", BaseChatModel.bind_tools)
-        is not BaseChatModel.bind_tools
-    )
     is_free = not recall_name(others) and all(
         name_of(tool) != ours.name for tool in others
     )
-    return [*others, ours] if takes_tools and is_free else others
+    return [*others, ours] if is_free and _takes_tools(model) else others
+
+
+def _takes_tools(model: Any) -> bool:
+    """True for a model that can be given tools; of a router's candidates each, as far as they are models already."""
+    inner = unbound(model)
+    if router := router_of(inner):
+        models = [unbound(one.given) for one in router.candidates]
+        return all(map(_takes_tools, filter(_is_chat_model, models)))
+    none = BaseChatModel.bind_tools
+    return getattr(type(inner), "bind_tools", none) is not none
+
+
+def _is_chat_model(value: Any) -> bool:
+    return isinstance(value, BaseChatModel)
 
 
 def checked_tools(given: Any) -> list[Any]:
