@@ -91,7 +91,7 @@ def report_compaction(
         window.parts.model,
         window.input_limit,
     )
-    left = left_behind(compaction.after, window.session.view)
+    left_indexes = left_behind(compaction.after, window.session.view)
     event = CompactionEvent(
         kind=compaction.kind,
         reason=compaction.reason,
@@ -101,8 +101,10 @@ def report_compaction(
         actions=compaction.actions,
         input_limit=limit,
         duration_seconds=round(seconds, 6),
-        left_messages=len(left),
-        left_results=sum(isinstance(messages[index], ToolMessage) for index in left),
+        left_messages=len(left_indexes),
+        left_results=sum(
+            isinstance(messages[index], ToolMessage) for index in left_indexes
+        ),
     )
     reporter.emit(event)
     before, clamped = window.view.clamped, after.view.clamped
@@ -173,15 +175,15 @@ def create_compact_tool(
     expect(
         name, str if name else (), "name", "the name by which the model calls the tool"
     )
-    told = expect(
+    text = expect(
         description,
         str,
         "description",
         "the text that tells the model what the tool does",
     )
     expect(
-        told,
-        object if told.strip() else (),
+        text,
+        object if text.strip() else (),
         "description",
         "the text that tells the model what the tool does",
     )

@@ -106,10 +106,10 @@ class Pricing:
         if not self.has_deferred(tools):
             return self.tools(tools)
         # keeps them alive, so that an id in the key cannot come to mean another one
-        kept = tuple(tools)
-        key = (provider, *map(id, kept))
+        alive = tuple(tools)
+        key = (provider, *map(id, alive))
         return once(
-            self._prompts, key, lambda: (kept, self.tools(in_prompt(kept, provider)))
+            self._prompts, key, lambda: (alive, self.tools(in_prompt(alive, provider)))
         )[1]
 
     def has_deferred(self, tools: Sequence[Any]) -> bool:
@@ -167,25 +167,25 @@ class Pricing:
         return max(0, tokens - base_tokens)
 
     def _tool_set(self, tools: Sequence[Any]) -> ToolSet:
-        kept = tuple(tools)
-        key = tuple(map(id, kept))
-        if (known := self._tool_sets.get(key)) is not None:
-            return known
-        texts = [compact_json(tool_definition(tool)) for tool in kept]
+        alive = tuple(tools)
+        key = tuple(map(id, alive))
+        if (cached := self._tool_sets.get(key)) is not None:
+            return cached
+        texts = [compact_json(tool_definition(tool)) for tool in alive]
         if self._takes_tools:
-            tokens = self._net([], list(kept))
+            tokens = self._net([], list(alive))
         else:
             tokens = sum(self._net([SystemMessage(content=text)]) for text in texts)
-        found = ToolSet(
-            tools=kept,
+        tool_set = ToolSet(
+            tools=alive,
             tokens=tokens,
             digest=hashlib.blake2b(
                 "\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12
             ).hexdigest(),
-            is_deferred=any(map(is_deferred, kept)),
-            parameters=parameter_names(kept),
+            is_deferred=any(map(is_deferred, alive)),
+            parameters=parameter_names(alive),
         )
-        return self._tool_sets.put(key, found)
+        return self._tool_sets.put(key, tool_set)
 
 
 class Pricings:
@@ -201,8 +201,8 @@ class Pricings:
         if model is None or self._by_family is None:
             return self.default
         family = family_of(model)
-        known = self._by_family.get(family)
-        return known or self._by_family.setdefault(
+        pricing = self._by_family.get(family)
+        return pricing or self._by_family.setdefault(
             family, Pricing(TokenEstimator(family), family=family)
         )
 

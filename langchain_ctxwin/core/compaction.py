@@ -218,12 +218,12 @@ def cut(request: Request, start: int) -> View:
     moved = replace(view, start=position_of(parts.messages, start), pinned=pinned)
     if not (view.cleared or view.clamped):
         return moved
-    shown = {
+    visible_ids = {
         message_id(parts.messages, index) for index in range(start, len(parts.messages))
     }
-    shown.update(position.id for position in pinned)
-    clamped = {key: clamp for key, clamp in view.clamped.items() if key in shown}
-    return replace(moved, cleared=view.cleared & shown, clamped=clamped)
+    visible_ids.update(position.id for position in pinned)
+    clamped = {key: clamp for key, clamp in view.clamped.items() if key in visible_ids}
+    return replace(moved, cleared=view.cleared & visible_ids, clamped=clamped)
 
 
 def _pinned_before(request: Request, start: int) -> set[int]:
@@ -239,16 +239,16 @@ def _pinned_before(request: Request, start: int) -> set[int]:
             ]
         )
     before = [index for index in wanted if parts.first <= index < start]
-    shown = parts.history.in_steps(before)
-    kept = parts.kept_compaction(request.view)
-    if kept is not None:
-        shown.add(kept)
+    pinned_indexes = parts.history.in_steps(before)
+    provider_compaction = parts.kept_compaction(request.view)
+    if provider_compaction is not None:
+        pinned_indexes.add(provider_compaction)
     for index in before:
         answer = None if index == current else final_answer(messages, index, start)
         most = max(LEAST_ANSWER_TOKENS, ANSWER_SHARE * request.room)
         if answer is not None and parts.price(messages[answer]) <= most:
-            shown.add(answer)
-    return {index for index in shown if index < start}
+            pinned_indexes.add(answer)
+    return {index for index in pinned_indexes if index < start}
 
 
 # ---- what left, and what the record says of it ----------------------------------------------------------------------
@@ -257,23 +257,25 @@ def _pinned_before(request: Request, start: int) -> set[int]:
 def left_behind(after: Request, before: View) -> list[int]:
     """Return the positions of the messages that a view showed and a request, which starts later, does not."""
     start = after.parts.start_of(before)
-    shown = {position.index for position in after.view.pinned}
+    pinned_after = {position.index for position in after.view.pinned}
     pinned = sorted(
         position.index for position in before.pinned if position.index < start
     )
     return [
-        index for index in (*pinned, *range(start, after.start)) if index not in shown
+        index
+        for index in (*pinned, *range(start, after.start))
+        if index not in pinned_after
     ]
 
 
 def shown_again(after: Request, before: View) -> list[int]:
     """Return the positions of the messages that had left a view and are pinned in a request, as an answer may be."""
     start = after.parts.start_of(before)
-    shown = {position.index for position in before.pinned}
+    pinned_before = {position.index for position in before.pinned}
     return [
         position.index
         for position in after.view.pinned
-        if position.index < start and position.index not in shown
+        if position.index < start and position.index not in pinned_before
     ]
 
 

@@ -112,7 +112,7 @@ def read_history(
     if same and len(messages) == same:
         return before
     whole = [*before.messages, *messages[same:]]
-    kept = before.steps[: _closed(before.steps)]
+    closed_steps = before.steps[: _closed(before.steps)]
     first = first_after_system(whole)
     new = enumerate(whole[same:], same)
     blocks = [
@@ -122,7 +122,10 @@ def read_history(
         before,
         messages=whole,
         first=first,
-        steps=[*kept, *split_steps(whole, kept[-1].stop if kept else first)],
+        steps=[
+            *closed_steps,
+            *split_steps(whole, closed_steps[-1].stop if closed_steps else first),
+        ],
         marked=before.marked.union(
             index for index in range(same, len(whole)) if is_pinned(whole[index])
         ),
@@ -137,11 +140,15 @@ def read_history(
     )
 
 
-def starts_with(messages: Sequence[AnyMessage], known: Sequence[AnyMessage]) -> bool:
+def starts_with(
+    messages: Sequence[AnyMessage], first_messages: Sequence[AnyMessage]
+) -> bool:
     """True when a history begins with known messages: the same ones, or equal ones that were loaded anew."""
-    if len(messages) < len(known):
+    if len(messages) < len(first_messages):
         return False
-    return all(map(is_, messages, known)) or all(map(_are_equal, messages, known))
+    return all(map(is_, messages, first_messages)) or all(
+        map(_are_equal, messages, first_messages)
+    )
 
 
 def _are_equal(one: AnyMessage, other: AnyMessage) -> bool:

@@ -476,12 +476,13 @@ def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
     """Return the limits with what was learned, where that is smaller."""
     if not learned:
         return limits
-    known = {
+    own_limits = {
         "context_window": limits.context_window,
         "max_input_tokens": limits.max_input_tokens,
     }
     smallest = smaller_of(
-        {name: tokens for name, tokens in known.items() if tokens is not None}, learned
+        {name: tokens for name, tokens in own_limits.items() if tokens is not None},
+        learned,
     )
     window, largest_input = (
         smallest.get("context_window"),

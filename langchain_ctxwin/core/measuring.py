@@ -112,20 +112,20 @@ def begun_by_provider(request: Request) -> Session | None:
     if view.begun_by and parts.kept_compaction(view) is None:
         after = View()
         reason = "the view began with a compaction that this provider cannot read"
-        known = {}
+        changes = {}
     elif lead is None or (start := parts.history.step_at(lead).index) <= request.start:
         return None
     else:
-        begun = replace(
+        later_view = replace(
             cut(request, start), covered=None, begun_by=message_id(messages, lead)
         )
         after = with_checksum(
-            recorded(request.shown_as(begun, ""), request).view, messages
+            recorded(request.shown_as(later_view, ""), request).view, messages
         )
         reason = "the provider compacted what was before"
         # what follows is tied to its compaction
-        known = {"unbound": position_of(messages, start - 1).to_json()}
-    guard = counted(session, messages, reason=reason, **known)
+        changes = {"unbound": position_of(messages, start - 1).to_json()}
+    guard = counted(session, messages, reason=reason, **changes)
     faults = (*session.faults, f"{reason}: the view begins anew")
     return replace(
         session,
@@ -168,8 +168,8 @@ def _sized(parts: Parts, session: Session, *, full_tokens: int = 0) -> Request:
         unbound=_unbound(session, parts),
         full_tokens=full_tokens,
     )
-    request, told = _calibrated(plain.shown_as(session.view, session.summary))
-    report = last_report_of(request, told)
+    request, history_report = _calibrated(plain.shown_as(session.view, session.summary))
+    report = last_report_of(request, history_report)
     checked = _checked_tokens(request)
     size = request.size
     if checked is not None:
@@ -187,8 +187,8 @@ def _unbound(session: Session, parts: Parts) -> int:
     messages = parts.messages
     if position is None or parts.rules.provider not in BINDS:
         return 0
-    found = position.find(messages)
-    stop = min(position.index if found is None else found, len(messages) - 1) + 1
+    index = position.find(messages)
+    stop = min(position.index if index is None else index, len(messages) - 1) + 1
     return stop if session.unbound else unbound_before(messages, stop, parts.rules)
 
 
@@ -197,17 +197,17 @@ def _calibrated(request: Request) -> tuple[Request, tuple[int, int] | None]:
 
     With the position and the size of the newest report in that history, where no answer was handed to us.
     """
-    told = None
+    history_report = None
     session = request.session
     parts = request.parts
     if "anchor" not in session.counts and any(
         map(_has_usage, reversed(parts.messages))
     ):
         session, newest = from_history(request)
-        told = (newest.at, newest.tokens) if newest else None
+        history_report = (newest.at, newest.tokens) if newest else None
     name = session.answering_model(parts.model)
     request = replace(request, session=session, answering_model=name)
-    return request.sized_by(sizes_for(request, name)), told
+    return request.sized_by(sizes_for(request, name)), history_report
 
 
 def _checked_tokens(request: Request) -> int | None:

@@ -327,19 +327,21 @@ def _summary_stop(
     """
     messages = len(request.parts.messages)
     most_messages = request.parts.settings.trigger_messages
-    kept = messages if most_messages is None else request.kept_messages
+    most_kept = messages if most_messages is None else request.kept_messages
     target = request.low_water
     if is_ahead:
         growth = request.fixed_tokens + request.most_history - request.total_tokens
         least = request.fixed_tokens + int(LEAST_KEPT * request.room)
         target = max(least, target - max(0, growth))
     if is_ahead and most_messages is not None:
-        kept = max(LEAST_MESSAGES, kept - most_messages + request.shown_messages)
+        most_kept = max(
+            LEAST_MESSAGES, most_kept - most_messages + request.shown_messages
+        )
 
     def is_enough(stop: int) -> bool:
         after = _without(request, stop)
         fits = after.upper_tokens + summary_tokens <= after.limit
-        return fits and messages - stop <= kept and after.total_tokens <= target
+        return fits and messages - stop <= most_kept and after.total_tokens <= target
 
     cuts = [*turn_cuts(request), *step_cuts(request)]
     return first_enough(cuts, is_enough) if cuts else None
@@ -466,9 +468,14 @@ class LastRequest:
 
 def shown_part(request: Request, start: int, stop: int) -> list[AnyMessage]:
     """Return the messages in `[start, stop)`: as the view shows them, and as they were where they have left it."""
-    left = request.parts.messages[start : min(stop, request.start)]
-    shown = (step.messages for step in request.steps if start <= step.index < stop)
-    return [*left, *(message for messages in shown for message in messages)]
+    left_messages = request.parts.messages[start : min(stop, request.start)]
+    visible_steps = (
+        step.messages for step in request.steps if start <= step.index < stop
+    )
+    return [
+        *left_messages,
+        *(message for messages in visible_steps for message in messages),
+    ]
 
 
 def last_request(request: Request, start: int, stop: int) -> LastRequest | None:
@@ -478,11 +485,13 @@ def last_request(request: Request, start: int, stop: int) -> LastRequest | None:
     where the question would not fit. None when no request was sent since the view changed, or all of the messages have
     left it.
     """
-    begun = request.session.since.index if request.session.since else -1
+    compacted_at = request.session.since.index if request.session.since else -1
     answers = [
         s
         for s in request.steps
-        if s.index > begun and s.messages and isinstance(s.messages[0], AIMessage)
+        if s.index > compacted_at
+        and s.messages
+        and isinstance(s.messages[0], AIMessage)
     ]
     if not answers or stop <= request.start:
         return None

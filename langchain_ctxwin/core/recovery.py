@@ -103,9 +103,9 @@ def media_after(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
 
 def learned_media(session: Session, model: str) -> MediaLimits:
     """Return what a conversation learned of the pictures and bytes that a model takes."""
-    known: Mapping[str, int] = (session.counts.get("media") or {}).get(model) or {}
+    media: Mapping[str, int] = (session.counts.get("media") or {}).get(model) or {}
     return MediaLimits(
-        max_bytes=known.get("max_bytes"), max_images=known.get("max_images")
+        max_bytes=media.get("max_bytes"), max_images=media.get("max_images")
     )
 
 
@@ -139,9 +139,9 @@ EDGE_TOKENS = 16  # room between input and output: servers count a stop token or
 
 def output_tokens_of(arguments: Mapping[str, Any]) -> int | None:
     """Return the output that the arguments of a call ask for; None when they do not say."""
-    asked = (arguments.get(name) for name in CALL_ARGUMENTS)
+    requested = (arguments.get(name) for name in CALL_ARGUMENTS)
     return next(
-        (tokens for tokens in asked if isinstance(tokens, int) and tokens > 0), None
+        (tokens for tokens in requested if isinstance(tokens, int) and tokens > 0), None
     )
 
 

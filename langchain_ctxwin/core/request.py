@@ -216,11 +216,11 @@ class Request:
     @property
     def newest(self) -> Step | None:
         """The last step that is more than a note by this package or the application; None in an empty view."""
-        told = (step for step in reversed(self.steps) if step.messages)
+        filled_steps = (step for step in reversed(self.steps) if step.messages)
         return next(
             (
                 s
-                for s in told
+                for s in filled_steps
                 if s.size > 1 or NOTE_KEY not in s.messages[-1].additional_kwargs
             ),
             None,
@@ -251,13 +251,13 @@ class Request:
         """The steps with the deferred tools that each of them loads, and with lines that say how full the window is."""
         parts = self.parts
         if parts.has_deferred:
-            known = set[str]()
+            loaded_names = set[str]()
             loaded = list[Step]()
             for step in steps:
                 names = {
                     name for message in step.messages for name in loaded_tools(message)
-                } - known
-                known |= names
+                } - loaded_names
+                loaded_names |= names
                 tokens = sum(parts.pricer.loaded(parts.tools, name) for name in names)
                 loaded.append(replace(step, tokens=step.tokens + tokens))
             steps = Shown(loaded)
@@ -279,7 +279,7 @@ class Request:
         Of a step that compacted only that stays, before all others when the provider ignores what precedes it.
         """
         messages = self.parts.messages
-        kept = self.parts.kept_compaction(view)
+        provider_compaction = self.parts.kept_compaction(view)
         taken = set[str]()
         pinned = {position.index for position in view.pinned if position.index < start}
         groups = sorted(
@@ -290,7 +290,7 @@ class Request:
             groups, [*(group.index for group in groups[1:]), start], strict=False
         ):
             step = group
-            if group.size == 1 and group.index == kept:
+            if group.size == 1 and group.index == provider_compaction:
                 step = replace(
                     group, messages=(only_compaction(messages[group.index]),), calls=()
                 )
@@ -436,14 +436,14 @@ class Request:
             return cut
         current = last_user(messages)
         newest = self.newest
-        found = [] if current is None else [current]
+        indexes = [] if current is None else [current]
         if newest:
-            found += [
+            indexes += [
                 index
                 for index in range(newest.index, newest.stop)
                 if is_result(messages[index])
             ]
-        for index in found:
+        for index in indexes:
             name = message_id(messages, index)
             price = self.parts.price
             if name in clamped:
@@ -592,20 +592,26 @@ def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> i
     )
 
 
-def last_report_of(request: Request, told: tuple[int, int] | None) -> LastReport | None:
+def last_report_of(
+    request: Request, history_report: tuple[int, int] | None
+) -> LastReport | None:
     """Return the reported size of an earlier request that this one extends, by walking back over what was added.
 
     Without an anchor that is `told`: the position and the size that came with an answer in the history.
     """
     anchor = request.session.counts.get("anchor")
-    if not (anchor or told) or (anchor and anchor.get("digest") != request.digest):
+    if not (anchor or history_report) or (
+        anchor and anchor.get("digest") != request.digest
+    ):
         return None
     added = list[int]()
     counted = request.estimates.total_tokens
     for step in reversed(request.steps):
         added.append(step.tokens)
         counted -= step.tokens
-        tokens = _reported(request.parts.messages[step.index], step.index, anchor, told)
+        tokens = _reported(
+            request.parts.messages[step.index], step.index, anchor, history_report
+        )
         if tokens:
             # what the provider counted is not what it was
             is_edited = anchor and anchor.get("estimate") != counted
@@ -621,11 +627,11 @@ def _reported(
     caller: AnyMessage,
     at: int,
     anchor: Mapping[str, Any] | None,
-    told: tuple[int, int] | None,
+    history_report: tuple[int, int] | None,
 ) -> int:
     """Prompt size that the provider reported with the AI message that opens a step; 0 when that is not the one."""
     if not isinstance(caller, AIMessage):
         return 0
     if anchor:
         return int(anchor["tokens"]) if caller.id == anchor["id"] else 0
-    return told[1] if told and told[0] == at else 0
+    return history_report[1] if history_report and history_report[0] == at else 0

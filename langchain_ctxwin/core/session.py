@@ -289,10 +289,10 @@ def _read_mapping(
     shapes: Mapping[str, Any], value: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the keys that are known, any of which may be missing."""
-    known = {key: one for key, one in value.items() if key in shapes}
-    if not all(_has_shape(one, shapes[key]) for key, one in known.items()):
+    known_keys = {key: one for key, one in value.items() if key in shapes}
+    if not all(_has_shape(one, shapes[key]) for key, one in known_keys.items()):
         raise ValueError("a value of another type, or out of range")
-    return known
+    return known_keys
 
 
 def _read_tools(value: Any) -> list[str]:
@@ -437,8 +437,8 @@ def _since_now(
     guard: Mapping[str, Any], messages: Sequence[AnyMessage]
 ) -> dict[str, Any]:
     """The guard of a request that begins anew: all reasoning so far is tied to another beginning."""
-    kept = {key: value for key, value in guard.items() if key != "unbound"}
-    return {**kept, "since": last_position(messages)}
+    lasting = {key: value for key, value in guard.items() if key != "unbound"}
+    return {**lasting, "since": last_position(messages)}
 
 
 def last_position(messages: Sequence[AnyMessage]) -> dict[str, Any]:
@@ -457,9 +457,9 @@ def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
     start = view.start.find(messages)
     if start is None:
         return None
-    found = ((position.id, position.find(messages)) for position in view.pinned)
+    places = ((position.id, position.find(messages)) for position in view.pinned)
     pinned = sorted(
-        (index, key) for key, index in found if index is not None and index < start
+        (index, key) for key, index in places if index is not None and index < start
     )
     if view.covered is not None and (covered is None or covered >= start):
         # The message where the summary ends was removed: it ended before. To cover twice loses nothing.
@@ -499,13 +499,13 @@ def with_new_pins(
     # pins that were shortened before they were pinned are shown verbatim
     if view.cleared or view.clamped:
         pinned = {message_id(messages, index) for index in pins}
-        kept = {
+        clamps = {
             key: clamp
             for key, clamp in view.clamped.items()
             if clamp.of_pin or key not in pinned
         }
-        if view.cleared & pinned or len(kept) < len(view.clamped):
-            view = replace(view, cleared=view.cleared - pinned, clamped=kept)
+        if view.cleared & pinned or len(clamps) < len(view.clamped):
+            view = replace(view, cleared=view.cleared - pinned, clamped=clamps)
     if view is session.view:
         return session
     guard = counted(session, messages, reason="a message that had left is pinned")
@@ -516,19 +516,19 @@ def _with_left(view: View, history: MessageHistory, pins: Collection[int]) -> Vi
     """Show the pins that left before they were pinned; they count as left when they leave the next time."""
     if view.start is None:
         return view
-    messages, asked = history.messages, last_user(history.messages)
-    shown = {position.index for position in view.pinned}
-    wanted = {*pins, *(() if asked is None else (asked,))} - shown
+    messages, current = history.messages, last_user(history.messages)
+    pinned_indexes = {position.index for position in view.pinned}
+    wanted = {*pins, *(() if current is None else (current,))} - pinned_indexes
     back = history.in_steps(
         index for index in wanted if history.first <= index < view.start.index
     )
     back = {index for index in back if index < view.start.index}
     if not back:
         return view
-    fresh, record = back - shown, view.record
+    fresh, record = back - pinned_indexes, view.record
     record = replace(record, messages=max(0, record.messages - len(fresh)))
     return replace(
         view,
-        pinned=tuple(position_of(messages, i) for i in sorted(shown | back)),
+        pinned=tuple(position_of(messages, i) for i in sorted(pinned_indexes | back)),
         record=record,
     )
