@@ -1,13 +1,11 @@
 """The real clients' counters agree with what is billed, and whatever an endpoint does, nobody is held up by it."""
 
 import asyncio
-import socket
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_google_genai import ChatGoogleGenerativeAI
-from structlog.testing import capture_logs
 
 from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter
 from support.counting_replies import Replies
@@ -160,58 +158,3 @@ def count(request):
         return [await counter.acount_request(question) for question in questions]
 
     return lambda counter, questions: asyncio.run(counted(counter, questions))
-
-
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        (
-            {
-                "error": {
-                    "code": 429,
-                    "message": "question 0",
-                    "status": "RESOURCE_EXHAUSTED",
-                }
-            },
-            429,
-        ),
-        (
-            {"error": {"code": 503, "message": "question 0", "status": "UNAVAILABLE"}},
-            503,
-        ),
-        (b"<html>no JSON", 200),
-        (b"", 200),
-        ([], 200),
-        ({"totalTokens": "many", "input_tokens": "many"}, 200),
-        ({"totalTokens": -1, "input_tokens": -1}, 200),
-        ({"totalTokens": None, "input_tokens": None}, 200),
-    ],
-)
-def test_a_useless_reply_is_asked_for_once(body, status, make_counter, count):
-    """The first request finds out, one warning quotes nothing, and those that follow go on with the estimate."""
-    with Replies(body, status=status) as server, capture_logs() as logs:
-        assert count(make_counter(server.url), QUESTIONS) == [None] * 3
-    ((event, reason),) = [(log["event"], log["reason"]) for log in logs]
-    assert (event, len(server.asked), "question" in reason) == (
-        "count.failed",
-        1,
-        False,
-    )
-    assert status == 200 or str(status) in reason
-
-
-@pytest.mark.parametrize("is_up", [False, True], ids=["down", "hanging"])
-def test_a_server_that_does_not_answer_is_tried_once(is_up, make_counter, count):
-    """The caller goes on after a refused connection, or one time-out."""
-    with (
-        socket.socket() as free,
-        Replies({}, held=True) as server,
-        capture_logs() as logs,
-    ):
-        free.bind(("127.0.0.1", 0))
-        url = server.url if is_up else f"http://127.0.0.1:{free.getsockname()[1]}"
-        assert (
-            count(make_counter(url, timeout_seconds=TIMEOUT_SECONDS), QUESTIONS)
-            == [None] * 3
-        )
-    assert [log["event"] for log in logs] == ["count.failed"]

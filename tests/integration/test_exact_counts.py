@@ -299,25 +299,3 @@ BAD_COUNTERS = {
         ["returned a negative or endless number"],
     ),
 }
-
-
-@pytest.mark.parametrize(
-    ("counter", "reasons"), BAD_COUNTERS.values(), ids=BAD_COUNTERS
-)
-def test_a_counter_that_fails_costs_one_event_and_no_turn(counter, reasons):
-    """What it cannot count is estimated, in prices and in summaries alike."""
-    with (
-        GeminiServer(input_limit=WINDOW, policy=answer("Noted.")) as server,
-        capture_logs() as logs,
-    ):
-        engine = engine_for("gemini-test", WINDOW, counter=counter)
-        agent = chat_on(engine, server.chat_model())
-        for number in range(TURNS // 2):
-            agent.invoke(ask(f"Part {number}. {STORY}"), CONFIG)
-    assert refusals(server) == []
-    assert len(server.generated) == TURNS // 2
-    assert state_of(agent)["context_report"]["compactions"] >= 1
-    assert [log["reason"] for log in logs if log["event"] == "count.failed"] == reasons
-    assert [
-        log["reason"] for log in logs if log["event"] == "context.summary_refused"
-    ] == []

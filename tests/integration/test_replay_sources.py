@@ -167,12 +167,6 @@ def test_threads_of_a_postgres_checkpointer_are_read(postgres_dsn):
     )
 
 
-def test_a_database_without_threads_is_told(database):
-    with SqliteSaver.from_conn_string(str(database)) as saver:
-        saver.setup()
-    assert read(database) == ({}, [f"{database}: no thread that can be read"])
-
-
 class Exported(BaseTracer):
     """Writes each run to a file, in the form in which LangSmith's tracer sends it."""
 

@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
-    FileConfig,
 )
 from langchain_ctxwin.observe import (
     AlertConfig,
@@ -28,7 +27,6 @@ from langchain_ctxwin.observe import (
     ToolResultEvent,
 )
 from langchain_ctxwin.observe import alerts as module
-from langchain_ctxwin.reload import ConfigFile
 from support.agents import WORD
 
 SMALL = AlertConfig(
@@ -230,47 +228,6 @@ def test_what_is_done_about_an_alert_may_raise():
 def read(words: int) -> str:
     """Read some words."""
     return WORD * words
-
-
-def test_thresholds_follow_a_file(tmp_path):
-    """A threshold that is lowered, raised or switched off holds from the next event on."""
-    path, sink = tmp_path / "settings.toml", MemorySink()
-    path.write_text("[alerts]\nleast = 1\nrefusals = 0.5\n")
-    live = ConfigFile(path)
-    alerts = Alerts(live, then=sink)
-
-    def standing(event, *settings):
-        path.write_text("\n".join(["[alerts]", *settings]))
-        live.reload()
-        alerts.emit(event)
-        return [(one.alert, one.threshold) for one in alerts.active]
-
-    alerts.emit(step())
-    alerts.emit(REFUSED)
-    assert alerts.active == ()
-    assert standing(REFUSED, "least = 1", "refusals = 0.4") == [("refusals", 0.4)]
-    assert standing(step(), "refusals = 0.4", "least = 1", "window = 1") == []
-    assert short(sink.of(AlertEvent))[1:] == [("refusals", "", "", 0.0, 0.4, True)]
-    assert standing(step(), "utilization = 0.4", "utilization_steps = 1") == [
-        ("utilization", 0.4)
-    ]
-    assert standing(step(), "utilization_steps = 1") == []
-    assert Alerts(FileConfig(alerts=AlertConfig(least=1)))
-
-
-def test_a_sink_that_asks_or_tells_does_not_wait_for_itself():
-    """An alert of which the sink tells the alerts something."""
-    seen = []
-
-    class Curious:
-        def emit(self, event):
-            seen.append((event.alert, len(alerts.active)))
-            alerts.emit(stop())
-
-    alerts = Alerts(SMALL, then=Curious())
-    alerts.emit(step())
-    alerts.emit(REFUSED)
-    assert seen == [("refusals", 1), ("stopped_compactions", 2)]
 
 
 @pytest.mark.parametrize(

@@ -433,33 +433,6 @@ UNSEEN = [
 ]
 
 
-def test_no_name_writes_to_a_terminal_or_makes_a_line(tmp_path, capsys):
-    """Characters that move a cursor, end a line or turn its direction: in names, texts and complaints."""
-    evil = "".join(f"{c}x" for c in UNSEEN)
-    said = [{"role": "user", "content": evil}, {"role": "assistant", "content": evil}]
-    rows = [{"id": f"{evil}{n}", "messages": said} for n in range(2)] + [
-        {"id": evil, "messages": [{"role": evil}]}
-    ]
-    path = tmp_path / "runs.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    arguments = [["replay", str(path), "--thread", f"{evil}{n}"] for n in (1, 9)]
-    arguments += [
-        ["replay", str(path), "--step", "1"],
-        ["replay", str(path), "--policy", evil],
-    ]
-    arguments += [
-        ["replay", str(path), "--jobs", "1", "--policy", "balanced"],
-        ["config", "check", f"{evil[2:]}.toml"],
-    ]
-    for each in arguments:
-        main(each)
-    out = capsys.readouterr()
-    for text in (out.out, out.err):
-        assert "x" in text
-        assert not {*text} & {*UNSEEN} - {"\n"}
-        assert not [line for line in text.split("\n") if line.startswith("x")]
-
-
 @pytest.mark.parametrize(
     "kind", [ConfigError, ContextWindowError, CursorError, SummarizationError]
 )

@@ -153,22 +153,6 @@ def test_a_history_that_nothing_is_known_of_is_one_line(path, capsys):
     )
 
 
-def test_names_cannot_write_lines_of_their_own(capsys, tmp_path):
-    """And a table that nothing is known for is one line."""
-    sink = HistorySink(tmp_path / "history.db")
-    sink.emit(
-        StepEvent(model="a\nTotals \x1b[31m", route={"reason": "b\nTotals \x1b[31m"})
-    )
-    assert sink.flush(PATIENCE)
-    assert [
-        main(["report", str(sink.path), *check]) for check in ([], ["--check"])
-    ] == [0, 0]
-    out = capsys.readouterr().out
-    assert "\n\nTools: none\n\nCompactions: none\n\n" in out
-    assert ("\x1b" in out, "\nTotals \x1b" in out) == (False, False)
-    assert (out.count(r"a\nTotals \x1b[31m"), out.count(r"b\nTotals")) == (2, 1)
-
-
 @pytest.mark.parametrize(
     ("options", "code"),
     [
