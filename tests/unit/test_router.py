@@ -1,5 +1,6 @@
 """Does the router choose what fits, then what is worth it, and say why?"""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
 
@@ -182,6 +183,29 @@ def test_the_first_stated_reserve_is_kept_for_the_answer(wish, configured, kept)
         NoModelFitsError, match="can write 1,000 tokens, the request asks for 1,001"
     ):
         routes.decide(RouteRequest(messages=[], reserve=0, output_tokens=1_001))
+
+
+def test_each_tokenizer_family_counts_for_itself():
+    text = "word " * 3_000
+    counts = {
+        family: TokenEstimator(family)([HumanMessage(text)])
+        for family in ("openai", "anthropic")
+    }
+    routes = of_infos(
+        *(info(family, 128_000, tokenizer_family=family) for family in counts)
+    )
+    assert {
+        name: routes.route(text, prefer=name).estimated_tokens for name in counts
+    } == counts
+    request = RouteRequest(
+        messages=[HumanMessage(text)],
+        sizes={"openai": Size(tokens=70, upper=80, lower=60)},
+    )
+    sizes = {
+        name: routes.decide(replace(request, prefer=name)).estimated_tokens
+        for name in counts
+    }
+    assert sizes == {**counts, "openai": 70}, "what was measured elsewhere stands"
 
 
 @pytest.mark.parametrize(
