@@ -37,7 +37,8 @@ from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.plan import last_request, shown_part
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
-from langchain_ctxwin.core.record import Record
+from langchain_ctxwin.core.readable import readable_text
+from langchain_ctxwin.core.record import Record, unsupported_values
 from langchain_ctxwin.core.recovery import learned_limit, refused, retry_target
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import (
@@ -625,7 +626,11 @@ class ContextEngine:
     ) -> None:
         """Report what became of a summary, and what it cost where one was written."""
         facts: dict[str, Any] = {}
+        invented = list[str]()
         if written is not None:
+            said = [readable_text(message) for message in window.parts.messages]
+            said.append(window.session.summary)
+            invented = unsupported_values(written.text, said)
             facts = written.cost | {"seconds": round(written.seconds, 3)}
             facts["tokens"] = window.parts.price_text(written.text)
             facts["cost"] = (
@@ -633,7 +638,8 @@ class ContextEngine:
             )
         facts |= {
             "reason": own_words(reason),
-            "quoting": {"reason": reason},
+            "quoting": {"reason": reason, "unsupported_values": ", ".join(invented)},
+            "unsupported": len(invented),
             "messages": messages,
         }
         self.reporter.emit(

@@ -306,6 +306,9 @@ class SummaryEvent(Event):
     messages: int | None = None
     """Messages that it covers."""
 
+    unsupported: int = 0
+    """Values in it (numbers, addresses, names of files) that stand nowhere in the conversation; `quoting` has them."""
+
     seconds: float | None = None
     calls: int | None = None
     """Model calls that it took, failed ones included."""

@@ -9,7 +9,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableLambda
 
+from langchain_ctxwin import ContextConfig, ContextEngine
 from langchain_ctxwin.errors import SummarizationError
+from langchain_ctxwin.observe import MemorySink, SummaryEvent
 from langchain_ctxwin.summarize import ModelSummarizer, writing_summary
 from langchain_ctxwin.summarize.jobs import _Meter, attempt
 from langchain_ctxwin.util import arun, run
@@ -154,3 +156,17 @@ async def test_a_failure_keeps_its_cause():
         match="the summarizer failed: PanicError: index out of bounds",
     ):
         run(writing(Panicking()))
+
+
+def test_a_value_that_the_conversation_does_not_hold_is_told_with_the_summary():
+    sink = MemorySink()
+    engine = ContextEngine(
+        2_000,
+        summarizer=lambda *_, **__: "Order A-17 goes to 4711 Graz.",
+        config=ContextConfig(summarize="inline"),
+        sinks=[sink],
+    )
+    talk = [HumanMessage("Where is A-17? " + "word " * 200), AIMessage("Soon.")] * 10
+    engine.fit(talk)
+    (told,) = (one for one in sink.events if isinstance(one, SummaryEvent))
+    assert (told.unsupported, told.quoting["unsupported_values"]) == (1, "4711")
