@@ -2,7 +2,8 @@
 
 By the providers' published rules about their prompt caches (prompt_caches.py), in uncached input tokens per model call,
 answers and summaries included. The times of the requests are assumed. Breakpoints are those that are sent: ours are set
-by the package, langchain's and the others' as `AnthropicPromptCachingMiddleware` does.
+by the package, langchain's and the others' as `AnthropicPromptCachingMiddleware` does. `--idle` compares the package
+with itself: with `compact_when_idle`, and without.
 """
 
 from __future__ import annotations
@@ -29,9 +30,16 @@ from langchain_core.messages import (
 )
 
 import exact
-from langchain_ctxwin import BudgetExceededError, ExtractiveSummarizer
+from langchain_ctxwin import (
+    BudgetExceededError,
+    ContextConfig,
+    ContextEngine,
+    ExtractiveSummarizer,
+    ModelInfo,
+)
 from plain_tails import Dropped
 from prompt_caches import (
+    FIRST_TOKEN_SECONDS,
     RULES,
     Bill,
     CacheLedger,
@@ -41,6 +49,7 @@ from prompt_caches import (
     marked_by_us,
 )
 from sufficiency import (
+    ANSWER_TOKENS,
     HALVES,
     LEAST_ROOM,
     LISTED,
@@ -63,6 +72,7 @@ SUMMARIZED, NEVER = "`SummarizationMiddleware`", "never compacted"
 WINDOWS = (8_192, 32_768)
 ARMS = (OURS, SUMMARIZED, TO_HALF, LISTED, NEVER)
 PER_FILE = 20
+IDLE, NOT_IDLE = "`compact_when_idle`", "without it"
 
 Books = dict[tuple[str, str], Bill]
 """Bills by arm and rules."""
@@ -77,6 +87,33 @@ class Whole:
         sizes: Sequence[int],  # noqa: ARG002
     ) -> list[AnyMessage]:
         return list(history)
+
+
+class Timed(Ours):
+    """The package with an Anthropic model and the time of the requests, which `compact_when_idle` needs."""
+
+    def __init__(self, job: Job, system: str, clock: Clock, *, when_idle: bool) -> None:
+        super().__init__(job, system)
+        model = ModelInfo(
+            name="claude",
+            provider="anthropic",
+            max_input_tokens=job.limit,
+            max_output_tokens=ANSWER_TOKENS,
+        )
+        config = ContextConfig(compact_when_idle=when_idle)
+        self.engine = ContextEngine(model, config=config, clock=lambda: clock.seconds)
+        self.clock = clock
+
+    def view(
+        self,
+        history: Sequence[AnyMessage],
+        sizes: Sequence[int],  # noqa: ARG002
+    ) -> list[AnyMessage]:
+        fitted = self.engine.fit(history, session=self.session, **self.about)
+        counts = dict(fitted.session.get("context_counts") or {})
+        counts["answered_seconds"] = self.clock.seconds + FIRST_TOKEN_SECONDS
+        self.session = {**fitted.session, "context_counts": counts}
+        return [m for m in fitted.request if not isinstance(m, SystemMessage)]
 
 
 class Summarized:
@@ -155,8 +192,15 @@ class Session:
             LISTED: Dropped(self.room, keep=0.3, list_share=0.1),
             NEVER: Whole(),
         }
+        if IDLE in self.job.arms:
+            policies = {
+                arm: Timed(self.job, self.prompt, self.clock, when_idle=arm == IDLE)
+                for arm in self.job.arms
+            }
         ledgers = {
-            (arm, rules.name): CacheLedger(rules) for arm in ARMS for rules in RULES
+            (arm, rules.name): CacheLedger(rules)
+            for arm in self.job.arms
+            for rules in RULES
         }
         for at, message in enumerate(self.rest):
             if not isinstance(message, AIMessage):
@@ -171,7 +215,7 @@ class Session:
                 self.tally["refused"] += 1
                 break
             self._bill(requests, message, ledgers)
-            self.rest[at] = self._reported(message, requests[OURS])
+            self.rest[at] = self._reported(message, requests[self.job.arms[0]])
             self._wait(message, self.rest[at + 1 : at + 2])
         for (arm, _), ledger in ledgers.items():
             for read, written in summarized.calls if arm == SUMMARIZED else ():
@@ -192,7 +236,9 @@ class Session:
             self.tally[f"over, {arm}"] += (
                 exact.request_tokens(messages, tools) > self.job.limit
             )
-            marked_by = marked_by_us if arm == OURS else marked_by_middleware
+            marked_by = (
+                marked_by_us if arm in {OURS, IDLE, NOT_IDLE} else marked_by_middleware
+            )
             for rules in RULES:
                 marked, end = marked_by(rules, messages, tools)
                 ledgers[arm, rules.name].record(
@@ -222,25 +268,29 @@ def play(job: Job) -> tuple[int, Books, Counter[str]]:
     return (job.window, *Session(job).run())
 
 
-def report(window: int, books: Books, tally: Counter[str]) -> None:
-    over = ", ".join(f"{arm} {tally[f'over, {arm}']}" for arm in ARMS[:-1])
+def report(
+    window: int, books: Books, tally: Counter[str], arms: tuple[str, ...] = ARMS
+) -> None:
+    over = ", ".join(f"{arm} {tally[f'over, {arm}']}" for arm in arms if arm != NEVER)
     print(
         f"\nwindow {window:,}: {tally['conversations']} conversations that outgrow it, {tally['calls']:,} calls, "
         f"{tally['over five minutes']:,} pauses over five minutes, {tally['summaries']} summaries of "
         f"langchain's\nrequests over the limit: {over}\n"
     )
-    print(f"| {window:,} tokens | " + " | ".join(ARMS) + " |")
-    print("|---|" + "---:|" * len(ARMS))
+    print(f"| {window:,} tokens | " + " | ".join(arms) + " |")
+    print("|---|" + "---:|" * len(arms))
     for rules in RULES:
-        bills = [books.get((arm, rules.name), Bill()) for arm in ARMS]
+        bills = [books.get((arm, rules.name), Bill()) for arm in arms]
         print(
             f"| {rules.name} | "
             + " | ".join(f"{one.total / max(1, one.requests):,.0f}" for one in bills)
             + " |"
         )
-    for rules, rival in itertools.product(RULES, (SUMMARIZED, TO_HALF, LISTED)):
+    for rules, rival in itertools.product(RULES, arms[1:]):
+        if rival == NEVER:
+            continue
         ours, theirs = (
-            books.get((arm, rules.name), Bill()).total for arm in (OURS, rival)
+            books.get((arm, rules.name), Bill()).total for arm in (arms[0], rival)
         )
         if ours > theirs:
             print(f"- MISSED {rules.name}: {ours / theirs - 1:.1%} dearer than {rival}")
@@ -265,12 +315,16 @@ def main() -> None:
         default="b",
         help="no setting was chosen by those of half b",
     )
+    parser.add_argument("--idle", action="store_true", help="compact_when_idle alone")
     options = parser.parse_args()
+    arms = (IDLE, NOT_IDLE) if options.idle else ARMS
     began = time.perf_counter()
     chosen = list(conversations(options.data, (), options.per_file, options.half))
     books: dict[int, Books] = {window: {} for window in options.windows}
     tallies = {window: Counter[str]() for window in options.windows}
-    jobs = [Job(transcript=t, window=w) for t in chosen for w in options.windows]
+    jobs = [
+        Job(transcript=t, window=w, arms=arms) for t in chosen for w in options.windows
+    ]
     with multiprocessing.Pool(os.cpu_count()) as pool:
         for window, found, tally in pool.imap_unordered(play, jobs, chunksize=1):
             tallies[window].update(tally)
@@ -280,7 +334,7 @@ def main() -> None:
         f"half {options.half}, {'recorded' if options.data else 'generated'} conversations, {exact.ENCODING}"
     )
     for window in options.windows:
-        report(window, books[window], tallies[window])
+        report(window, books[window], tallies[window], arms)
     print(f"\n{time.perf_counter() - began:.0f} seconds")
 
 
