@@ -47,6 +47,7 @@ def nodes(parts: Parts, summarizer: Any = None) -> Any:
         parts.tools,
         system_prompt=parts.system_prompt,
         config=ContextConfig(),
+        recall=False,
         summarizer=parts.summarizer if summarizer is None else summarizer,
         checkpointer=InMemorySaver(),
     )
@@ -65,7 +66,7 @@ def middleware(parts: Parts) -> Any:
         parts.provider,
         parts.tools,
         system_prompt=parts.system_prompt,
-        middleware=[ContextWindowMiddleware(summarizer=parts.summarizer)],
+        middleware=[ContextWindowMiddleware(summarizer=parts.summarizer, recall=False)],
         state_schema=ContextAgentState,
         checkpointer=InMemorySaver(),
     )
@@ -216,7 +217,7 @@ MANAGERS: dict[str, Manager] = {
     "ours-nodes": Manager(
         build=nodes,
         install="langchain-ctxwin",
-        setting="defaults; rules marked by pin()",
+        setting="defaults without the recall tool, which no script calls; rules marked by pin()",
         ours=True,
     ),
     "ours-own-model": Manager(
@@ -228,7 +229,7 @@ MANAGERS: dict[str, Manager] = {
     "ours-middleware": Manager(
         build=middleware,
         install="langchain-ctxwin[agents]",
-        setting="defaults; rules marked by pin()",
+        setting="defaults without the recall tool, which no script calls; rules marked by pin()",
         ours=True,
     ),
     "langchain": Manager(
