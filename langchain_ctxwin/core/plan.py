@@ -45,6 +45,7 @@ from langchain_ctxwin.core.view import message_id, position_of
 # paragraph, at most two pages.
 SUMMARY_SHARE, LEAST_SUMMARY_TOKENS, MOST_SUMMARY_TOKENS = 0.2, 64, 2000
 WRITTEN_SHARE = 0.95  # of the room: where an inline summary is written unless told; what follows it has to fit, too
+WAITING_SHARE = 1.25  # how far a history may grow past its own bounds while an inline summary would not pay yet
 LEAST_KEPT = 0.1  # share of the room that a snapshot leaves untouched: a giant result may follow at once
 # Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
 # record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts.
@@ -203,7 +204,7 @@ def relieve(request: Request) -> Compaction | None:
         and _pays(request, early.tokens_after)
     ):
         return early
-    if bound := past_bound(request):
+    if (bound := past_bound(request)) and not _is_awaited(request):
         return _compaction(request, bound)
     summary = ready(request)
     if summary is None or summary.stop > request.start:
@@ -260,6 +261,17 @@ def past_bound(request: Request) -> str:
     has_bound = (settings.trigger, settings.max_history_tokens) != (None, None)
     most_tokens = request.most_history if has_bound else request.history_tokens
     return _overdue(request, most_tokens, settings.trigger_messages)
+
+
+def _is_awaited(request: Request) -> bool:
+    """True while the history may exceed a bound of its own because an inline summary is written once it pays."""
+    most = request.parts.settings.trigger_messages
+    return (
+        request.parts.settings.summarize == "inline"
+        and _may_summarize(request)
+        and request.history_tokens <= WAITING_SHARE * request.most_history
+        and (most is None or request.shown_messages <= WAITING_SHARE * most)
+    )
 
 
 def ready(request: Request) -> Pending | None:

@@ -382,7 +382,7 @@ def test_neither_a_claim_nor_a_refusal_of_little_takes_a_window_from_a_routed_ca
 ):
     model = routed(scripted("small", WINDOW, faults=[error]))
     model.invoke(text)
-    assert model.router.limits_of("small") == ModelLimits(WINDOW)
+    assert model.router.candidate("small").limits == ModelLimits(WINDOW)
     assert (
         model.invoke("another conversation").response_metadata["route"]["model"]
         == "small"
