@@ -413,7 +413,7 @@ class OpenAICompatibleSource(ApiSource):
         provider: str | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(COMPATIBLE[0], base_url, api_key, **options)
+        super().__init__(COMPATIBLE[0], _checked(base_url), api_key, **options)
         self.name = provider_id(provider) if provider else provider_at(self.base_url)
 
     def key(self) -> str:

@@ -42,8 +42,12 @@ def agent_of(
     config: dict[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """Compile an agent whose engine is told that the model takes `input_limit` tokens."""
+    """Compile an agent whose engine is told that the model takes `input_limit` tokens.
+
+    Its policies call whatever tool they are given, so it has none but those that are meant.
+    """
     options.setdefault("tools", TOOLS)
+    options.setdefault("recall", False)
     return create_context_agent(
         model,
         options.pop("tools"),

@@ -76,14 +76,24 @@ def nodes_graph():
 
 by_nodes = nodes_graph()
 ready = create_context_agent(
-    TellingModel(), [], limits=LIMITS, config=CONFIG, summarizer=summarize, sinks=SINKS
+    TellingModel(),
+    [],
+    limits=LIMITS,
+    config=CONFIG,
+    summarizer=summarize,
+    sinks=SINKS,
+    recall=False,
 )
 by_middleware = create_agent(
     TellingModel(),
     [],
     middleware=[
         ContextWindowMiddleware(
-            limits=LIMITS, config=CONFIG, summarizer=summarize, sinks=SINKS
+            limits=LIMITS,
+            config=CONFIG,
+            summarizer=summarize,
+            sinks=SINKS,
+            recall=False,
         )
     ],
 )
