@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph import END, StateGraph
 from langgraph.runtime import Runtime, get_runtime
@@ -31,6 +31,7 @@ from langchain_ctxwin.agent.state import (
     StepState,
     Update,
     as_mapping,
+    report_of,
     turn_is_finished,
 )
 from langchain_ctxwin.agent.step import (
@@ -46,10 +47,12 @@ from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tool_schemas import listed, name_of
+from langchain_ctxwin.core.usage import sent_tokens
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.reporting import with_metadata
-from langchain_ctxwin.util.memo import Lru
+from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.memo import Lru, Seen
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 if TYPE_CHECKING:  # these take a while to import
@@ -66,6 +69,9 @@ PerRequest = Callable[[Any, Any], T]
 
 MAX_STEPS = 64
 """Conversations between two nodes of one step whose measured request is kept; losing it costs one measure."""
+
+UNREAD_RATIO = 1.5
+"""Times a request as we count it from which on another one was sent: no estimate is so far off."""
 
 UNCHECKED = (
     "build_messages found no context_report in the state: either no edge leads through budget_check, or the state has "
@@ -185,6 +191,7 @@ class ContextNodes:
         )
         """Chooses the tools and the model of each request."""
         self._require_tools()
+        self._told = Seen()
         self._steps: Lru[AgentStep] = Lru(MAX_STEPS, of_conversations=True)
         self._call: Runnable[Any, Any] | None = None
         self.validator = validator
@@ -192,7 +199,7 @@ class ContextNodes:
         # What is asked for per request may depend on any key of the state: such a node takes all of it.
         takes_all = any(map(_is_per_request, (system_prompt, tools, model)))
         self._node = partial(ContextNode if takes_all else StepNode, start=self._step)
-        self.budget_check = self._node("budget_check", self._doing(AgentStep.check))
+        self.budget_check = self._node("budget_check", self._doing(self._check))
         """Chooses tools and model, measures the next request and decides where to go."""
         self.maybe_summarize = self._node(
             "maybe_summarize", self._doing(AgentStep.summarize)
@@ -358,6 +365,27 @@ class ContextNodes:
     ) -> Work[Update | Command[Any]]:
         yield from step.prepare()
         return _unstreamed({**step.news, "llm_input_messages": step.request()})
+
+    def _check(self, step: AgentStep) -> Work[None]:
+        """Measure the next request and decide where to go."""
+        self._tell_unread(step.state)
+        yield from step.check()
+
+    def _tell_unread(self, state: State) -> None:
+        """Tell once of a model node of somebody's own that sends something else than the request which was built."""
+        messages = reversed(state.get("messages") or ())
+        last = next((one for one in messages if isinstance(one, AIMessage)), None)
+        is_own = last is not None and "ctxwin" not in last.response_metadata
+        if last is None or not is_own or not state.get("context_view"):
+            return
+        built, reported = report_of(state).get("total_tokens") or 0, sent_tokens(last)
+        if (reported or 0) > UNREAD_RATIO * built > 0 and self._told.is_new("unread"):
+            log.warning(
+                "nodes.request_unread",
+                built_tokens=built,
+                reported_tokens=reported,
+                do="call the model with state['llm_input_messages'], or use nodes.model_node(model)",
+            )
 
 
 def _unstreamed(update: Update) -> Update | Command[Any]:

@@ -23,6 +23,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel
+from structlog.testing import capture_logs
 from typing_extensions import TypedDict
 
 from langchain_ctxwin import (
@@ -38,7 +39,8 @@ from langchain_ctxwin import (
     create_recall_tool,
 )
 from langchain_ctxwin.core.tool_schemas import name_of
-from support.fakes import ScriptedChatModel, tool_loop
+from support import agents
+from support.fakes import ScriptedChatModel, script, tool_loop
 from support.oracle import exact_count
 
 THREAD = {"configurable": {"thread_id": "1"}}
@@ -433,3 +435,31 @@ def test_tools_of_the_model_that_the_nodes_were_not_given_are_counted():
     nodes.model_node(ScriptedChatModel().bind_tools([read, create_recall_tool()]))
     tools = nodes.measure({"messages": [HumanMessage("hi")]}).parts.tools
     assert [name_of(tool) for tool in tools] == ["read", "recall"]
+
+
+def test_a_model_node_that_never_reads_the_request_is_told_once():
+    nodes = ContextNodes(
+        ContextEngine(ModelLimits(4_000), config=ContextConfig(output_reserve=0))
+    )
+    model = ScriptedChatModel(policy=script(*["done"] * 9))
+    builder = StateGraph(ContextState)
+    for node in (
+        nodes.budget_check,
+        nodes.maybe_summarize,
+        nodes.force_compress,
+        nodes.build_messages,
+    ):
+        builder.add_node(node.name, node)
+    builder.add_node(
+        "agent", lambda state: {"messages": [model.invoke(state["messages"])]}
+    )
+    builder.add_edge(START, "budget_check")
+    builder.add_conditional_edges("budget_check", nodes.route_on_budget)
+    builder.add_edge("force_compress", "build_messages")
+    builder.add_edge("build_messages", "agent")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    with capture_logs() as logs:
+        for _ in range(3):
+            graph.invoke({"messages": agents.talk(40, 120)}, THREAD)
+    (told,) = (line for line in logs if line["event"] == "nodes.request_unread")
+    assert told["reported_tokens"] > 4_000 > told["built_tokens"]
