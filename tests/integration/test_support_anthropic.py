@@ -1,7 +1,6 @@
 """The loopback Anthropic API works with the real client and refuses what the real API refuses."""
 
 import pytest
-from anthropic import NotFoundError
 from langchain_anthropic.chat_models import AnthropicInvalidRequestError
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -13,7 +12,7 @@ from support.anthropic_server import (
     AnthropicServer,
 )
 from support.loopback import script
-from support.oracle import json_tokens, text_tokens
+from support.oracle import text_tokens
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -69,10 +68,6 @@ def thought(text):
     return {"type": "thinking", "thinking": text}
 
 
-LATE = tool("look", defer_loading=True)
-REFERENCE = {"type": "tool_reference", "tool_name": "look"}
-
-
 async def answers(model, messages):
     """Return the answer of every way to ask, streams merged."""
     chunks = list(model.stream(messages))
@@ -93,31 +88,6 @@ async def test_every_way_to_ask_gets_one_answer_and_the_true_count():
     assert {reply.response_metadata["stop_reason"] for reply in found} == {"max_tokens"}
     assert {reply.usage_metadata["input_tokens"] for reply in found} == {size}
     assert {request.tokens for request in server.requests} == {size}
-
-
-async def test_thinking_and_calls_arrive_whole_in_every_way():
-    """A stream carries signature and arguments as a plain answer does."""
-    with AnthropicServer(
-        policy=script([thought("Hm."), use("look", at="mill")])
-    ) as server:
-        found = await answers(
-            server.chat_model(max_tokens=2048, thinking=THINK).bind_tools(
-                [tool("look")]
-            ),
-            "Where?",
-        )
-    assert {reply.content[0]["signature"] for reply in found} == set(server.issued)
-    assert {reply.content[0]["thinking"] for reply in found} == {"Hm."}
-    assert [reply.tool_calls[0]["args"] for reply in found] == [{"at": "mill"}] * 4
-
-
-def test_another_api_is_not_served():
-    """What the server does not know is not found, not answered."""
-    with (
-        AnthropicServer() as server,
-        pytest.raises(NotFoundError, match="not found: /v1/models"),
-    ):
-        server.chat_model()._client.models.list()
 
 
 def test_a_prompt_over_the_window_raises_the_real_overflow_error():
@@ -221,23 +191,6 @@ def test_thinking_comes_back_as_it_was_issued(kind):
         server.chat_model().bind_tools([tool("look")]).invoke(["Where?", edited, done])
 
 
-def test_a_pending_call_begins_with_thinking_unless_it_is_adaptive():
-    """A call that another model made has none: manual thinking refuses it, adaptive thinking does not."""
-    history = [HumanMessage("hi"), called("a"), result("a")]
-    with AnthropicServer() as server:
-        with pytest.raises(
-            AnthropicInvalidRequestError,
-            match="Expected `thinking` or `redacted_thinking`, but found",
-        ):
-            server.chat_model(max_tokens=2048, thinking=THINK).invoke(history)
-        server.chat_model(max_tokens=2048, thinking={"type": "adaptive"}).invoke(
-            history
-        )
-        server.chat_model(max_tokens=2048, thinking=THINK).invoke(
-            [*history, AIMessage("So."), HumanMessage("Well?")]
-        )
-
-
 DROPS = {
     "thinking": {
         "type": "adaptive",
@@ -316,124 +269,6 @@ def test_what_precedes_the_newest_compaction_block_is_ignored():
     )
 
 
-def test_deferred_tools_cost_nothing_until_a_reference_loads_them():
-    """A definition is in the prompt once, from the result that refers to it."""
-    tools = [tool("search"), LATE, tool("listen", defer_loading=True)]
-    found = [REFERENCE]
-    with AnthropicServer() as server:
-        chat = server.chat_model().bind_tools(tools)
-        sizes = []
-        for content in (
-            "nothing",
-            found,
-            [*found, *found],
-            [{"type": "tool_reference", "tool_name": "gone"}],
-        ):
-            history = [HumanMessage("hi"), called("search"), result("search", content)]
-            if "gone" in str(content):
-                with pytest.raises(
-                    AnthropicInvalidRequestError,
-                    match="'gone' not found in available tools",
-                ):
-                    chat.invoke(history)
-            else:
-                sizes.append(chat.invoke(history).usage_metadata["input_tokens"])
-        with pytest.raises(
-            AnthropicInvalidRequestError, match="At least one tool must be non-deferred"
-        ):
-            server.chat_model().bind_tools(tools[1:]).invoke("hi")
-        with pytest.raises(
-            AnthropicInvalidRequestError,
-            match="both defer_loading=true and cache_control",
-        ):
-            server.chat_model().bind_tools(
-                [*tools, tool("x", defer_loading=True, cache_control=MARK)]
-            ).invoke("hi")
-    reference = json_tokens(found[0])
-    loaded = sizes[1] - sizes[0] - reference + text_tokens("nothing")
-    assert loaded == json_tokens(tool("look"))
-    assert sizes[2] - sizes[1] == reference
-
-
-async def test_server_tools_come_back_whole_in_every_way():
-    """A search that the server ran loads tools from its result on; the result needs its call before it."""
-    found = {"type": "tool_search_tool_search_result", "tool_references": [REFERENCE]}
-    search = {
-        "type": "server_tool_use",
-        "id": "srvtoolu_1",
-        "name": "tool_search_tool_regex",
-        "input": {"query": "l"},
-    }
-    result = {
-        "type": "tool_search_tool_result",
-        "tool_use_id": "srvtoolu_1",
-        "content": found,
-    }
-    secret = {"type": "redacted_thinking", "data": "c2VjcmV0"}
-    tools = [
-        {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
-        LATE,
-    ]
-    with AnthropicServer(
-        policy=script([secret, search, result, use("look")])
-    ) as server:
-        chat = server.chat_model(max_tokens=2048, thinking=THINK).bind_tools(tools)
-        for reply in await answers(chat, "Where?"):
-            done = ToolMessage("here", tool_call_id=reply.tool_calls[0]["id"])
-            chat.invoke(["Where?", reply, done])
-            assert server.requests[-1].body["messages"][1]["content"][1:3] == [
-                search,
-                result,
-            ]
-            for lost in (0, 1):
-                broken = [block for at, block in enumerate(reply.content) if at != lost]
-                with pytest.raises(
-                    AnthropicInvalidRequestError,
-                    match=r"thinking|corresponding `server_tool_use`",
-                ):
-                    chat.invoke(
-                        ["Where?", reply.model_copy(update={"content": broken}), done]
-                    )
-    sizes = {
-        request.tokens
-        for request in server.requests
-        if len(request.body["messages"]) > 1 and request.tokens
-    }
-    assert len(sizes) == 1
-    assert sizes.pop() - server.requests[0].tokens > json_tokens(tool("look"))
-
-
-def test_a_tool_can_be_added_in_mid_conversation():
-    """A system message in the conversation loads a deferred tool where it stands."""
-    added = [
-        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "look"}}
-    ]
-    profile = {"mid_conversation_system_messages": True}
-    with AnthropicServer() as server:
-        chat = server.chat_model(profile=profile).bind_tools([tool("search"), LATE])
-        for extra in ([], [SystemMessage(added)]):
-            chat.invoke([HumanMessage("hi"), *extra])
-    before, after = (request.tokens for request in server.requests)
-    assert after - before == json_tokens(tool("look")) + json_tokens(added[0]) + 4
-
-
-def test_the_count_endpoint_agrees_with_the_bill():
-    """What the client asks beforehand is what it is billed for."""
-    with AnthropicServer() as server:
-        chat = server.chat_model()
-        messages = [SystemMessage("Be brief."), HumanMessage("How long is this?")]
-        assert (
-            chat.get_num_tokens_from_messages(messages)
-            == chat.invoke(messages).usage_metadata["input_tokens"]
-        )
-
-
-def tool_steps(count, *, size=LONG):
-    """Build a question and some answered steps."""
-    steps = [(called(f"t{i}"), result(f"t{i}", size)) for i in range(count)]
-    return [HumanMessage("hi"), *(message for step in steps for message in step)]
-
-
 def clearing(**options):
     """Build the request options of tool clearing."""
     return {
@@ -442,84 +277,6 @@ def clearing(**options):
             "edits": [{"type": "clear_tool_uses_20250919", **options}]
         },
     }
-
-
-@pytest.mark.parametrize(
-    ("options", "cleared"),
-    [
-        ({"trigger": {"type": "input_tokens", "value": 1000}}, 2),
-        ({"trigger": {"type": "tool_uses", "value": 4}}, 2),
-        (
-            {
-                "trigger": {"type": "tool_uses", "value": 4},
-                "keep": {"type": "tool_uses", "value": 1},
-            },
-            4,
-        ),
-        ({"trigger": {"type": "tool_uses", "value": 4}, "exclude_tools": ["t0"]}, 1),
-        ({"trigger": {"type": "tool_uses", "value": 5}}, 0),
-        ({}, 0),
-        (
-            {
-                "trigger": {"type": "tool_uses", "value": 4},
-                "clear_at_least": {"type": "input_tokens", "value": 9000},
-            },
-            0,
-        ),
-    ],
-)
-def test_old_tool_results_are_cleared(options, cleared):
-    """The answer says what was cleared, and the usage counts what is left."""
-    with AnthropicServer() as server:
-        whole = server.chat_model().invoke(tool_steps(5)).usage_metadata["input_tokens"]
-        reply = server.chat_model(**clearing(**options)).invoke(tool_steps(5))
-    edits = reply.response_metadata["context_management"]["applied_edits"]
-    assert [edit["cleared_tool_uses"] for edit in edits] == [cleared] * bool(cleared)
-    assert (
-        sum(edit["cleared_input_tokens"] for edit in edits)
-        == whole - reply.usage_metadata["input_tokens"]
-    )
-
-
-async def test_old_thinking_is_cleared_by_turns_in_every_way_to_ask():
-    """Streams report the edits, too; without the beta, or without thinking, the edit is refused."""
-    management = {
-        "edits": [
-            {
-                "type": "clear_thinking_20251015",
-                "keep": {"type": "thinking_turns", "value": 1},
-            }
-        ]
-    }
-    with AnthropicServer(
-        policy=script([thought(LONG), {"type": "text", "text": "So."}])
-    ) as server:
-        chat = server.chat_model(max_tokens=2048, thinking=THINK, betas=EDITS)
-        first, second = chat.invoke("One?"), chat.invoke("Two?")
-        history = ["One?", first, "Two?", second, "Three?"]
-        found = await answers(chat.bind(context_management=management), history)
-        with pytest.raises(
-            AnthropicInvalidRequestError, match="Extra inputs are not permitted"
-        ):
-            server.chat_model(betas=["x"], context_management=management).invoke("hi")
-        late = {"edits": [{"type": "clear_tool_uses_20250919"}, *management["edits"]]}
-        with pytest.raises(
-            AnthropicInvalidRequestError, match="must be the first edit"
-        ):
-            chat.invoke("hi", context_management=late)
-        with pytest.raises(
-            AnthropicInvalidRequestError, match="requires `thinking` to be enabled"
-        ):
-            server.chat_model(betas=EDITS, context_management=management).invoke("hi")
-    edit = {
-        "cleared_input_tokens": text_tokens(LONG),
-        "cleared_thinking_turns": 1,
-        "type": "clear_thinking_20251015",
-    }
-    assert [
-        reply.response_metadata["context_management"]["applied_edits"]
-        for reply in found
-    ] == [[edit]] * 4
 
 
 def compacting(value=1000, **options):
@@ -555,23 +312,6 @@ async def test_a_compaction_opens_the_answer_and_is_billed_apart():
     assert (message["type"], message["input_tokens"]) == ("message", after)
     later = after + text_tokens(ANSWER) + text_tokens("And now?") + 4
     assert [request.tokens for request in server.requests[4:]] == [later, later, 0]
-
-
-def test_a_compaction_can_pause_and_has_a_least_trigger():
-    """With a pause the answer is the block alone; the API takes no trigger under 50,000 tokens."""
-    with AnthropicServer(min_compaction_trigger=1) as server:
-        paused = server.chat_model(**compacting(pause_after_compaction=True)).invoke(
-            LONG
-        )
-        calm = server.chat_model(**compacting(9000)).invoke(LONG)
-    assert [block["type"] for block in paused.content] == ["compaction"]
-    assert paused.response_metadata["stop_reason"] == "compaction"
-    assert calm.content == ANSWER
-    with (
-        AnthropicServer() as server,
-        pytest.raises(AnthropicInvalidRequestError, match="equal to 50000"),
-    ):
-        server.chat_model(**compacting(49_999)).invoke("hi")
 
 
 def test_a_requested_compaction_is_signed_and_comes_first():
@@ -643,35 +383,3 @@ def test_a_prefix_is_read_while_it_lasts():
         (longer, size + 4, 0, 0),
         (0, 0, 0, 6),
     ]
-
-
-def test_a_breakpoint_looks_back_twenty_blocks():
-    """A write is found from a breakpoint at most 19 blocks behind it; a changed byte before it ends all reuse."""
-    with AnthropicServer() as server:
-        chat = server.chat_model()
-        first = [{"type": "text", "text": LONG}]
-        chat.invoke([said(marked(LONG))])
-        reads = []
-        for count in (18, 19):
-            more = [{"type": "text", "text": f"{count}.{i}"} for i in range(count)]
-            reads.append(
-                cache_use(chat.invoke([said(*first, *more, marked("end"))]))[0] > 0
-            )
-        reads.append(
-            cache_use(chat.invoke([SystemMessage("x"), said(marked(LONG))]))[0] > 0
-        )
-    assert reads == [True, False, False]
-
-
-def test_the_automatic_breakpoint_follows_the_conversation():
-    """The top-level `cache_control`, which langchain's caching middleware sends, marks the last block."""
-    with AnthropicServer() as server:
-        chat = server.chat_model()
-        chat.invoke(LONG, cache_control=MARK)
-        second = chat.invoke([LONG, AIMessage("So."), "And?"], cache_control=MARK)
-    assert cache_use(second) == (
-        text_tokens(LONG) + 4,
-        text_tokens("So.") + text_tokens("And?") + 8,
-        0,
-        0,
-    )

@@ -1,7 +1,6 @@
 """The llama.cpp server counts, limits and fails for real behind the OpenAI client."""
 
 import pytest
-import quicktok
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from openai import BadRequestError
@@ -21,27 +20,6 @@ HISTORY = [
     AIMessage("", tool_calls=[{"name": "look", "args": {"name": "door"}, "id": "1"}]),
     ToolMessage("a door", tool_call_id="1"),
 ]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "hello there, World!",
-        "def add(a, b):\n    return a + b\n",
-        "12345 > 0.5",
-        '{"id": [1, 2], "name": null}',
-    ],
-)
-def test_common_text_gets_the_published_token_ids(start_llama, text):
-    """Text made of common tokens is split as the vocabulary's own tokenizer splits it."""
-    published = quicktok.get_encoding("qwen3").encode_ordinary(text)
-    assert start_llama().tokenize(text) == published
-
-
-def test_rare_text_costs_more_tokens_than_published(start_llama):
-    """What the short vocabulary lacks is spelled in smaller pieces, never lost."""
-    text = "你好世界 🙂"
-    assert len(text) < len(start_llama().tokenize(text)) <= len(text.encode())
 
 
 @pytest.mark.parametrize("tools", [[], [look]])
@@ -76,27 +54,3 @@ def test_an_oversized_request_raises_the_real_error(start_llama, n_ctx):
         .usage_metadata["input_tokens"]
         > n_ctx - 64
     )
-
-
-async def test_async_and_streams_report_usage(start_llama):
-    """ainvoke, stream and astream agree on the size of the prompt."""
-    server = start_llama()
-    model = server.chat_model(stream_usage=True)
-    expected = server.count(HISTORY)
-    chunks = list(model.stream(HISTORY))
-    async_chunks = [chunk async for chunk in model.astream(HISTORY)]
-    assert (await model.ainvoke(HISTORY)).usage_metadata["input_tokens"] == expected
-    assert sum(chunks[1:], chunks[0]).usage_metadata["input_tokens"] == expected
-    assert (
-        sum(async_chunks[1:], async_chunks[0]).usage_metadata["input_tokens"]
-        == expected
-    )
-
-
-def test_servers_stop_and_start_again(start_llama):
-    """Two servers run beside each other, each with its own window."""
-    small, large = start_llama(2048), start_llama(4096)
-    question = "word " * 3000
-    with pytest.raises(BadRequestError):
-        small.chat_model().invoke(question)
-    assert large.chat_model().invoke(question).usage_metadata["input_tokens"] > 3000

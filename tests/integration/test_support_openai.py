@@ -3,11 +3,10 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_openai.chat_models.base import OpenAIInvalidRequestError
-from openai import BadRequestError, NotFoundError
 
 from support.loopback import script
 from support.openai_server import ANSWER, SUMMARY, OpenAIServer
-from support.oracle import json_tokens, text_tokens
+from support.oracle import text_tokens
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -69,15 +68,6 @@ async def test_every_way_to_ask_gets_one_answer_and_the_true_count():
     assert {reply.response_metadata["status"] for reply in found} == {"incomplete"}
     assert {reply.usage_metadata["input_tokens"] for reply in found} == {size}
     assert {request.tokens for request in server.requests} == {size}
-
-
-def test_another_api_is_not_served():
-    """A client that talks Chat Completions by mistake is told so."""
-    with (
-        OpenAIServer() as server,
-        pytest.raises(NotFoundError, match="not found: /v1/chat/completions"),
-    ):
-        server.chat_model(use_responses_api=False).invoke("hi")
 
 
 def test_a_prompt_over_the_window_is_refused_or_loses_its_oldest_items():
@@ -187,79 +177,6 @@ async def test_encrypted_reasoning_comes_back_as_it_was_and_where_it_was():
     assert server.requests[-1].tokens - server.requests[0].tokens > counted
 
 
-def test_reasoning_is_known_by_its_id_while_it_is_stored():
-    """Without encrypted content the id is enough, unless the request that made it was not stored."""
-    with OpenAIServer(policy=script(THINKS, "Seen.")) as server:
-        chat = server.chat_model().bind_tools([LOOK])
-        first = chat.invoke("Where?")
-        chat.invoke(["Where?", first, done(first)])
-        server.policy = script(THINKS, "Seen.")
-        unstored = chat.invoke("Where?", store=False)
-        with pytest.raises(
-            NotFoundError, match="Items are not persisted when `store` is set to false"
-        ):
-            chat.invoke(["Where?", unstored, done(unstored)])
-
-
-def compacted(server, *messages):
-    """Call the compact endpoint with the client of the integration."""
-    chat = server.chat_model()
-    items = [{"role": role, "content": text} for role, text in messages]
-    return chat.root_client.responses.compact(model="gpt-test", input=items).model_dump(
-        exclude_none=True, warnings=False
-    )
-
-
-def test_the_compact_endpoint_returns_a_window_to_go_on_from():
-    """All user messages and one compaction item; the item is opaque, and must come back as it was."""
-    with OpenAIServer() as server:
-        reply = compacted(
-            server, ("user", "One?"), ("assistant", LONG), ("user", "Two?")
-        )
-        item = reply["output"][-1]
-        chat = server.chat_model()
-        window = [
-            HumanMessage("One?"),
-            HumanMessage("Two?"),
-            AIMessage([item]),
-            HumanMessage("And now?"),
-        ]
-        chat.invoke([SystemMessage("Be brief."), *window])
-        chat.invoke([HumanMessage(LONG), AIMessage([item]), HumanMessage("And now?")])
-        with pytest.raises(OpenAIInvalidRequestError, match="could not be verified"):
-            chat.invoke(
-                [
-                    AIMessage([item | {"encrypted_content": "AAAA"}]),
-                    HumanMessage("And now?"),
-                ]
-            )
-        raw = chat.root_client.responses.create(model="gpt-test", input=reply["output"])
-        with pytest.raises(BadRequestError, match="No tool output found"):
-            chat.root_client.responses.compact(
-                model="gpt-test",
-                input=[
-                    {
-                        "type": "function_call",
-                        "name": "a",
-                        "call_id": "1",
-                        "arguments": "{}",
-                    }
-                ],
-            )
-    assert [each["type"] for each in reply["output"]] == [
-        "message",
-        "message",
-        "compaction",
-    ]
-    assert reply["usage"]["input_tokens"] == size_of("One?", LONG, "Two?")
-    summary = text_tokens(SUMMARY)
-    assert [request.tokens for request in server.requests[1:3]] == [
-        size_of("Be brief.", "One?", "Two?", "And now?") + summary,
-        size_of("And now?") + summary,
-    ]
-    assert raw.usage.input_tokens == size_of("One?", "Two?") + summary
-
-
 async def test_a_server_side_compaction_is_part_of_the_answer():
     """Over the threshold the answer begins with the item, and what precedes it counts no more."""
     with OpenAIServer() as server:
@@ -288,46 +205,6 @@ async def test_a_server_side_compaction_is_part_of_the_answer():
     assert [block["type"] for block in calm.content] == ["text"]
     later = size_of("Be brief.", ANSWER, "And now?") + text_tokens(SUMMARY)
     assert {request.tokens for request in server.requests[5:]} == {later}
-
-
-def test_a_deferred_function_shows_its_name_until_it_is_found():
-    """Its parameters are not in the prompt; in a namespace, nothing of it is; a search result holds it whole."""
-    wide = LOOK | {
-        "parameters": {
-            "type": "object",
-            "properties": {"at": {"type": "string", "description": LONG}},
-        }
-    }
-    late = wide | {"defer_loading": True}
-    space = {
-        "type": "namespace",
-        "name": "crm",
-        "description": "Look.",
-        "tools": [late],
-    }
-    shown = {"type": "function", "name": "look", "description": "Look."}
-    search = {"type": "tool_search"}
-    output = {
-        "type": "tool_search_output",
-        "id": "o",
-        "execution": "server",
-        "status": "completed",
-        "tools": [wide],
-    }
-    with OpenAIServer() as server:
-        for tools in ([wide], [late, search], [space, search]):
-            server.chat_model().bind_tools(tools).invoke("hi")
-        server.chat_model().bind_tools([late, search]).invoke(
-            ["hi", AIMessage([output]), "Well?"]
-        )
-    extra = [request.tokens - size_of("hi") for request in server.requests]
-    one = json_tokens(shown) + json_tokens(search)
-    assert extra[:3] == [
-        json_tokens(wide),
-        one,
-        json_tokens({**space, "tools": []}) + json_tokens(search),
-    ]
-    assert extra[3] == one + json_tokens(output) + size_of("Well?")
 
 
 def cached(reply):
@@ -365,34 +242,3 @@ def test_a_shared_start_is_cached_in_steps_by_key_and_for_a_while():
     whole, start = (size // 128 * 128 for size in (size_of(LONG, "hi"), size_of(LONG)))
     assert [read for read, _ in reads] == [0, whole, 0, 0, whole, 0, start, 0, 0]
     assert {written for _, written in reads} == {0}
-
-
-def test_breakpoints_are_written_and_read_where_the_models_have_them():
-    """The implicit breakpoint writes the whole prompt, explicit ones alone what stands before them."""
-    block = {
-        "type": "text",
-        "text": LONG,
-        "prompt_cache_breakpoint": {"mode": "explicit"},
-    }
-    explicit = {"prompt_cache_options": {"mode": "explicit", "ttl": "30m"}}
-    with OpenAIServer(cache="breakpoints") as server:
-        chat = server.chat_model()
-        used = [
-            cached(chat.invoke([HumanMessage([block]), HumanMessage(text)], **explicit))
-            for text in ("a", "b")
-        ]
-        first = chat.invoke([HumanMessage(LONG + "!")])
-        second = chat.invoke([HumanMessage(LONG + "!"), first, HumanMessage("b")])
-        used += [
-            cached(first),
-            cached(second),
-            cached(chat.invoke([HumanMessage(LONG)], **explicit)),
-        ]
-    size, longer = size_of(LONG), size_of(LONG + "!")
-    assert used == [
-        (0, size),
-        (size, 0),
-        (0, longer),
-        (longer, size_of(ANSWER, "b")),
-        (0, 0),
-    ]
