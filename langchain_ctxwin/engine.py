@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import iscoroutinefunction
@@ -63,7 +64,13 @@ from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.hooks import BeforeCompaction, Plan, agreed, report_compaction
 from langchain_ctxwin.limit_memory import FollowedLimits, followed, is_registry
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing, Pricings
-from langchain_ctxwin.protocols import Clock, LimitMemory, MetricsSink, TokenCounter
+from langchain_ctxwin.protocols import (
+    Clock,
+    LimitMemory,
+    MetricsSink,
+    Summarizer,
+    TokenCounter,
+)
 from langchain_ctxwin.reporting import Prices, Reporter
 from langchain_ctxwin.summarize import (
     ModelSummarizer,
@@ -181,16 +188,13 @@ class ContextEngine:
             MAX_CONVERSATIONS, of_conversations=True
         )
         self._learned = learned
+        self._others: Lru[ContextEngine] = Lru(MAX_CONVERSATIONS)
         reserve = self._limits.output_reserve(self._settings.output_reserve)
         room = self._limits.input_limit(reserve) if self._limits.known else None
         writes = as_summarizer(
             summarizer, counter=self._pricings.default.count, max_input_tokens=room
         )
-        if isinstance(writes, ModelSummarizer):
-            writes = writes.written_as(
-                self._settings.summary_prompt, self._settings.summary_sections
-            )
-        self.summarizer = writes
+        self.summarizer = _written_as(writes, self._settings)
         """Writes the summaries."""
         self.summarizer_model = model_name(self.summarizer)
         """Name of the model that writes the summaries; empty when there is none, or nobody knows."""
@@ -238,6 +242,39 @@ class ContextEngine:
         else:
             self._settings = now
         return self._settings
+
+    def with_settings(self, settings: Mapping[str, Any]) -> ContextEngine:
+        """Return this engine with some settings of its `ContextConfig` changed; what it remembers is shared.
+
+        A run can change them itself: what its context holds under `ctxwin` (`context_schema`) counts in that run.
+
+        Args:
+            settings: by the names of the fields of `ContextConfig`.
+
+        Raises:
+            ConfigError: one of the settings is unknown or invalid, or contradicts another.
+
+        Examples:
+            >>> engine = ContextEngine(ModelLimits(context_window=8192))
+            >>> engine.with_settings({"keep": 0.4}).config.keep
+            0.4
+        """
+        before = self.config
+        wanted = "settings of ContextConfig by their names, such as {'keep': 0.4}"
+        changes = dict(expect(settings, Mapping, "ctxwin", wanted))
+
+        def changed() -> ContextEngine:
+            config = ContextConfig(**{**before.model_dump(), **changes})
+            if self._registry is None:
+                _checked_limits(self._limits, config)
+            other = copy(self)
+            vars(other).update(_live=config, _settings=config, _refused=config)
+            if {"summary_prompt", "summary_sections"} & changes.keys():
+                other.summarizer = _written_as(self.summarizer, config)
+                other.writer = writer_of(other.summarizer)
+            return other
+
+        return once(self._others, (before, repr(changes)), changed)
 
     def fit(
         self,
@@ -757,6 +794,13 @@ class ContextEngine:
 def settings_of(window: Window) -> ContextConfig:
     """Return the settings that held when the request was measured."""
     return cast("ContextConfig", window.parts.settings)
+
+
+def _written_as(summarizer: Summarizer, config: ContextConfig) -> Summarizer:
+    """Return what writes summaries with the prompt and sections of settings."""
+    if not isinstance(summarizer, ModelSummarizer):
+        return summarizer
+    return summarizer.written_as(config.summary_prompt, config.summary_sections)
 
 
 def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:

@@ -31,7 +31,7 @@ from langchain_ctxwin.agent.state import (
 )
 from langchain_ctxwin.agent.steering import sought_step
 from langchain_ctxwin.agent.step import AgentStep, CallSetup, is_large
-from langchain_ctxwin.agent.storage import place_of
+from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import family_of, model_name
@@ -460,7 +460,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             if request.model_settings
             else request.model
         )
-        engine = self._engine_of(model)
+        engine = engine_of(self._engine_of(model), request.runtime)
         # No error, because other middleware may hide tools.
         if (
             fault := unknown_tools(engine.config, request.tools, self._selector)

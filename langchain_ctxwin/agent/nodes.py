@@ -42,7 +42,7 @@ from langchain_ctxwin.agent.step import (
     request_waits,
     route_of,
 )
-from langchain_ctxwin.agent.storage import place_of
+from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.request import Window
@@ -288,7 +288,7 @@ class ContextNodes:
         runtime = current_runtime()
         prompt = _resolved(self._system_prompt, state, runtime)
         setup = CallSetup(
-            engine=self.engine,
+            engine=engine_of(self.engine, runtime),
             choices=self.choices,
             system_prompt=prompt,
             tools=self._all_tools(_resolved(self._tools, state, runtime)),

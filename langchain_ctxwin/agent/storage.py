@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,6 +69,21 @@ def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> RunPl
         else None
     )
     return RunPlace("|".join([info.thread_id, *names]), summaries, info.thread_id)
+
+
+def engine_of(engine: ContextEngine, runtime: Runtime[Any] | None) -> ContextEngine:
+    """Return the engine with the settings that the context of a run holds under `ctxwin`.
+
+    Raises:
+        ConfigError: one of them is unknown or invalid.
+    """
+    context = runtime.context if runtime else None
+    settings = (
+        context.get("ctxwin")
+        if isinstance(context, Mapping)
+        else getattr(context, "ctxwin", None)
+    )
+    return engine if settings is None else engine.with_settings(settings)
 
 
 PATIENCE = 1.25
