@@ -90,7 +90,7 @@ def stated_windows():
 
 
 def with_window(info, windows):
-    plain = names.split_date(names.key_of(info.name))[0]
+    plain = names.undated(names.key_of(info.name))
     window, output = windows.get(plain), info.max_output_tokens
     if (
         info.max_input_tokens

@@ -11,11 +11,7 @@ from math import inf
 from typing import Any
 
 from langchain_ctxwin.core.limits import GUESS_FACTOR, ModelLimits
-from langchain_ctxwin.core.model_info import (
-    LIMIT_FIELDS,
-    PRICE_FIELDS,
-    ModelInfo,
-)
+from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo
 from langchain_ctxwin.models.reading import provider_id
 
 TIERS = ("explicit", "learned", "provider", "profile", "catalog", "snapshot")
@@ -60,16 +56,16 @@ MAKERS = frozenset(
 # A platform that catalogs list apart by the maker of the model.
 PARTS = {"google-vertex": ("google-vertex", "google-vertex-anthropic")}
 
-_LATEST = "latest"
-_DATED = re.compile(r"(.+?)[-@:](20\d{2})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])")
-_NEWEST = re.compile(rf"(.+)[-@:]{_LATEST}")
-# A price variant (`:free`) or a version (`@default`) of the same model; tags with digits (`:8b`) are sizes.
-_VARIANT = re.compile(r"(.+?)(?::[a-z]+|@[a-z0-9]+)")
-# What OpenAI calls a tuned model, `ft:<base>:<organisation>:<name>:<id>`: catalogs list `ft:<base>`, or the base alone.
-_TUNED = re.compile(r"((?:[^/:]+[/:])?)ft:([^:]+):.+")
 # LangChain writes `provider:model`
 _PROVIDER = re.compile(r"([^/:]*)[/:](.+)", re.DOTALL)
 _PREFIX = re.compile(r"\A(?:.+/)?models/")
+_DATE = re.compile(r"[-@:](20\d{2})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])\Z")
+_LATEST = re.compile(r"[-@:]latest\Z")
+_DATED = re.compile(r"-20\d{6}\Z")
+# A price variant (`:free`) or a version (`@default`) of the same model; tags with digits (`:8b`) are sizes.
+_VARIANT = re.compile(r"(?::[a-z]+|@[a-z0-9]+)\Z")
+# What OpenAI calls a tuned model, `ft:<base>:<organisation>:<name>:<id>`: catalogs list `ft:<base>`, or the base alone.
+_TUNED = re.compile(r"ft:([^:]+):.+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,32 +83,31 @@ class Resolved:
 
     name: str  # as its most trusted source spells it
     provider: str | None = None
-    claims: tuple[Claim, ...] = ()
-    how: str = ""  # it was found: by `name` or as a `variant` (another date or suffix); empty when it is not listed
-    others: tuple[str, ...] = ()  # the same name elsewhere, as `provider/name`
-    is_ambiguous: bool = (
-        False  # several providers serve it, and nothing but the smallest limits decided
-    )
+    claims: tuple[Claim, ...] = ()  # none when it is not listed
+    # several providers serve it, and nothing but the smallest limits decided
+    is_ambiguous: bool = False
 
 
 class Listing:
     """All that sources list at one time."""
 
     def __init__(self, claims: Iterable[Claim] = ()) -> None:
-        self._claims = sorted(claims, key=lambda one: TIERS.index(one.tier))
-        self._by_key: defaultdict[str, list[Claim]] = defaultdict(list)
-        self._by_stem: defaultdict[str, list[tuple[str, Claim]]] = defaultdict(list)
+        self._claims = sorted(claims, key=_trust)
+        self._by_key = defaultdict[str, list[Claim]](list)
+        # name without its date -> provider -> key of the newest
+        self._newest = defaultdict[str, dict[str | None, str]](dict)
         for claim in self._claims:
-            for key in {
-                key_of(name) for name in (claim.info.name, *claim.info.aliases)
-            }:
+            info = claim.info
+            for key in {key_of(name) for name in (info.name, *info.aliases)}:
                 self._by_key[key].append(claim)
-            stem, date = split_date(key_of(claim.info.name))
-            self._by_stem[stem].append((date, claim))
+            key = key_of(info.name)
+            if (plain := undated(key)) != key:
+                newest = self._newest[plain]
+                newest[info.provider] = max(key, newest.get(info.provider, ""))
         self.providers = {claim.info.provider for claim in self._claims} - {None}
         # what lists and a model's profile say, by who was asked about
         self.merged: dict[Any, ModelInfo] = {}
-        self._known: dict[tuple[str, str], Resolved] = {}
+        self._resolved: dict[tuple[str, str], Resolved] = {}
 
     def resolve(self, name: str, provider: str = "") -> Resolved:
         """Return the model that a name means, to a chat model of this provider if one is given.
@@ -122,33 +117,22 @@ class Listing:
         the smallest limits.
         """
         key = (name, provider)
-        return self._known.get(key) or self._known.setdefault(
-            key, self._resolved(name, provider)
-        )
-
-    def _resolved(self, name: str, provider: str) -> Resolved:
-        for spelling in (name, *_bases(name)):
-            for scope, wanted in self._readings(spelling, provider):
-                how, found = self._search(wanted, scope)
-                if found:
-                    return self._decided(wanted, how, found)
-        return Resolved(name=name, provider=provider or None)
+        if key not in self._resolved:
+            found = self._meanings(name, provider)
+            unlisted = Resolved(name=name, provider=provider or None)
+            self._resolved[key] = next(found, unlisted)
+        return self._resolved[key]
 
     def all(self) -> Iterator[Resolved]:
         """Yield every listed model; what is stated for any provider stands alone only where no provider serves it."""
-        entries = {
-            (one.info.provider or "", key_of(one.info.name)): one.info.name
-            for one in self._claims
+        listed = {
+            (claim.info.provider or "", key_of(claim.info.name)): claim.info.name
+            for claim in self._claims
         }
-        served = {key for provider, key in entries if provider}
-        for (provider, key), name in sorted(entries.items()):
+        served = {key for provider, key in listed if provider}
+        for (provider, key), name in sorted(listed.items()):
             if provider or key not in served:
-                said = [
-                    one
-                    for one in self._by_key[key]
-                    if (one.info.provider or "") == provider
-                ]
-                yield self._decided(name, "name", said)
+                yield self._decided(name, self._at(key, provider or None))
 
     def like(self, name: str) -> list[str]:
         """Return the listed names that look most like one that is not."""
@@ -157,137 +141,106 @@ class Listing:
         listed = [key for key in self._by_key if key[:1] == wanted[:1]]
         return difflib.get_close_matches(wanted, listed, n=NEAREST)
 
+    def _meanings(self, name: str, provider: str) -> Iterator[Resolved]:
+        for scope, wanted in self._readings(name, provider):
+            for key in spellings(key_of(wanted)):
+                if found := self._stated(key, scope):
+                    yield self._decided(wanted, found)
+            plain = _VARIANT.sub("", key_of(wanted))
+            if found := self._dated(plain, scope):
+                yield self._decided(wanted, found)
+
     def _readings(self, name: str, provider: str) -> list[tuple[str | None, str]]:
         """The (provider, name) pairs that the text may mean; None is any provider."""
-        found = _PROVIDER.fullmatch(name.strip())
         readings: list[tuple[str | None, str]] = [(provider, name)] if provider else []
-        if found:
-            served_by = provider_id(found[1])
-            scopes = [
-                one
-                for one in PARTS.get(served_by, (served_by,))
-                if one in self.providers
-            ]
-            if scopes and served_by != provider:
-                return [*readings, *((scope, found[2]) for scope in scopes)]
-            if served_by == provider:
-                readings.append((provider, found[2]))
+        if found := _PROVIDER.fullmatch(name.strip()):
+            said = provider_id(found[1])
+            scopes = [one for one in PARTS.get(said, (said,)) if one in self.providers]
+            readings += [(scope, found[2]) for scope in scopes]
+            if scopes and said != provider:
+                return readings
         return [*readings, (None, name)]
 
-    def _search(self, name: str, scope: str | None) -> tuple[str, list[Claim]]:
-        """What is said at a provider, or at any, about the models that a name may mean."""
-        key = key_of(name)
+    def _stated(self, key: str, scope: str | None) -> list[Claim]:
+        """What is said about a key at a provider, or at any (None)."""
         keys = (key,) if scope is None else (key, f"{scope}/{key}")
-        claims = [
+        return [
             claim
             for one in keys
             for claim in self._by_key.get(one, ())
-            if _is_at(claim, scope)
+            if scope is None or claim.info.provider in (scope, None)
         ]
-        if claims:
-            return "name", claims
-        plain = _VARIANT.fullmatch(key)
-        similar = (key, plain[1]) if plain and not _DATED.fullmatch(key) else (key,)
-        for stem, date in map(split_date, similar):
-            listed = [
-                one for one in self._by_stem.get(stem, ()) if _is_at(one[1], scope)
-            ]
-            if claims := _by_date(listed, date):
-                return "variant", claims
-        return "", []
 
-    def _decided(self, name: str, how: str, found: Sequence[Claim]) -> Resolved:
-        """Prefer the maker to other providers, else the smallest limits."""
-        served: defaultdict[str | None, list[Claim]] = defaultdict(list)
-        for claim in found:
-            served[claim.info.provider].append(claim)
-        providers: list[str | None] = [one for one in served if one is not None]
-        makers = [one for one in providers if one in MAKERS] or providers or [None]
-        provider = (
-            min(makers, key=lambda one: _size(served[one]))
-            if len(makers) > 1
-            else makers[0]
-        )
-        own = _spelled_so(served[provider], name)
-        if provider is not None:
-            own += self._for_any(provider, own[0].info, name)
-        elsewhere = [
-            claim.info for claim in found if claim.info.provider not in (provider, None)
+    def _dated(self, key: str, scope: str | None) -> list[Claim]:
+        """What is said about the newest date of each provider of a name without one."""
+        return [
+            claim
+            for provider, newest in self._newest.get(key, {}).items()
+            if scope in (None, provider)
+            for claim in self._at(newest, provider)
         ]
+
+    def _at(self, key: str, provider: str | None) -> list[Claim]:
+        claims = self._by_key.get(key, ())
+        return [claim for claim in claims if claim.info.provider == provider]
+
+    def _decided(self, name: str, found: Sequence[Claim]) -> Resolved:
+        """Prefer the maker to other providers, else the smallest limits; with what is stated for any provider."""
+        served = {one.info.provider: None for one in found if one.info.provider}
+        providers: list[str | None] = [*served]
+        makers = [one for one in providers if one in MAKERS] or providers or [None]
+        smallest = min(
+            (claim for claim in found if claim.info.provider in makers),
+            key=lambda one: (_window(one.info), one.info.provider or ""),
+        )
+        provider = smallest.info.provider
+        at = [claim for claim in found if claim.info.provider == provider]
+        # of two names that differ in case alone, the one that is spelled so
+        exact = {claim.source for claim in at if claim.info.name == name}
+        at = [one for one in at if one.source not in exact or one.info.name == name]
+        info = at[0].info
+        if provider is not None:
+            names = (name, info.name, f"{provider}/{info.name}", *info.aliases)
+            at += [claim for one in names for claim in self._at(key_of(one), None)]
         return Resolved(
-            name=own[0].info.name,
+            name=info.name,
             provider=provider,
-            claims=tuple(own),
-            how=how,
-            others=tuple(
-                sorted({f"{info.provider}/{info.name}" for info in elsewhere})
-            ),
+            claims=tuple(dict.fromkeys(at)),
             is_ambiguous=len(makers) > 1,
         )
 
-    def _for_any(self, provider: str, info: ModelInfo, name: str) -> list[Claim]:
-        """What is stated about a model without saying who serves it."""
-        keys = map(key_of, (name, info.name, f"{provider}/{info.name}", *info.aliases))
-        claims = [
-            claim
-            for key in keys
-            for claim in self._by_key.get(key, ())
-            if claim.info.provider is None
-        ]
-        return list(dict.fromkeys(claims))
+
+def _trust(claim: Claim) -> int:
+    return TIERS.index(claim.tier)
 
 
-def _is_at(claim: Claim, scope: str | None) -> bool:
-    return scope is None or claim.info.provider in (scope, None)
-
-
-def _spelled_so(said: Sequence[Claim], name: str) -> list[Claim]:
-    """The claims without those of a source about another spelling, where it lists this very one too."""
-    exact = {claim.source for claim in said if claim.info.name == name}
-    return [
-        claim for claim in said if claim.source not in exact or claim.info.name == name
-    ]
-
-
-def _size(claims: Sequence[Claim]) -> tuple[float, str]:
-    """Sort key: the smallest limits first, unknown ones last."""
-    windows = [
-        claim.info.context_window or claim.info.max_input_tokens or inf
-        for claim in claims
-    ]
-    return min(windows), claims[0].info.provider or ""
+def _window(info: ModelInfo) -> float:
+    return info.context_window or info.max_input_tokens or inf
 
 
 def key_of(name: str) -> str:
-    """Return the form by which spellings of a name are compared: without case and without a `models/` path."""
-    return _PREFIX.sub("", name.strip(), count=1).casefold()
+    """Return the form by which spellings of a name are compared: in lower case, dates alike, without a `models/` path.
+
+    Examples:
+        >>> key_of("models/Nova@2025-03-01"), key_of("nova-latest")
+        ('nova-20250301', 'nova')
+    """
+    key = _PREFIX.sub("", name.strip(), count=1).casefold()
+    return _LATEST.sub("", _DATE.sub(r"-\1\2\3", key))
 
 
-def _bases(name: str) -> tuple[str, ...]:
-    """The names under which the base of a tuned model may be listed."""
-    tuned = _TUNED.fullmatch(name.strip())
-    return (f"{tuned[1]}ft:{tuned[2]}", f"{tuned[1]}{tuned[2]}") if tuned else ()
+def undated(key: str) -> str:
+    """Return a key without the date at its end."""
+    return _DATED.sub("", key)
 
 
-def split_date(key: str) -> tuple[str, str]:
-    """The name without its date, and the date as digits, `latest` or empty."""
-    if dated := _DATED.fullmatch(key):
-        return dated[1], "".join(dated.groups()[1:])
-    newest = _NEWEST.fullmatch(key)
-    return (newest[1], _LATEST) if newest else (key, "")
-
-
-def _by_date(listed: Sequence[tuple[str, Claim]], date: str) -> list[Claim]:
-    """Claims of the same date; else of the undated name; for a name without a date else of the newest per provider."""
-    for accepted in (date, "") if date.isdigit() else (date, "", _LATEST):
-        if same := [claim for found, claim in listed if found == accepted]:
-            return same
-    if date.isdigit():
-        return []
-    newest: dict[str | None, str] = {}
-    for found, claim in listed:
-        newest[claim.info.provider] = max(found, newest.get(claim.info.provider, ""))
-    return [claim for found, claim in listed if found == newest[claim.info.provider]]
+def spellings(key: str) -> Iterator[str]:
+    """Yield a key, and what may be listed instead: the base of a tuned model, the name without variant or date."""
+    yield key
+    if tuned := _TUNED.fullmatch(key):
+        yield from (f"ft:{tuned[1]}", tuned[1])
+    plain = _VARIANT.sub("", key)
+    yield from (plain, undated(plain))
 
 
 def merged(name: str, provider: str | None, claims: Iterable[Claim]) -> ModelInfo:
@@ -300,99 +253,76 @@ def merged(name: str, provider: str | None, claims: Iterable[Claim]) -> ModelInf
     - An input limit above the window leaves, unless a more trusted source states it: then it is the window.
     - An output limit above the window leaves.
     """
-    ordered = sorted(claims, key=lambda one: TIERS.index(one.tier))
-    said = {field: _values(_inputs_apart(ordered), field) for field in FIELDS}
-    taken = {field: _taken(field, values) for field, values in said.items() if values}
+    ordered = sorted(_inputs_apart([*claims]), key=_trust)
+    said = {field: _stated(ordered, field) for field in FIELDS}
+    taken = {field: _taken(field, stated) for field, stated in said.items() if stated}
     _reconcile(taken)
     values: dict[str, Any] = {field: value for field, (_, value) in taken.items()}
-    names = [
-        other for claim in ordered for other in (claim.info.name, *claim.info.aliases)
-    ]
-    others = {field: _others(said[field], values.get(field)) for field in FIELDS}
     provenance = {field: claim.source for field, (claim, _) in taken.items()}
-    deprecated = next((claim.source for claim in ordered if claim.info.deprecated), "")
+    others: dict[str, Mapping[str, object]] = {
+        field: {
+            one.source: value for one, value in stated if value != values.get(field)
+        }
+        for field, stated in said.items()
+    }
+    names = [one for claim in ordered for one in (claim.info.name, *claim.info.aliases)]
+    deprecating = [claim.source for claim in ordered if claim.info.deprecated]
+    if deprecating:
+        provenance["deprecated"] = deprecating[0]
     return ModelInfo(
         name=name,
         provider=provider,
         **values,
-        deprecated=bool(deprecated),
-        aliases=tuple(dict.fromkeys(other for other in names if other != name)),
-        provenance={**provenance, "deprecated": deprecated}
-        if deprecated
-        else provenance,
+        deprecated=bool(deprecating),
+        aliases=tuple(dict.fromkeys(one for one in names if one != name)),
+        provenance=provenance,
         conflicts={field: found for field, found in others.items() if found},
     )
 
 
-def _inputs_apart(claims: Sequence[Claim]) -> list[Claim]:
+def _inputs_apart(claims: Sequence[Claim]) -> Iterator[Claim]:
     """The claims, where a window that is an input limit beside a larger window is read as that."""
+    infos = [claim.info for claim in claims]
     apart = {
-        claim.info.max_input_tokens
-        for claim in claims
-        if (claim.info.max_input_tokens or inf) < (claim.info.context_window or 0)
+        info.max_input_tokens
+        for info in infos
+        if (info.max_input_tokens or inf) < (info.context_window or 0)
     }
-    return [
-        _input_apart(claim) if claim.info.context_window in apart else claim
-        for claim in claims
-    ]
-
-
-def _input_apart(claim: Claim) -> Claim:
-    if claim.tier in OWN_WORD or claim.info.max_input_tokens is not None:
-        return claim
-    window = claim.info.context_window
-    return replace(
-        claim, info=replace(claim.info, context_window=None, max_input_tokens=window)
-    )
+    for claim in claims:
+        info = claim.info
+        is_own = claim.tier in OWN_WORD or info.max_input_tokens is not None
+        if info.context_window in apart and not is_own:
+            window = info.context_window
+            info = replace(info, context_window=None, max_input_tokens=window)
+        yield replace(claim, info=info)
 
 
 Value = tuple[Claim, Any]  # a value of a field and who states it
 
 
-def _values(claims: Sequence[Claim], field: str) -> list[Value]:
-    return [
-        (claim, value)
-        for claim in claims
-        if (value := stated_value(claim.info, field)) is not None
-    ]
+def _stated(claims: Iterable[Claim], field: str) -> list[Value]:
+    values = [(claim, getattr(claim.info, field)) for claim in claims]
+    return [one for one in values if one[1] is not None and one[1] != frozenset()]
 
 
 def _taken(field: str, values: Sequence[Value]) -> Value:
     if values[0][0].tier != CATALOG or field not in CAUTIOUS_FIELDS:
         return values[0]
-    return min(
-        (one for one in values if one[0].tier == CATALOG),
-        key=lambda one: one[1],
-    )
+    catalogs = [one for one in values if one[0].tier == CATALOG]
+    return min(catalogs, key=lambda one: one[1])
 
 
 def _reconcile(taken: dict[str, Value]) -> None:
     """Drop what contradicts better statements, so that the limits can stand together."""
-    window, largest_input = (
-        taken.get("context_window"),
-        taken.get("max_input_tokens"),
-    )
-    if window and largest_input and largest_input[1] > window[1]:
-        if TIERS.index(largest_input[0].tier) < TIERS.index(window[0].tier):
-            window = taken["context_window"] = largest_input
+    window, largest = taken.get("context_window"), taken.get("max_input_tokens")
+    if window and largest and largest[1] > window[1]:
+        if _trust(largest[0]) < _trust(window[0]):
+            taken["context_window"] = largest
         else:
             del taken["max_input_tokens"]
-    if (
-        window
-        and "max_output_tokens" in taken
-        and taken["max_output_tokens"][1] > window[1]
-    ):
+    output = taken.get("max_output_tokens")
+    if window and output and output[1] > taken["context_window"][1]:
         del taken["max_output_tokens"]
-
-
-def _others(said: Sequence[Value], taken: object) -> Mapping[str, object]:
-    return {claim.source: value for claim, value in said if value != taken}
-
-
-def stated_value(info: ModelInfo, field: str) -> Any:
-    """Return what a source states about a field, or None when it states nothing."""
-    value = getattr(info, field)
-    return None if value is False or value in ((), frozenset()) else value
 
 
 def guessed(info: ModelInfo) -> ModelInfo:
@@ -400,11 +330,8 @@ def guessed(info: ModelInfo) -> ModelInfo:
     if info.limits.known or info.max_output_tokens is None:
         return info
     window = GUESS_FACTOR * info.max_output_tokens
-    return replace(
-        info,
-        context_window=window,
-        provenance={**info.provenance, "context_window": GUESS},
-    )
+    provenance = {**info.provenance, "context_window": GUESS}
+    return replace(info, context_window=window, provenance=provenance)
 
 
 def declared_limits(info: ModelInfo) -> ModelLimits:
@@ -414,11 +341,11 @@ def declared_limits(info: ModelInfo) -> ModelLimits:
             info.provenance.get(field, ""): getattr(info, field),
             **info.conflicts.get(field, {}),
         }
-        values = [
+        declared = [
             tokens
             for source, tokens in said.items()
             if isinstance(tokens, int) and source != LEARNED
         ]
-        if values:
-            return ModelLimits(max(values))
+        if declared:
+            return ModelLimits(max(declared))
     return ModelLimits()

@@ -57,6 +57,7 @@ from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 
 APP = "langchain-ctxwin"  # the name of our folders in those of the platform
+PROFILE = "profile"
 TTL_SECONDS = 3600.0  # facts about models change monthly, so that a shorter time would only ask more often
 TIMEOUT_SECONDS = 9.0  # a little more than sources allow themselves
 RETRY_SECONDS = 60.0  # until a source that failed is asked again
@@ -87,9 +88,8 @@ class _Asked:
     """A model as the caller named it."""
 
     name: str
-    provider: str = (
-        ""  # id of the one that the chat model speaks to; empty when unknown
-    )
+    # id of the one that the chat model speaks to; empty when unknown
+    provider: str = ""
     own: tuple[Claim, ...] = ()  # what the chat model's own profile states
 
 
@@ -131,7 +131,7 @@ class ModelRegistry:
         catalogs: Catalogs | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
         allow_guess: bool = False,
-        sinks: Iterable[MetricsSink] | Reporter = (),
+        sinks: Iterable[MetricsSink] = (),
     ) -> None:
         for name, seconds in (
             ("ttl_seconds", ttl_seconds),
@@ -141,33 +141,19 @@ class ModelRegistry:
                 raise ConfigError(
                     f"{name}={seconds!r}: give a positive number of seconds"
                 )
-        given = (
-            []
-            if sources is None
-            else expect_each(sources, object, "sources", "a list of model sources")
-        )
         catalogs = catalogs or ("offline" if sources is None else ())
-        named = dict(_with_names([*given, *_catalogs(catalogs)]))
-        memories = {
-            name: source
-            for name, source in named.items()
-            if isinstance(source, LearnedSource)
-        }
+        own = expect_each(sources or (), object, "sources", "a list of model sources")
+        given = [*own, *_catalogs(catalogs)]
+        memories = [one for one in given if isinstance(one, LearnedSource)]
         self.is_shared_memory = bool(memories)
         """True when a `LearnedSource` was passed: what one conversation hears of a limit is told to others."""
-        self._memory = next(iter(memories.values()), None) or LearnedSource(clock=clock)
-        self._sources = {
-            name: source for name, source in named.items() if name not in memories
-        }
+        self._memory = memories[0] if memories else LearnedSource(clock=clock)
+        self._sources = dict(_with_names(one for one in given if one not in memories))
         self._clock = clock
         self._ttl_seconds = ttl_seconds
         self._timeout_seconds = timeout_seconds
         self._allow_guess = allow_guess
-        self._reporter = (
-            Reporter(sinks, own=(), clock=clock)
-            if not isinstance(sinks, Reporter)
-            else sinks
-        )
+        self._reporter = Reporter(sinks, own=(), clock=clock)
         self._warned = Seen()
         self._faults: dict[str, str] = {}
         self._answers: dict[str, Answer] = {}
@@ -241,8 +227,11 @@ class ModelRegistry:
         """Return all listed models, or those of one provider, by provider and name; also those without limits."""
         self._settle()
         wanted = None if provider is None else provider_id(provider)
-        found = [one for one in self._listing.all() if wanted in (None, one.provider)]
-        return [self._merged(_Asked(one.name), one) for one in found]
+        return [
+            self._merged(one, self._heard(_Asked(one.name), one))
+            for one in self._listing.all()
+            if wanted in (None, one.provider)
+        ]
 
     def refresh(self) -> None:
         """Ask every source now and wait for the answers, for each only its limited time; failures are logged."""
@@ -274,18 +263,13 @@ class ModelRegistry:
             ConfigError: a mapping holds something else than plausible limits.
         """
         asked = _Asked(name) if isinstance(name, str) else _asked_about(name)
-        if isinstance(said, Mapping) and not said.keys() & {
-            "error",
-            "message",
-            "detail",
-        }:
-            limits: Mapping[str, int] = said  # the caller's own word
-        elif (overflow := classify_overflow(said)) is None:
-            return
-        else:
-            info = self._facts(asked)
-            stated = stated_limit(overflow, info.limits if info else None)
-            limits = for_everybody(stated, declared_limits(info) if info else None)
+        limits: Mapping[str, int] = {}
+        if isinstance(said, Mapping):
+            limits = said
+        elif overflow := classify_overflow(said):
+            info = self._facts(asked) or ModelInfo(name=asked.name)
+            stated = stated_limit(overflow, info.limits)
+            limits = for_everybody(stated, declared_limits(info))
         if limits:
             self._memory.learn(self._filed(asked), limits)
 
@@ -297,9 +281,8 @@ class ModelRegistry:
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""
-        return self._memory.recall(self._filed(_Asked(model))) or self._memory.recall(
-            model
-        )
+        filed = self._filed(_Asked(model))
+        return self._memory.recall(filed) or self._memory.recall(model)
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was learned is in its file; false when that takes longer."""
@@ -311,23 +294,13 @@ class ModelRegistry:
         """Have the sources asked that are due, and wait: where old facts can serve, only for a moment."""
         due = [name for name, at in self._due.items() if self._clock() >= at]
         self._ask(due)
-        unheard = [
-            name
-            for name in self._running
-            if name not in self._answers and name not in self._faults
-        ]
-        self._wait(unheard, self._timeout_seconds)
-        self._wait(due, GRACE_SECONDS)
+        unheard = self._running.keys() - self._answers.keys() - self._faults.keys()
+        for names, seconds in ((unheard, self._timeout_seconds), (due, GRACE_SECONDS)):
+            wait([self._running[name] for name in names], seconds)
         for name in unheard:
             if not self._running[name].done():
-                self._failed(
-                    name, f"no answer within {self._timeout_seconds:g} seconds"
-                )
-
-    def _wait(self, names: Iterable[str], seconds: float) -> None:
-        jobs = [self._running[name] for name in names]
-        if jobs:
-            wait(jobs, seconds)
+                said = f"no answer within {self._timeout_seconds:g} seconds"
+                self._failed(name, said)
 
     def _ask(self, names: Iterable[str]) -> None:
         """Ask each source in a thread of its own; one that hangs is not asked again."""
@@ -340,23 +313,23 @@ class ModelRegistry:
     def _fetch(self, name: str) -> None:
         """Ask a source in this thread; an answer that comes too late to be waited for is used all the same."""
         try:
-            models = [
-                info
-                for info in self._sources[name].fetch(None)
-                if isinstance(info, ModelInfo)
-            ]
+            stated = list(self._sources[name].fetch(None))
         except Exception as error:  # noqa: BLE001  # a source may fail in any way: what it said before holds
             self._failed(name, reason_of(error))
             return
         self._faults.pop(name, None)
+        models = [info for info in stated if isinstance(info, ModelInfo)]
         with self._lock:
             before = self._answers.get(name, (0.0, []))[1]
             answers = {**self._answers, name: (self._clock(), models)}
             if models != before:
-                self._listing = self._listed(answers)
-            self._answers = (
-                answers  # at last: whoever finds an answer here finds it listed
-            )
+                self._listing = Listing(
+                    Claim(one, self._tier(one), info)
+                    for one in self._sources
+                    for info in answers.get(one, (0.0, []))[1]
+                )
+            # at last: whoever finds an answer here finds it listed
+            self._answers = answers
             self._due[name] = self._clock() + self._ttl_seconds
         for event in changes(name, before, models):
             self._reporter.emit(event)
@@ -380,15 +353,6 @@ class ModelRegistry:
             fault=self._faults.get(name, ""),
         )
 
-    def _listed(self, answers: Mapping[str, Answer]) -> Listing:
-        said = [
-            (name, info)
-            for name in self._sources
-            if name in answers
-            for info in answers[name][1]
-        ]
-        return Listing(Claim(name, self._tier(name), info) for name, info in said)
-
     # ---- what is known about a name ----------------------------------------------------------------------------------
 
     def _facts(self, asked: _Asked) -> ModelInfo | None:
@@ -396,75 +360,59 @@ class ModelRegistry:
         listing = self._listing
         resolved = listing.resolve(asked.name, asked.provider)
         if resolved.is_ambiguous and self._warned.is_new(("ambiguous", asked.name)):
-            taken, action = (
-                f"{resolved.provider}/{resolved.name}",
-                "name the provider too, as in provider/name",
-            )
             log.warning(
                 "models.ambiguous",
                 model=asked.name,
-                taken=taken,
-                others=resolved.others,
-                action=action,
+                taken=f"{resolved.provider}/{resolved.name}",
+                action="name the provider too, as in provider/name",
             )
-        if self._heard(asked, resolved):  # which changes at any time
-            return self._merged(asked, resolved)
+        if heard := self._heard(asked, resolved):  # which changes at any time
+            return self._merged(resolved, [*asked.own, *heard])
         if not resolved.claims and not asked.own:
             return None
-        known = listing.merged.get(asked)
-        return known or listing.merged.setdefault(asked, self._merged(asked, resolved))
+        if asked not in listing.merged:
+            listing.merged[asked] = self._merged(resolved, asked.own)
+        return listing.merged[asked]
 
-    def _merged(self, asked: _Asked, model: Resolved) -> ModelInfo:
-        info = merged(model.name, model.provider, self._claims(asked, model))
+    def _merged(self, model: Resolved, more: Iterable[Claim]) -> ModelInfo:
+        info = merged(model.name, model.provider, [*model.claims, *more])
         return guessed(info) if self._allow_guess else info
-
-    def _claims(self, asked: _Asked, resolved: Resolved) -> list[Claim]:
-        """All that is said about a model: in lists, by its own profile, and in errors."""
-        return [*resolved.claims, *asked.own, *self._heard(asked, resolved)]
 
     def _heard(self, asked: _Asked, model: Resolved) -> list[Claim]:
         """What was learned about a model; the first name about which something is known counts."""
-        served_by = [one for one in (asked.provider, model.provider) if one]
         exact = [
-            f"{one}/{name}" for one in served_by for name in (asked.name, model.name)
+            f"{provider}/{name}"
+            for provider in (asked.provider, model.provider)
+            for name in (asked.name, model.name)
+            if provider
         ]
-        known = (
-            self._memory.fetch(name)
-            for name in dict.fromkeys((*exact, asked.name, model.name))
-        )
-        infos = next(filter(None, known), [])
+        names = (*exact, asked.name, model.name)
+        infos = next(filter(None, map(self._memory.fetch, names)), [])
         return [Claim(LEARNED, LEARNED, info) for info in infos]
 
     def _filed(self, asked: _Asked) -> str:
         """The name under which something is learned: with its provider's id, however that was spelled."""
+        provider, slash, name = asked.name.partition("/")
         if asked.provider:
-            return f"{asked.provider}/{asked.name}"
-        head, slash, tail = asked.name.partition("/")
-        provider = provider_id(head)
-        return (
-            f"{provider}/{tail}"
-            if slash and provider in self._listing.providers
-            else asked.name
-        )
+            provider, name = asked.provider, asked.name
+        elif not slash or provider_id(provider) not in self._listing.providers:
+            return asked.name
+        return f"{provider_id(provider)}/{name}"
 
     def _warn(self, info: ModelInfo) -> None:
         """Tell once that a model leaves, and again when the day has come."""
-        if not info.deprecated and info.retires_on is None:
+        day = info.retires_on
+        is_retired = day and day <= datetime.fromtimestamp(self._clock(), UTC).date()
+        if not info.deprecated and day is None:
             return
-        today = datetime.fromtimestamp(self._clock(), UTC).date()
-        is_retired = info.retires_on is not None and info.retires_on <= today
-        event, when = ("retired", "now") if is_retired else ("deprecated", "in time")
+        event = "models.retired" if is_retired else "models.deprecated"
         if self._warned.is_new((event, info.provider, info.name)):
-            day, action = (
-                info.retires_on and info.retires_on.isoformat(),
-                f"choose another {when}",
-            )
             log.warning(
-                f"models.{event}",
+                event,
                 model=info.name,
                 provider=info.provider,
-                retires_on=day,
-                action=action,
+                retires_on=day and day.isoformat(),
+                action=f"choose another {'now' if is_retired else 'in time'}",
             )
 
     def _unknown(self, name: str, info: ModelInfo | None) -> str:
@@ -474,44 +422,37 @@ class ModelRegistry:
             f"ModelRegistry(catalogs='online'), or find its limit with `ctxwin models --probe {name}`"
         )
         if info is not None:
-            return (
-                f"{name!r} is listed, but no source states its context window: {remedy}"
-            )
-        states = (
-            f"{one.name} failed: {one.fault}" if one.fault else one.name
-            for one in self.sources
-        )
-        near = ", ".join(self._listing.like(name))
-        nearest = f"; the nearest known names are {near}" if near else ""
-        return f"{name!r} is listed by no source ({'; '.join(states) or 'there are none'}){nearest}: {remedy}"
+            said = "listed, but no source states its context window"
+        else:
+            told = [
+                f"{one.name} failed: {one.fault}" if one.fault else one.name
+                for one in self.sources
+            ]
+            said = f"listed by no source ({'; '.join(told) or 'there are none'})"
+            if near := self._listing.like(name):
+                said += f"; the nearest known names are {', '.join(near)}"
+        return f"{name!r} is {said}: {remedy}"
 
 
 def changes(
     source: str, before: Iterable[ModelInfo], after: Iterable[ModelInfo]
 ) -> list[ModelChangeEvent]:
     """Return an event for each limit and price that a source states otherwise than before."""
-    known = dict(_numbers(before))
+    known = {(info.provider, info.name): info for info in before}
     return [
         ModelChangeEvent(
-            model=model,
+            model=f"{new.provider}/{new.name}" if new.provider else new.name,
             field=field,
-            before=str(known[model, field]),
+            before=str(was),
             after=str(value),
             source=source,
         )
-        for (model, field), value in dict(_numbers(after)).items()
-        if known.get((model, field), value) != value
+        for new in after
+        if (old := known.get((new.provider, new.name)))
+        for field in (*LIMIT_FIELDS, *PRICE_FIELDS)
+        if (was := getattr(old, field)) is not None
+        and (value := getattr(new, field)) not in (None, was)
     ]
-
-
-def _numbers(
-    infos: Iterable[ModelInfo],
-) -> Iterator[tuple[tuple[str, str], Any]]:
-    for info in infos:
-        model = f"{info.provider}/{info.name}" if info.provider else info.name
-        for field in (*LIMIT_FIELDS, *PRICE_FIELDS):
-            if (value := getattr(info, field)) is not None:
-                yield (model, field), value
 
 
 def _catalogs(catalogs: Catalogs) -> list[ModelSource]:
@@ -544,31 +485,25 @@ def _asked_about(model: Any) -> _Asked:
     if isinstance(model, ModelInfo):
         return _Asked(model.name, model.provider or "")
     part, bound = next(iter(models_behind(model)), (model, {}))
-    name = (
-        model
-        if isinstance(model, str)
-        else next((bound[key] for key in MODEL_ARGUMENTS if bound.get(key)), None)
-    )
-    name = name or model_name(part)
-    if not isinstance(name, str) or not name.strip():
+    named = [model, *map(bound.get, MODEL_ARGUMENTS), model_name(part)]
+    name = next((one for one in named if isinstance(one, str) and one.strip()), "")
+    if not name:
         shown = repr(model) if isinstance(model, str) else type(model).__name__
         raise UnknownModelError(
             f"{shown} names no model: pass a name such as 'provider/name', or a chat model"
         )
     if isinstance(model, str):
         return _Asked(name.strip())
-    own = [
-        Claim("profile", "profile", info) for info in ProfileSource((part,)).fetch(name)
-    ]
-    return _Asked(name, _served_by(part), tuple(own))
+    own = ProfileSource((part,)).fetch(name)
+    claims = tuple(Claim(PROFILE, PROFILE, info) for info in own)
+    return _Asked(name, _served_by(part), claims)
 
 
 def _served_by(model: Any) -> str:
     provider = provider_of(model) or ""
-    addresses = (getattr(model, key, None) for key in ("openai_api_base", "base_url"))
-    address = next((url for url in addresses if isinstance(url, str) and url), "")
+    address = getattr(model, "openai_api_base", None) or getattr(model, "base_url", "")
     # the one integration that is used for other providers' servers too
-    if provider == "openai" and address:
+    if provider == "openai" and isinstance(address, str) and address:
         from langchain_ctxwin.models.apis import provider_at  # noqa: PLC0415  # loads an HTTP client
 
         return provider_at(address)

@@ -518,29 +518,26 @@ class LearnedSource:
         """
         for field, value in limits.items():
             if field not in LEARNED_FIELDS:
-                use = " or ".join(LEARNED_FIELDS)
                 raise ConfigError(
-                    f"{model!r}: {field!r} is no limit that can be learned: use {use}"
+                    f"{model!r}: {field!r} is no limit that can be learned: use {' or '.join(LEARNED_FIELDS)}"
                 )
             if type(value) is not int or not 1 <= value <= MAX_TOKENS:
-                wanted = f"a whole number of tokens from 1 to {MAX_TOKENS:,}"
-                raise ConfigError(f"{model!r}: {field}={value!r}: give {wanted}")
+                raise ConfigError(
+                    f"{model!r}: {field}={value!r}: give a whole number of tokens from 1 to {MAX_TOKENS:,}"
+                )
         self._hear(model, limits)
 
     def accepted(self, model: str, tokens: int) -> None:
         """Withdraw the limits below an input that the model took, here and in the file; returns at once."""
         known = self.recall(model)
-        self._hear(
-            model,
-            dict.fromkeys(known.keys() - unrefuted(known, tokens).keys(), 0),
-        )
+        refuted = known.keys() - unrefuted(known, tokens).keys()
+        self._hear(model, dict.fromkeys(refuted, 0))
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits that were heard and have not expired, by field name; empty when there are none."""
-        said = self._heard.get(model, {}).items()
         return {
             field: one.tokens
-            for field, one in said
+            for field, one in self._heard.get(model, {}).items()
             if one.tokens and self._is_live(one)
         }
 
@@ -548,9 +545,7 @@ class LearnedSource:
         """Return what is known about one model, or about all of them by name; reads no file."""
         models = sorted(self._heard) if name is None else [name]
         infos = [
-            stated(model, **self.recall(model))
-            for model in models
-            if self.recall(model)
+            stated(model, **known) for model in models if (known := self.recall(model))
         ]
         return [info for info in infos if info is not None]
 
@@ -566,46 +561,34 @@ class LearnedSource:
     def _hear(self, model: str, limits: Mapping[str, int]) -> None:
         if not limits or not model:
             return
-        self._absorb(
-            {
-                model: {
-                    field: Heard(tokens, self._clock())
-                    for field, tokens in limits.items()
-                }
-            }
-        )
-        if self._file is None:
-            return
-        # a change that waits saves this too
-        self._worker.submit(partial(self._file.update, self._absorb))
+        heard = {f: Heard(tokens, self._clock()) for f, tokens in limits.items()}
+        self._absorb({model: heard})
+        if self._file is not None:
+            # a change that waits saves this too
+            self._worker.submit(partial(self._file.update, self._absorb))
 
     def _absorb(self, said: Limits) -> Limits:
         """Take up what was said, and return all that has not expired: per field the newest, then the stricter."""
         with self._lock:
-            both = {model: dict(limits) for model, limits in self._heard.items()}
-            for model, limits in said.items():
-                known = both.setdefault(model, {})
+            live: dict[str, dict[str, Heard]] = {}
+            for model, limits in (*self._heard.items(), *said.items()):
                 for field, one in limits.items():
-                    known[field] = max(
-                        known.get(field, one),
-                        one,
-                        key=lambda one: (one.heard_at, -one.tokens),
-                    )
-            live = {
-                model: {f: one for f, one in limits.items() if self._is_live(one)}
-                for model, limits in both.items()
-            }
+                    if self._is_live(one):
+                        known = live.setdefault(model, {})
+                        known[field] = max(known.get(field, one), one, key=_newness)
             newest = sorted(
-                (max(one.heard_at for one in limits.values()), m)
-                for m, limits in live.items()
-                if limits
+                live, key=lambda model: max(map(_newness, live[model].values()))
             )
-            self._heard = {model: live[model] for _, model in newest[-MAX_MODELS:]}
+            self._heard = {model: live[model] for model in newest[-MAX_MODELS:]}
             return self._heard
 
     def _is_live(self, said: Heard) -> bool:
         """Not expired; one from as far ahead is the mistake of a clock that was wrong."""
         return abs(self._clock() - said.heard_at) < self._ttl_seconds
+
+
+def _newness(said: Heard) -> tuple[float, int]:
+    return said.heard_at, -said.tokens
 
 
 def _limits_file(path: str | os.PathLike[str]) -> SharedFile[Limits]:

@@ -37,41 +37,41 @@ def claim(entry, aliases=()):
 
 def meant(name, provider="", **options):
     found = listing(**options).resolve(name, provider)
-    return ((found.provider or GENERIC, found.name), found.how) if found.how else None
+    return (found.provider or GENERIC, found.name) if found.claims else None
 
 
 @pytest.mark.parametrize(
-    ("name", "entry", "how"),
+    ("name", "entry"),
     [
-        ("acme/nova-1", ("acme", "nova-1"), "name"),
-        ("ACME/Nova-1", ("acme", "nova-1"), "name"),
-        ("acme/nova", ("acme", "nova-1"), "name"),
-        ("acme:nova-1", ("acme", "nova-1"), "name"),
-        ("acme:nova-1:free", ("acme", "nova-1"), "variant"),
-        ("router:acme/nova-1", ("router", "acme/nova-1"), "name"),
-        ("local:mini:8b", ("local", "mini:8b"), "name"),
-        ("router/acme/nova-1", ("router", "acme/nova-1"), "name"),
-        ("router/acme/nova-1:free", ("router", "acme/nova-1:free"), "name"),
-        ("router/acme/nova-1:fast", ("router", "acme/nova-1"), "variant"),
-        ("router/acme/beam:free", ("router", "acme/beam"), "variant"),
-        ("acme/models/nova-1", ("acme", "nova-1"), "name"),
-        ("acme/nova-1-2025-03-01", ("acme", "nova-1-20250301"), "variant"),
-        ("acme/nova-1-20240101", ("acme", "nova-1"), "variant"),
-        ("acme/nova-1-latest", ("acme", "nova-1"), "variant"),
-        ("acme/nova-1@default", ("acme", "nova-1"), "variant"),
-        ("acme/lux-2", ("acme", "lux-2-2025-04-05"), "variant"),
-        ("acme/lux-2-latest", ("acme", "lux-2-2025-04-05"), "variant"),
-        ("acme/lux-2@20250405", ("acme", "lux-2-2025-04-05"), "variant"),
-        ("acme/ray", ("acme", "ray-latest"), "variant"),
-        ("house", (GENERIC, "house"), "name"),
-        ("haus", (GENERIC, "house"), "name"),
-        ("acme/house", (GENERIC, "house"), "name"),
-        ("mini:8b", ("local", "mini:8b"), "name"),
-        (" nova ", ("acme", "nova-1"), "name"),
+        ("acme/nova-1", ("acme", "nova-1")),
+        ("ACME/Nova-1", ("acme", "nova-1")),
+        ("acme/nova", ("acme", "nova-1")),
+        ("acme:nova-1", ("acme", "nova-1")),
+        ("acme:nova-1:free", ("acme", "nova-1")),
+        ("router:acme/nova-1", ("router", "acme/nova-1")),
+        ("local:mini:8b", ("local", "mini:8b")),
+        ("router/acme/nova-1", ("router", "acme/nova-1")),
+        ("router/acme/nova-1:free", ("router", "acme/nova-1:free")),
+        ("router/acme/nova-1:fast", ("router", "acme/nova-1")),
+        ("router/acme/beam:free", ("router", "acme/beam")),
+        ("acme/models/nova-1", ("acme", "nova-1")),
+        ("acme/nova-1-2025-03-01", ("acme", "nova-1-20250301")),
+        ("acme/nova-1-20240101", ("acme", "nova-1")),
+        ("acme/nova-1-latest", ("acme", "nova-1")),
+        ("acme/nova-1@default", ("acme", "nova-1")),
+        ("acme/lux-2", ("acme", "lux-2-2025-04-05")),
+        ("acme/lux-2-latest", ("acme", "lux-2-2025-04-05")),
+        ("acme/lux-2@20250405", ("acme", "lux-2-2025-04-05")),
+        ("acme/ray", ("acme", "ray-latest")),
+        ("house", (GENERIC, "house")),
+        ("haus", (GENERIC, "house")),
+        ("acme/house", (GENERIC, "house")),
+        ("mini:8b", ("local", "mini:8b")),
+        (" nova ", ("acme", "nova-1")),
     ],
 )
-def test_a_name_means_a_listed_model(name, entry, how):
-    assert meant(name) == (entry, how)
+def test_a_name_means_a_listed_model(name, entry):
+    assert meant(name) == entry
     assert not listing().resolve(name).is_ambiguous
 
 
@@ -100,30 +100,18 @@ def test_an_undated_name_means_the_newest_date_of_each_provider():
         ("acme", "x-20250101"): [],
         ("cloud", "x-20230101"): [],
     }
-    assert meant("acme/x", listed=listed) == (("acme", "x-20250101"), "variant")
+    assert meant("acme/x", listed=listed) == ("acme", "x-20250101")
     found = listing(listed).resolve("x")
-    assert (found.provider, found.others, found.is_ambiguous) == (
-        "acme",
-        ("cloud/x-20230101",),
-        True,
-    )
+    assert (found.provider, found.is_ambiguous) == ("acme", True)
 
 
 def test_a_bare_name_means_its_makers_model_else_all_who_serve_it():
     found = listing(
         {("anthropic", "x"): [], ("cloud", "x"): [], ("aaa", "x"): []}
     ).resolve("x")
-    assert (found.provider, found.others, found.is_ambiguous) == (
-        "anthropic",
-        ("aaa/x", "cloud/x"),
-        False,
-    )
+    assert (found.provider, found.is_ambiguous) == ("anthropic", False)
     found = listing().resolve("nova-1")
-    assert (found.provider, found.others, found.is_ambiguous) == (
-        "acme",
-        ("cloud/nova-1",),
-        True,
-    )
+    assert (found.provider, found.is_ambiguous) == ("acme", True)
 
 
 @pytest.mark.parametrize("prefix", ["", "openai/", "openai:"])
@@ -135,8 +123,8 @@ def test_a_tuned_model_is_listed_under_its_base(prefix):
         ("openai", "ft:gpt-mini"),
         ("openai", "gpt"),
     )
-    assert meant(tuned, listed={base: [], own: [], other: []}) == (own, "name")
-    assert meant(tuned, listed={base: [], other: []}) == (base, "name")
+    assert meant(tuned, listed={base: [], own: [], other: []}) == own
+    assert meant(tuned, listed={base: [], other: []}) == base
     assert meant(tuned, listed={other: []}) is None
 
 
