@@ -531,6 +531,8 @@ class ContextEngine:
             size = compaction.summary_max_tokens
             write = self.writing(window, start, stop, size, call=call)
             seconds = settings_of(window).summary_timeout_seconds
+            if not self.is_local:
+                self.report_summary(window, "started", "", messages=stop - start)
             try:
                 written = yield from writing_summary(write, timeout_seconds=seconds)
             except SummarizationError as error:
@@ -678,6 +680,7 @@ class ContextEngine:
             "quoting": {"reason": reason, "unsupported_values": ", ".join(invented)},
             "unsupported": len(invented),
             "messages": messages,
+            "compactions": window.session.compactions + 1,
         }
         self.reporter.emit(
             SummaryEvent(status=status, model=self.summarizer_model, key=key, **facts)

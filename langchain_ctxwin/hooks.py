@@ -105,6 +105,8 @@ def report_compaction(
         left_results=sum(
             isinstance(messages[index], ToolMessage) for index in left_indexes
         ),
+        compactions=after.session.compactions,
+        quoting={"summary": after.summary} if after.summary else {},
     )
     reporter.emit(event)
     before, clamped = window.view.clamped, after.view.clamped

@@ -192,6 +192,7 @@ class AgentStep:
         # this branch no longer wants it
         if isinstance(key, str) and window.session.pending is None:
             self.engine.jobs.cancel(key)
+            self.engine.report_summary(window, "cancelled", key)
         if self.engine.in_background(window):
             window = self.summaries.advance(window, stored_summary)
         self._take(replace(window, session=after_measure(window)), self._flags(window))

@@ -258,6 +258,8 @@ class CompactionEvent(Event):
     duration_seconds: float | None = None
     left_messages: int = 0
     left_results: int = 0
+    compactions: int = 0
+    """Of the conversation so far, this one included; `quoting` has the summary that is shown from now on."""
 
 
 ChangedPart = Literal["model", "system", "tools", "messages", "nothing"]
@@ -286,7 +288,7 @@ class CacheMissEvent(Event):
         return "debug" if self.is_compacted else "info"
 
 
-SummaryStatus = Literal["started", "ready", "failed", "lost", "refused"]
+SummaryStatus = Literal["started", "ready", "failed", "lost", "refused", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,10 +297,14 @@ class SummaryEvent(Event):
 
     NAME: ClassVar[str] = "context.summary_{0.status}"
     status: SummaryStatus
-    """`refused` is one that failed or would not have made the request smaller; of `lost` the process is gone."""
+    """`refused` is one that failed or would not have made the request smaller; of `lost` the process is gone; one is
+    `cancelled` whose messages were edited or left behind by a fork."""
 
     key: str = ""
-    """Names the piece of work, from `started` to its end."""
+    """Names the piece of work in the background, from `started` to its end."""
+
+    compactions: int = 0
+    """Number of the compaction that it is for."""
 
     reason: str = ""
     """Why, without what others wrote; their own words are in `quoting`."""

@@ -20,6 +20,7 @@ from langchain_ctxwin.core.events import (
     ToolResultEvent,
 )
 from langchain_ctxwin.core.spending import Usage
+from langchain_ctxwin.observe.acp import acp_update
 from langchain_ctxwin.observe.alerts import Alerts
 from langchain_ctxwin.observe.gates import DEFAULT_GATES, QualityReport, quality_report
 from langchain_ctxwin.observe.history import History, HistorySink
@@ -59,6 +60,7 @@ __all__ = [
     "ToolResultEvent",
     "Usage",
     "Validator",
+    "acp_update",
     "quality_report",
     "report",
 ]

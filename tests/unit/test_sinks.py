@@ -294,8 +294,9 @@ def test_the_first_answer_and_the_first_summary_have_their_costs(adapter):
     for n in range(8):
         ask(agent, f"question {n} " + WORD * 120)
     assert known == ["scripted", "writer"]
-    assert sink.of(SummaryEvent)
-    assert all(event.cost for event in (*sink.of(StepEvent), *sink.of(SummaryEvent)))
+    written = [one for one in sink.of(SummaryEvent) if one.status != "started"]
+    assert written
+    assert all(event.cost for event in (*sink.of(StepEvent), *written))
 
 
 @pytest.mark.parametrize("said", [{"input_price": 1}, 3, "dear"])

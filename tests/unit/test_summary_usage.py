@@ -168,5 +168,5 @@ def test_a_value_that_the_conversation_does_not_hold_is_told_with_the_summary():
     )
     talk = [HumanMessage("Where is A-17? " + "word " * 200), AIMessage("Soon.")] * 10
     engine.fit(talk)
-    (told,) = (one for one in sink.events if isinstance(one, SummaryEvent))
+    _, told = (one for one in sink.events if isinstance(one, SummaryEvent))
     assert (told.unsupported, told.quoting["unsupported_values"]) == (1, "4711")
