@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,13 +25,13 @@ from langchain_ctxwin.core.model_info import (
 )
 from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.core.tool_schemas import FRAMING, tool_definition
+from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models.sources import CAPABILITIES, ProfileSource
-from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
+from langchain_ctxwin.pricing import Pricing
+from langchain_ctxwin.protocols import RequestCounter, TokenCounter
 from langchain_ctxwin.routing.judging import Complexity
-from langchain_ctxwin.util.memo import PerMessage
 
 CandidateModel = Any  # as the caller passes it: a chat model, a binding around one, a `ModelInfo`, or `provider:name`
 # a chat model and the arguments bound around it
@@ -83,18 +84,12 @@ class Candidate:
 
     def states(self, capability: str) -> bool | None:
         """Say whether the model has a capability; None when nobody says."""
-        if (
-            self.info.capabilities
-            and self.info.provenance.get("capabilities") != ProfileSource.name
-        ):
-            return capability in self.info.capabilities
+        named = self.info.capabilities
+        if named and self.info.provenance.get("capabilities") != ProfileSource.name:
+            return capability in named
         part = None if is_named(self.given) else only_model(self.given)
-        profile = getattr(part[0], "profile", None) if part else None
-        stated = (
-            profile.get(CAPABILITIES.get(capability, capability))
-            if isinstance(profile, Mapping)
-            else None
-        )
+        profile = (part and getattr(part[0], "profile", None)) or {}
+        stated = profile.get(CAPABILITIES.get(capability, capability))
         return stated if isinstance(stated, bool) else None
 
     def input_limit(self, request: RouteRequest) -> int:
@@ -106,11 +101,8 @@ class Candidate:
 
     def unable(self, request: RouteRequest, today: date) -> str:
         """Return why it cannot take a measured request, whatever its size; empty when it can, or when nobody says."""
-        retires, largest, asked = (
-            self.info.retires_on,
-            self.limits.max_output_tokens,
-            request.output_tokens,
-        )
+        retires, largest = self.info.retires_on, self.limits.max_output_tokens
+        asked = request.output_tokens
         if retires is not None and retires <= today:
             return f"retired on {retires.isoformat()}"
         for capability in request.requires:
@@ -122,11 +114,8 @@ class Candidate:
 
     def too_small(self, request: RouteRequest) -> str:
         """Return by how much a measured request is too large; empty when it fits."""
-        limit, size, window = (
-            self.input_limit(request),
-            request.sizes[self.family],
-            self.limits.context_window,
-        )
+        limit, size = self.input_limit(request), request.sizes[self.family]
+        window = self.limits.context_window
         shown = f"its limit is {limit:,}"
         if window is not None and window != limit:
             shown += f" (window {window:,}, {self.limits.output_reserve(request.reserve):,} kept for the answer)"
@@ -150,25 +139,22 @@ def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
     The largest requested output is left out: it belongs to one candidate's window, and may fill another one's.
     """
     every = [one.limits for one in candidates]
+    names = ("context_window", "max_output_tokens", *MEDIA_NAMES)
     window, largest, most_bytes, most_images = (
-        min(
-            (size for one in every if (size := getattr(one, name)) is not None),
-            default=None,
-        )
-        for name in ("context_window", "max_output_tokens", *MEDIA_NAMES)
+        min(filter(None, (getattr(one, name) for one in every)), default=None)
+        for name in names
     )
-    safe_input = min(one.input_limit(one.output_reserve()) for one in every)
     if largest is not None and window is not None and largest > window:
         largest = None
-    source = "+".join(dict.fromkeys(one.source for one in every))
     joint = ModelLimits(
         window,
         None,
         largest,
         max_request_bytes=most_bytes,
         max_images=most_images,
-        source=source,
+        source="+".join(dict.fromkeys(one.source for one in every)),
     )
+    safe_input = min(one.input_limit(one.output_reserve()) for one in every)
     if window is not None and joint.input_limit(joint.output_reserve()) <= safe_input:
         return joint
     return replace(joint, max_input_tokens=safe_input)
@@ -176,11 +162,11 @@ def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
 
 def asking_for(limits: ModelLimits, output_tokens: int | None) -> ModelLimits:
     """Return the limits of a model that is set to ask for so much output; None or all of its window changes nothing."""
-    if output_tokens is None or output_tokens >= (limits.context_window or inf):
+    window, largest = limits.context_window or inf, limits.max_output_tokens
+    if output_tokens is None or output_tokens >= window:
         return limits
-    largest = limits.max_output_tokens
-    if largest is not None and largest < output_tokens:
-        largest = None  # a table that contradicts what is configured is not believed
+    # a table that contradicts what is configured is not believed
+    largest = largest if (largest or inf) >= output_tokens else None
     return replace(
         limits, requested_output_tokens=output_tokens, max_output_tokens=largest
     )
@@ -188,24 +174,21 @@ def asking_for(limits: ModelLimits, output_tokens: int | None) -> ModelLimits:
 
 def candidates_of(
     given: Sequence[CandidateModel] | Mapping[str, CandidateModel],
-    registry: Registry | None,
+    registry: Registry,
 ) -> tuple[Candidate, ...]:
     """Read the facts of every candidate, and refuse what is none; a mapping gives them names."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConfigError(
             f"candidates={given!r}: pass a list of chat models, ModelInfos or names"
         )
-    named = (
-        [*given.items()]
-        if isinstance(given, Mapping)
-        else [(_name_of(one), one) for one in given]
-    )
+    items = given.items() if isinstance(given, Mapping) else map(_named, given)
+    named = [*items]
     if not named:
         raise ConfigError(
             "candidates is empty: pass at least one chat model, ModelInfo or name"
         )
-    names = [name for name, _ in named]
-    if doubled := sorted({name for name in names if names.count(name) > 1}):
+    counts = Counter(name for name, _ in named)
+    if doubled := sorted(name for name, count in counts.items() if count > 1):
         raise ConfigError(
             f"candidates {doubled} are given more than once: remove one, or pass a mapping like "
             "{'fast': model, 'spare': model} to tell them apart"
@@ -213,32 +196,24 @@ def candidates_of(
     return tuple(candidate_of(name, one, registry) for name, one in named)
 
 
-def candidate_of(
-    name: str, given: CandidateModel, registry: Registry | None
-) -> Candidate:
+def candidate_of(name: str, given: CandidateModel, registry: Registry) -> Candidate:
     """Return one candidate with its facts as they are now, and with the output that its requests are set to ask for."""
-    info = _info(name, given, registry)
-    limits = info.limits
-    requested = (
-        None if is_named(given) else ModelLimits.of(given).requested_output_tokens
-    )
-    limits = asking_for(limits, requested)
+    info, is_model = _info(name, given, registry), not is_named(given)
+    requested = ModelLimits.of(given).requested_output_tokens if is_model else None
+    limits = asking_for(info.limits, requested)
     if not limits.known:
         raise UnknownModelError(
             f"the context window of candidate {name!r} is unknown: pass a registry that knows it, a model whose "
             "profile states max_input_tokens, or ModelInfo(name=..., context_window=...)"
         )
-    stated = info.tokenizer_family
-    family = (
-        stated
-        if stated in FRAMING
-        else UNKNOWN_FAMILY
-        if is_named(given)
-        else family_of(given)
-    )
-    return Candidate(
-        name=name, given=given, info=info, limits=limits, family=str(family)
-    )
+    family = family_of(given) if is_model else UNKNOWN_FAMILY
+    if info.tokenizer_family in FRAMING:
+        family = str(info.tokenizer_family)
+    return Candidate(name=name, given=given, info=info, limits=limits, family=family)
+
+
+def _named(given: CandidateModel) -> tuple[str, CandidateModel]:
+    return _name_of(given), given
 
 
 def _name_of(given: CandidateModel) -> str:
@@ -265,19 +240,17 @@ def _registry_name(name: str) -> str:
     )
 
 
-def _info(name: str, given: CandidateModel, registry: Registry | None) -> ModelInfo:
+def _info(name: str, given: CandidateModel, registry: Registry) -> ModelInfo:
     """Facts of the registry, completed by what the model states about itself; a `ModelInfo` stands as it is."""
     if isinstance(given, ModelInfo):
         return given
-    model, _ = only_model(given) or (given, {})
     known: ModelInfo | None = None
     with suppress(UnknownModelError):
-        if registry is not None:
-            known = registry.lookup(
-                _registry_name(given) if isinstance(given, str) else model
-            )
-    if known is not None and (known.limits.known or isinstance(given, str)):
-        return known
+        if isinstance(given, str):
+            return registry.lookup(_registry_name(given))
+        known = registry.lookup((only_model(given) or (given,))[0])
+        if known.limits.known:
+            return known
     if isinstance(given, str):
         raise UnknownModelError(
             f"candidate {name!r}: nothing is known about a model of this name: pass a registry that knows it, or "
@@ -357,22 +330,15 @@ class RouteRequest:
     kept: str = ""  # candidate that the conversation had so far, when the caller keeps count of that
     complexity: Complexity | None = None  # as the caller states it
     judged: Complexity = "medium"  # what counts, worked out by the router
-    renew: bool = (
-        False  # the prefix changed, so that there is no prompt cache to stay for
-    )
 
 
 def needed_capabilities(request: RouteRequest) -> tuple[str, ...]:
     """Return what a model has to be able to do: take tools and media that the request has, and what it requires."""
     needed = ["tools"] if request.tools else []
-    blocks = (
-        b
-        for message in request.messages
-        if isinstance(message.content, list)
-        for b in message.content
-    )
-    for block in blocks:
-        if isinstance(block, dict):
+    for message in request.messages:
+        for block in message.content:
+            if not isinstance(block, dict):
+                continue
             kind = MEDIA_TYPES.get(str(block.get("type")), "")
             if kind == "file":  # which states its media type, such as `image/png`
                 kind = str(block.get("mime_type") or "").partition("/")[0]
@@ -411,60 +377,30 @@ def thread_key(config: Mapping[str, Any] | None = None) -> str:
 
 
 class RequestSizes:
-    """Counts requests with one counter, or with the estimator of each tokenizer family."""
+    """Counts requests with one counter, or with the estimator of each tokenizer family; a message is priced once."""
 
     def __init__(self, counter: TokenCounter | RequestCounter | None) -> None:
-        self._given = (
-            counter.estimator if isinstance(counter, RequestCounter) else counter
-        )
-        self._estimates: dict[str, _Estimates] = {}
+        self._counter = counter
+        self._pricings: dict[str, Pricing] = {}
 
     def of(self, request: RouteRequest, families: Iterable[str]) -> Mapping[str, Size]:
-        """Return the size for each family: as measured elsewhere, else counted once per tokenizer."""
-        measured, sizes = request.estimated_tokens, dict(request.sizes)
-        missing = set(families) - sizes.keys()
-        if measured is not None:
-            size = Size(tokens=measured, upper=measured, lower=measured)
-            sizes.update(dict.fromkeys(missing, size))
-        elif self._given is not None and missing:
-            sizes.update(dict.fromkeys(missing, _whole(self._given, request)))
-        else:
-            for family in missing:
-                if family not in self._estimates:
-                    self._estimates[family] = _Estimates(family)
-                sizes[family] = self._estimates[family].of(request)
-        return sizes
+        """Return the size for each family: as measured elsewhere, else counted."""
+        return {
+            family: request.sizes.get(family) or self._counted(request, family)
+            for family in families
+        }
 
-
-def _whole(counter: TokenCounter, request: RouteRequest) -> Size:
-    """The size by a counter that is asked about the whole request: one that we do not know need not be additive."""
-    if takes_tools(counter):
-        tokens = int(counter(list(request.messages), tools=list(request.tools) or None))
-    else:
-        shown = [
-            SystemMessage(compact_json(tool_definition(tool))) for tool in request.tools
-        ]
-        tokens = int(counter([*shown, *request.messages]))
-    return _bounded(counter, tokens)
-
-
-def _bounded(counter: Any, tokens: int) -> Size:
-    factor = 1.0 if getattr(counter, "exact", False) else HEADROOM
-    upper = getattr(counter, "upper", lambda tokens: ceil(tokens * factor))(tokens)
-    lower = getattr(counter, "lower", lambda tokens: int(tokens / factor))(tokens)
-    return Size(tokens=tokens, upper=max(tokens, upper), lower=min(tokens, lower))
-
-
-class _Estimates:
-    """The estimates of one family; a message is priced once while it is unchanged."""
-
-    def __init__(self, family: str) -> None:
-        self._count = TokenEstimator(family)
-        self._base = self._count([])
-        self._price = PerMessage(
-            lambda message: max(0, self._count([message]) - self._base)
-        )
-
-    def of(self, request: RouteRequest) -> Size:
-        whole = self._count([], tools=[*request.tools] or None)
-        return _bounded(self._count, whole + sum(map(self._price, request.messages)))
+    def _counted(self, request: RouteRequest, family: str) -> Size:
+        tokens = request.estimated_tokens
+        if tokens is not None:
+            return Size(tokens=tokens, upper=tokens, lower=tokens)
+        if family not in self._pricings:
+            counter: Any = self._counter or TokenEstimator(family)
+            self._pricings[family] = Pricing(counter, family=family)
+        priced = self._pricings[family]
+        tokens = priced.base_tokens + priced.tools(request.tools)
+        tokens += sum(map(priced.price, request.messages))
+        factor = 1.0 if priced.exact else HEADROOM
+        upper = getattr(priced.counter, "upper", lambda tokens: ceil(tokens * factor))
+        lower = getattr(priced.counter, "lower", lambda tokens: int(tokens / factor))
+        return Size(tokens=tokens, upper=upper(tokens), lower=lower(tokens))

@@ -257,7 +257,6 @@ class Fallbacks:
             exclude=exclude,
             above_tokens=above_tokens,
             prefer="",
-            renew=False,
         )
 
     def _annotate(self, error: Exception) -> None:

@@ -20,6 +20,12 @@ LONG_CHARS = 80  # of what is asked, beside options to choose from; in less, any
 MANY_NUMBERS = 3  # a sum has two
 READ_CHARS = 2_048  # at either end of a longer text, where what is asked stands
 PRESUMED_STRENGTH = 0.5  # in the middle, where prices say nothing
+ENOUGH = 0.75
+"""Chance of a good answer from which a candidate is strong enough. Presumed is 1 for one whose strength is what the
+complexity needs, 0.5 and a little more for a weaker one: ten good answers without a bad one make it strong enough, and
+one bad answer in four takes that from any."""
+
+PRESUMED_OF_WEAKER, MORE_BY_STRENGTH = 0.5, 0.2
 NEEDED = {"low": 0.0, "medium": 0.5, "high": 1.0}
 """Complexity -> strength of a model that is enough for it."""
 
@@ -90,6 +96,13 @@ def bucket_of(text: str, complexity: Complexity, *, needs_tools: bool) -> str:
     return f"{kind}/{complexity}"
 
 
+def presumed(strength: float, needed: float) -> float:
+    """Return the chance of a good answer that is presumed before any outcome is known."""
+    if strength >= needed:
+        return 1.0
+    return PRESUMED_OF_WEAKER + MORE_BY_STRENGTH * strength
+
+
 def strengths(infos: Sequence[ModelInfo]) -> list[float]:
     """Return how strong each model presumably is, 0 to 1, by the rank of its price; in the middle when it is unknown.
 
@@ -99,16 +112,10 @@ def strengths(infos: Sequence[ModelInfo]) -> list[float]:
         info.input_price if info.output_price is None else info.output_price
         for info in infos
     ]
-    ranks = {
-        price: rank
-        for rank, price in enumerate(
-            sorted({price for price in prices if price is not None})
-        )
-    }
-    highest = max(1, len(ranks) - 1)
+    ranks = sorted({price for price in prices if price is not None})
     return [
         PRESUMED_STRENGTH
         if price is None or len(ranks) == 1
-        else ranks[price] / highest
+        else ranks.index(price) / (len(ranks) - 1)
         for price in prices
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -53,14 +53,15 @@ from langchain_ctxwin.routing.candidates import (
     needed_capabilities,
     smallest_limits,
 )
-from langchain_ctxwin.routing.choosing import Choice, Option, best, presumed
 from langchain_ctxwin.routing.judging import (
+    ENOUGH,
     NEEDED,
     Classify,
     Complexity,
     asked,
     bucket_of,
     judged,
+    presumed,
     strengths,
 )
 from langchain_ctxwin.routing.outcomes import Outcomes
@@ -73,6 +74,7 @@ REST_SECONDS = 30.0  # that a failed candidate is passed over: most rate limits 
 EXPECTED_OUTPUT_TOKENS = (
     400  # of a usual answer, a few paragraphs or two tool calls, for the estimated cost
 )
+CENT = Decimal("0.01")
 MAX_CONVERSATIONS = 10_000  # whose model is remembered, about 2 MB; one that is forgotten is routed anew
 
 
@@ -113,6 +115,27 @@ class Route:
             "estimated_cost": None if cost is None else str(cost),
             "bucket": self.bucket,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Option:
+    """A candidate that can take the request, and what to expect of it."""
+
+    candidate: Candidate
+    chance: float
+    cost: Decimal | None
+
+    @property
+    def is_enough(self) -> bool:
+        """True when it is strong enough for the request."""
+        return self.chance >= ENOUGH
+
+    @property
+    def shown(self) -> str:
+        """Chance and cost, for reasons."""
+        digits = "f" if self.cost is None or self.cost >= CENT else "g"
+        cost = "price unknown" if self.cost is None else f"${self.cost:.2{digits}}"
+        return f"(chance {self.chance:.2f}, {cost})"
 
 
 class ModelRouter:
@@ -246,11 +269,7 @@ class ModelRouter:
         complexity: Complexity | None = None,
         conversation: str = "",
         estimated_tokens: int | None = None,
-        output_tokens: int | None = None,
-        requires: Iterable[str] = (),
-        exclude: Iterable[str] = (),
         prefer: str = "",
-        renew: bool = False,
     ) -> Route:
         """Choose a model for a request.
 
@@ -260,11 +279,7 @@ class ModelRouter:
             complexity: how much it asks of a model: `low`, `medium` or `high`; None lets the router judge.
             conversation: key of the conversation that stays with its model; empty routes the request by itself.
             estimated_tokens: the size of the request when it was measured elsewhere, as an upper bound.
-            output_tokens: what the call asks for, when it says so.
-            requires: capabilities that the model must have, e.g. `structured_output`.
-            exclude: candidates that may not be chosen.
             prefer: candidate to take if it can do what the request needs, whatever its size.
-            renew: choose anew, because the conversation's prefix changed anyway.
 
         Raises:
             NoModelFitsError: no candidate can take the request; the message lists each of them and why.
@@ -278,12 +293,8 @@ class ModelRouter:
                 messages=cast("list[AnyMessage]", given),
                 tools=listed(tools),
                 conversation=conversation,
-                requires=tuple(requires),
-                exclude=dict.fromkeys(exclude, "excluded by the caller"),
                 estimated_tokens=estimated_tokens,
-                output_tokens=output_tokens,
                 prefer=prefer,
-                renew=renew,
                 complexity=complexity,
             )
         )
@@ -296,19 +307,28 @@ class ModelRouter:
         if not can:
             raise _no_model_fits(rejected)
         resting = {one.name: why for one in can if (why := self._resting(one.name))}
-        if awake := [
-            one for one in can if one.name not in resting
-        ]:  # when all rest, the best of them is taken
+        # when all rest, the best of them is taken
+        if awake := [one for one in can if one.name not in resting]:
             rejected, can = rejected | resting, awake
         options = self._options(can, candidates, request)
-        chosen, reason, left = self._wanted(options, request) or self._best(
-            options, candidates, request
+        asks = f"{request.judged} complexity"
+        wanted = self._wanted(options, request)
+        chosen, reason = wanted or _best(options, asks)
+        for one in options:
+            why = (
+                "costs no less" if one.is_enough else f"is not strong enough for {asks}"
+            )
+            if wanted:
+                why = f"{chosen.candidate.name} is taken ({reason})"
+            if one is not chosen:
+                rejected[one.candidate.name] = f"fits, but {why} {one.shown}"
+        return self._route(
+            chosen.candidate,
+            request,
+            reason=reason,
+            rejected=rejected,
+            chance=chosen.chance,
         )
-        route = self._route(
-            chosen, request, reason=reason, rejected={**rejected, **left}
-        )
-        chance = next(one.chance for one in options if one.candidate is chosen)
-        return replace(route, chance=chance)
 
     def largest(self, request: RouteRequest, *, is_to_shrink: bool = False) -> Route:
         """Choose the largest window, for a request of which no candidate is sure that it fits: it may, or be refused.
@@ -325,15 +345,11 @@ class ModelRouter:
         )
         if largest is None:
             raise _no_model_fits(rejected)
-        limit, size = (
-            largest.input_limit(request),
-            request.sizes[largest.family],
-        )
+        limit, size = largest.input_limit(request), request.sizes[largest.family]
         if not is_to_shrink and (size.lower > limit or limit <= request.above_tokens):
             raise _no_model_fits(rejected)
-        others = {
-            one.name: "fits, but its window is smaller" for one in candidates
-        } | rejected
+        smaller = {one.name: "fits, but its window is smaller" for one in candidates}
+        others = smaller | rejected
         del others[largest.name]
         reason = f"largest window: nothing else fits {size.tokens:,} tokens"
         return self._route(largest, request, reason=reason, rejected=others)
@@ -359,12 +375,8 @@ class ModelRouter:
             route: a route, or what `response_metadata["route"]` of an answer holds.
             success: whether the answer was good.
         """
-        bucket, name = (
-            (route.bucket, route.name)
-            if isinstance(route, Route)
-            else (route["bucket"], route["model"])
-        )
-        self.outcomes.record(bucket, name, success=success)
+        about = route.metadata() if isinstance(route, Route) else route
+        self.outcomes.record(about["bucket"], about["model"], success=success)
 
     def answered(self, route: Route, conversation: str, *, tokens: int = 0) -> None:
         """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
@@ -407,20 +419,20 @@ class ModelRouter:
 
     def _as_read(self, name: str) -> Candidate:
         """The candidate by its facts alone, without what it was heard to say."""
-        for known in self._read:
-            if known.name == name:
-                return known
-        raise ConfigError(
-            f"route={name!r} is no candidate: use one of {', '.join(one.name for one in self._read)}"
-        )
+        known = {one.name: one for one in self._read}
+        if name not in known:
+            raise ConfigError(
+                f"route={name!r} is no candidate: use one of {', '.join(known)}"
+            )
+        return known[name]
 
     def _read_again(self) -> None:
         """Take up what the registry says now; a model that it no longer knows keeps its facts, the provider decides."""
-        read = list(self._read)
-        for number, known in enumerate(read):
+        read = {one.name: one for one in self._read}
+        for name, known in read.items():
             with suppress(UnknownModelError):
-                read[number] = candidate_of(known.name, known.given, self._registry)
-        self._read = tuple(read)
+                read[name] = candidate_of(name, known.given, self._registry)
+        self._read = tuple(read.values())
 
     def _measured(
         self, request: RouteRequest
@@ -456,11 +468,12 @@ class ModelRouter:
         """The candidates that cannot take the request, and why; the size is not held against a preferred one."""
         reasons = {}
         for one in candidates:
-            too_small = "" if one.name == request.prefer else one.too_small(request)
-            reasons[one.name] = (
-                request.exclude.get(one.name) or self._unable(one, request) or too_small
-            )
-        return {name: reason for name, reason in reasons.items() if reason}
+            why = request.exclude.get(one.name) or self._unable(one, request)
+            if not why and one.name != request.prefer:
+                why = one.too_small(request)
+            if why:
+                reasons[one.name] = why
+        return reasons
 
     def _able(
         self, candidates: Sequence[Candidate], request: RouteRequest
@@ -493,19 +506,17 @@ class ModelRouter:
         can: Sequence[Candidate],
         candidates: Sequence[Candidate],
         request: RouteRequest,
-    ) -> list[Option]:
+    ) -> list[_Option]:
         """What to expect of each candidate that can take the request."""
         ranks = strengths([one.info for one in candidates])
-        known = {
-            one.name: rank for one, rank in zip(candidates, ranks, strict=True)
-        } | {**self._strengths}
+        names = [one.name for one in candidates]
+        known = {**dict(zip(names, ranks, strict=True)), **self._strengths}
         bucket, options = self._bucket(request), []
         for one in can:
             expected = presumed(known[one.name], NEEDED[request.judged])
             chance = self.outcomes.of(bucket, one.name).chance(expected)
-            options.append(
-                Option(candidate=one, chance=chance, cost=self._cost(one, request))
-            )
+            cost = self._cost(one, request)
+            options.append(_Option(candidate=one, chance=chance, cost=cost))
         return options
 
     def _bucket(self, request: RouteRequest) -> str:
@@ -516,59 +527,21 @@ class ModelRouter:
         )
 
     def _wanted(
-        self, options: Sequence[Option], request: RouteRequest
-    ) -> Choice | None:
+        self, options: Sequence[_Option], request: RouteRequest
+    ) -> tuple[_Option, str] | None:
         """The candidate that is asked for, else the one that the conversation is with, if it can take the request."""
-        wanted = []
-        if request.prefer:
-            wanted.append(
-                (
-                    self._as_read(request.prefer).name,
-                    request.prefer_reason or "asked for by name",
-                )
-            )
-        if self.config.sticky and not request.renew:
-            kept = request.kept or self.kept(request.conversation)
-            is_enough = all(
-                one.is_enough for one in options if one.candidate.name == kept
-            )
-            stated = request.complexity or self.config.complexity
-            may_leave = stated is not None or request.judged == "high"
-            if is_enough or not may_leave or not any(one.is_enough for one in options):
-                wanted.append((kept, "kept: the conversation's prompt cache"))
-        for name, reason in wanted:
-            if chosen := next(
-                (one.candidate for one in options if one.candidate.name == name),
-                None,
-            ):
-                others = [
-                    one.candidate.name for one in options if one.candidate is not chosen
-                ]
-                return (
-                    chosen,
-                    reason,
-                    dict.fromkeys(others, f"fits, but {name} is taken ({reason})"),
-                )
-        return None
-
-    def _best(
-        self,
-        options: Sequence[Option],
-        candidates: Sequence[Candidate],
-        request: RouteRequest,
-    ) -> Choice:
-        names = {option.candidate.name for option in options}
-        others = [
-            one
-            for one in candidates
-            if one.name not in names and not self._unable(one, request)
-        ]
-        return best(
-            options,
-            self.config,
-            asks=f"{request.judged} complexity",
-            others_fit=any(not one.too_small(request) for one in others),
-        )
+        by_name = {one.candidate.name: one for one in options}
+        if request.prefer and self._as_read(request.prefer).name in by_name:
+            reason = request.prefer_reason or "asked for by name"
+            return by_name[request.prefer], reason
+        kept = by_name.get(request.kept or self.kept(request.conversation))
+        if kept is None or not self.config.sticky:
+            return None
+        stated = request.complexity or self.config.complexity
+        may_leave = stated is not None or request.judged == "high"
+        if may_leave and not kept.is_enough and any(one.is_enough for one in options):
+            return None
+        return kept, "kept: the conversation's prompt cache"
 
     def _route(
         self,
@@ -577,6 +550,7 @@ class ModelRouter:
         *,
         reason: str,
         rejected: Mapping[str, str],
+        chance: float = 1.0,
     ) -> Route:
         """Write down a decision; the conversation stays with the candidate from now on."""
         route = Route(
@@ -588,6 +562,7 @@ class ModelRouter:
             estimated_tokens=request.sizes[candidate.family].tokens,
             estimated_cost=self._cost(candidate, request),
             bucket=self._bucket(request),
+            chance=chance,
         )
         self._keep(request.conversation, route)
         return route
@@ -598,18 +573,34 @@ class ModelRouter:
 
     def _cost(self, candidate: Candidate, request: RouteRequest) -> Decimal | None:
         """USD of one request; what stands in the candidate's prompt cache costs less where there is a price for it."""
-        output, tokens = EXPECTED_OUTPUT_TOKENS, request.sizes[candidate.family].tokens
-        if asked := request.output_tokens or candidate.limits.output_reserve(
-            request.reserve
-        ):
-            output = min(output, asked)
-        name, seen_tokens = self._kept.get(request.conversation) or ("", 0)
-        cached = 0
-        if candidate.name == (request.kept or name) and not request.renew:
-            cached = min(tokens, seen_tokens if candidate.name == name else 0)
+        tokens, asked = request.sizes[candidate.family].tokens, request.output_tokens
+        output = asked or candidate.limits.output_reserve(request.reserve)
+        kept, seen_tokens = self._kept.get(request.conversation) or ("", 0)
+        is_kept = candidate.name == kept == (request.kept or kept)
         return Usage(
-            input_tokens=tokens, cached_tokens=cached, output_tokens=output
+            input_tokens=tokens,
+            cached_tokens=min(tokens, seen_tokens) if is_kept else 0,
+            output_tokens=min(EXPECTED_OUTPUT_TOKENS, output or EXPECTED_OUTPUT_TOKENS),
         ).cost(candidate.info)
+
+
+def _best(options: Sequence[_Option], asks: str) -> tuple[_Option, str]:
+    """The cheapest that is strong enough, else the likeliest; an unknown cost counts as the largest."""
+    enough = [one for one in options if one.is_enough]
+    chosen = min(
+        enough or options,
+        key=lambda one: (
+            0 if enough else -one.chance,
+            one.cost is None,
+            one.cost or Decimal(0),
+        ),
+    )
+    if len(options) == 1:
+        return chosen, f"the only one that fits ({asks})"
+    if enough:
+        return chosen, f"cheapest that is strong enough for {asks} {chosen.shown}"
+    why = f"the likeliest to answer well, none is strong enough for {asks}"
+    return chosen, f"{why} {chosen.shown}"
 
 
 def _of(conversation: str, name: str) -> str:

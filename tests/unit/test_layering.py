@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "observe": BASE | {"reporting"},
     "tool_results": BASE | {"guarded", "reporting"},
     "models": BASE | {"reporting"},
-    "routing": BASE | {"limit_memory", "models", "reporting"},
+    "routing": BASE | {"models", "pricing"},
     **dict.fromkeys(("agent", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),
     "testing": set(),
     "conformance": {"testing"},

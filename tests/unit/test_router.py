@@ -142,7 +142,12 @@ def test_the_upper_bound_of_a_counter_decides(counter, upper_of):
 
 def test_a_size_measured_elsewhere_is_taken_as_it_is_and_its_upper_bound_decides():
     assert two().route("hi", estimated_tokens=50_000).name == "b"
-    assert two().route("word " * 50_000, estimated_tokens=10, exclude=["b"]).name == "a"
+    assert (
+        two("1", "9")
+        .route("word " * 50_000, estimated_tokens=10, complexity="low")
+        .name
+        == "a"
+    )
     routes = of_infos(
         info("a", 1_000, tokenizer_family="openai"),
         config=RoutingConfig(output_reserve=0),
@@ -230,7 +235,10 @@ def test_a_candidate_that_lacks_a_capability_is_left_out(
         info("able", 8_192, "9"),
         info("unable", 8_192, "1", capabilities=frozenset(states)),
     ]
-    route = of_infos(*models).route([HumanMessage(content)], tools, requires=requires)
+    request = RouteRequest(
+        messages=[HumanMessage(content)], tools=tools, requires=requires
+    )
+    route = of_infos(*models).decide(request)
     assert (route.name, route.rejected["unable"]) == (
         "able",
         f"cannot do {lacking!r}, which the request needs",
@@ -253,7 +261,12 @@ def test_a_retired_model_is_left_out_from_its_day_on():
 
 def test_nothing_fits_is_an_error_that_lists_everyone():
     with pytest.raises(NoModelFitsError) as caught:
-        of_infos(info("a", 512), info("b", 1_024)).route("word " * 5_000, exclude=["b"])
+        of_infos(info("a", 512), info("b", 1_024)).decide(
+            RouteRequest(
+                messages=[HumanMessage("word " * 5_000)],
+                exclude={"b": "excluded by the caller"},
+            )
+        )
     assert list(caught.value.rejected) == ["a", "b"]
     assert caught.value.rejected["b"] == "excluded by the caller"
     assert all(
@@ -262,7 +275,9 @@ def test_nothing_fits_is_an_error_that_lists_everyone():
     )
     # the answer fills the window
     with pytest.raises(NoModelFitsError, match="its limit is 0"):
-        of_infos(info("a", 8_192)).route("hi", output_tokens=8_192)
+        of_infos(info("a", 8_192)).decide(
+            RouteRequest(messages=[], output_tokens=8_192)
+        )
 
 
 def test_the_largest_window_takes_what_may_still_fit():
@@ -280,15 +295,13 @@ def test_the_largest_window_takes_what_may_still_fit():
     [
         *(
             None,
-            {"renew": True},
-            {"exclude": ["a"]},
             {"estimated_tokens": 50_000},
             {"prefer": "b"},
         ),
     ],
 )
 def test_a_conversation_stays_with_its_model_while_it_can(leaving):
-    """Though another is better now. A new prefix, a failure, a size, a wish or a setting ends the stay."""
+    """Though another is better now. A size or a wish ends the stay."""
     liked = {"a": 0.9, "b": 0.5}
     routes = two(chances=liked)
     assert routes.route("hi", conversation="one").name == "a"
@@ -311,7 +324,7 @@ def test_a_candidate_that_failed_rests_for_a_while():
         "b",
         "failed (RateLimitError, status 429), rests for 30 s more",
     )
-    assert routes.route("hi", exclude=["b"]).name == "a"
+    assert routes.decide(RouteRequest(messages=[], exclude={"b": "no"})).name == "a"
     clock.now += 30
     assert routes.route("hi").name == "a"
 
