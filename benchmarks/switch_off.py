@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import logging
 import multiprocessing
 import os
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from math import ceil
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -32,6 +34,9 @@ import langchain_ctxwin
 import sufficiency
 from arena_parts.play import Job, play
 from arena_parts.script import CLOCK, SCENARIOS
+from langchain_ctxwin.core import pins as pinned
+from langchain_ctxwin.core import sizing
+from langchain_ctxwin.core.tool_schemas import tool_definition
 from step_cost import ROOMY, WAYS, cost, history, ours
 from transcripts import generate, load
 
@@ -39,6 +44,7 @@ PACKAGE = "langchain_ctxwin"
 WINDOW = 8_192
 QUICK_SCENARIOS = ("parallel", "json_rows", "long_message")
 SUMMARY_SECONDS = 60.0
+PLAIN_MARGIN = 0.05  # what many take off a limit for counts that they cannot trust
 SPEED_TOLERANCE = 0.25  # part by which milliseconds differ from run to run
 
 StandIn = Callable[[Any], Any]
@@ -130,6 +136,27 @@ def _plain_estimate(old: Any) -> Any:
     return made
 
 
+def _with_plain_margin(_: Any, regions: Any, *__: float) -> Any:
+    """The size with bounds that no report narrows."""
+    total, margin = regions.total_tokens, ceil(PLAIN_MARGIN * regions.total_tokens)
+    return sizing.SizeEstimate(
+        regions=regions,
+        upper_tokens=total + margin,
+        lower_tokens=max(0, total - margin),
+    )
+
+
+def _json_tokens(tools: Any, _: Any, price: Any) -> float:
+    return sum(price(json.dumps(tool_definition(tool), default=str)) for tool in tools)
+
+
+def _all_at_once(request: Any) -> tuple[tuple[Any, ...], ...]:
+    """The kinds of messages that are cut, in order, were there only the question and everything else."""
+    current, pins = pinned.last_user(request.parts.messages), request.parts.pins
+    others = (lambda index: index != current and index not in pins,)
+    return others, (), (), (lambda index: index == current,)
+
+
 def _waiting(start: Any) -> Any:
     def started(self: Any, *given: Any, **named: Any) -> bool:
         is_begun = start(self, *given, **named)
@@ -162,8 +189,106 @@ ROWS = (
         seams={"core.usage:contradicts": returning(False)},
     ),
     Row(
-        name="long texts are sampled",
-        seams={"core.tokens:_thinned": argument(0)},
+        name="spans of counted text",
+        seams={"core.sizing:Sizes.with_span": argument(0)},
+        measures=("shown", "calibration", "arena"),
+    ),
+    Row(
+        name="sizes learned from a history",
+        instead="from answers alone",
+        seams={
+            "core.updates:from_history": value(lambda request: (request.session, None))
+        },
+    ),
+    Row(
+        name="margin by what was counted",
+        instead="5 % of the request",
+        seams={"core.sizing:Sizes._bounded": value(_with_plain_margin)},
+        measures=("shown", "calibration", "arena"),
+    ),
+    Row(
+        name="tokens of tool schemas by their parts",
+        instead="their JSON as text",
+        seams={"core.tool_schemas:schema_tokens": value(_json_tokens)},
+    ),
+    Row(
+        name="overflows that no error tells",
+        seams={"core.recovery:silent_overflow": returning(None)},
+        measures=("arena",),
+    ),
+    Row(
+        name="less output where the window ends",
+        seams={
+            "core.recovery:fitting_output": returning({}),
+            "core.recovery:smaller_output": returning({}),
+        },
+        measures=("arena",),
+    ),
+    Row(
+        name="steps of a small current turn stay",
+        instead="they leave like others",
+        seams={"core.request:Request.leaves_turn_whole": value(False)},
+        measures=("shown", "arena"),
+    ),
+    Row(
+        name="steps of the current turn leave",
+        instead="whole turns alone, then clamps",
+        seams={"core.compaction:step_cuts": returning([])},
+        measures=("shown", "arena"),
+    ),
+    Row(
+        name="messages are cut kind by kind",
+        instead="all but the question at once",
+        seams={"core.clamping:_kinds": value(_all_at_once)},
+        measures=("shown", "arena"),
+    ),
+    Row(
+        name="a question that filled the window is cut once",
+        seams={"core.clamping:with_lasting_question": argument(0)},
+        measures=("shown", "arena"),
+    ),
+    Row(
+        name="explicit pins are cut where they leave no room",
+        instead="the request is refused",
+        seams={"core.clamping:with_clamped_pins": argument(0)},
+        measures=("shown", "arena"),
+    ),
+    Row(
+        name="a pinned question carries its answer",
+        seams={"core.pins:final_answer": returning(None)},
+        measures=("shown", "arena"),
+    ),
+    Row(
+        name="record: standing instructions",
+        instead="statements like others",
+        seams={"core.standing:is_standing": returning(False)},
+        measures=("shown", "arena"),
+    ),
+    Row(
+        name="record: names and numbers of results",
+        seams={"core.notes:_seen": returning(())},
+        measures=("shown", "arena"),
+    ),
+    Row(
+        name="record: calls and outcomes",
+        seams={"core.notes:_of_answer": returning(())},
+        measures=("shown", "arena"),
+    ),
+    Row(
+        name="further summaries cover three rooms",
+        instead="whatever is past the bound",
+        seams={"core.plan:FURTHER_ROOMS": value(0)},
+        measures=("arena",),
+    ),
+    Row(
+        name="a summary is asked for after the last request",
+        instead="with a transcript",
+        seams={"summarize.model:ModelSummarizer.extending": argument(0)},
+        measures=("arena",),
+    ),
+    Row(
+        name="long runs of one character count less",
+        seams={"core.tokens:_thinned": value(lambda run: run[0])},
         measures=("calibration", "speed"),
     ),
     Row(

@@ -56,9 +56,9 @@ if TYPE_CHECKING:
         compact,
         undo,
     )
+    from langchain_ctxwin.compact_tool import create_compact_tool
     from langchain_ctxwin.decompose import create_map_reduce_graph
     from langchain_ctxwin.deletion import Forgotten, aforget, forget
-    from langchain_ctxwin.hooks import create_compact_tool
     from langchain_ctxwin.models.registry import ModelRegistry
     from langchain_ctxwin.recall import create_recall_tool, search_messages
     from langchain_ctxwin.retrieval import (
@@ -83,7 +83,7 @@ _LAZY = {
     "aundo": "agent.steering",
     "compact": "agent.steering",
     "undo": "agent.steering",
-    "create_compact_tool": "hooks",
+    "create_compact_tool": "compact_tool",
     "create_map_reduce_graph": "decompose",
     "create_recall_tool": "recall",
     "Forgotten": "deletion",

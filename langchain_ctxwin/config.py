@@ -218,9 +218,6 @@ class ContextConfig(Settings):
         rules: Which sentences of a person hold from then on, beside those that the record knows by their words: a
             regular expression, or in code a function of a sentence.
         clear_tools: Tools whose old results are cleared in place before anything is dropped.
-        spare_tools: Tools whose results are shown whole while they are in the view: never cleared, and shortened last
-            of all, before pins and the question only. They leave with their turn like all others, and the record keeps
-            their values.
         summary_timeout_seconds: How long one summary may take before it counts as failed; at most a month.
         summary_placement: Show the summary at the end of the system message, or as a user message of its own before the
             history.
@@ -228,8 +225,6 @@ class ContextConfig(Settings):
         client_pins: Pin messages that bear the mark of `pin`. Whoever may send whole messages can set that mark, too:
             False takes it from nobody, also not from nodes, and `pin_when` alone says what is pinned.
         constraints: Rules that stay in every request, verbatim.
-        show_fill: Let the model see how full its window is: a line such as `[Context window 40% full]` at the end of
-            the message by which another tenth is full. By our own estimate, so that a line that was sent never changes.
         prompt_cache: Set breakpoints for caches of Anthropic ("1h" keeps prompt and pins longer) and OpenAI, and its
             key; or "off".
         max_request_bytes: Bytes of a request that the API takes, where pictures are sent inline: the oldest ones are
@@ -288,13 +283,11 @@ class ContextConfig(Settings):
     record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.28
     rules: Pattern | Callable[[str], bool] | None = None
     clear_tools: ToolNames = ()
-    spare_tools: ToolNames = ()
     summary_timeout_seconds: Seconds = 60.0
     summary_placement: Literal["system", "user"] = "user"
     pin_first_user: bool = True
     client_pins: bool = True
     constraints: Texts = ()
-    show_fill: bool = False
     prompt_cache: Literal["5m", "1h", "off"] = "5m"
     max_request_bytes: Count | None = None
     max_images: Count | None = None
@@ -343,15 +336,6 @@ class ContextConfig(Settings):
             advice = f"lower keep, for example to {trigger / 2:g}, or raise trigger"
             raise ValueError(
                 f"keep={keep:g} is not below trigger={trigger:g}: {advice}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _no_tool_is_both(self) -> Self:
-        both = sorted({*self.clear_tools} & {*self.spare_tools})
-        if both:
-            raise ValueError(
-                f"clear_tools and spare_tools both name {', '.join(both)}: leave each in one of them"
             )
         return self
 

@@ -61,7 +61,6 @@ from langchain_ctxwin.core.updates import (
 )
 from langchain_ctxwin.core.usage import fault_of
 from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
-from langchain_ctxwin.hooks import BeforeCompaction, Plan, agreed, report_compaction
 from langchain_ctxwin.limit_memory import FollowedLimits, followed, is_registry
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing, Pricings
 from langchain_ctxwin.protocols import (
@@ -71,7 +70,7 @@ from langchain_ctxwin.protocols import (
     Summarizer,
     TokenCounter,
 )
-from langchain_ctxwin.reporting import Prices, Reporter
+from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
 from langchain_ctxwin.summarize import (
     ModelSummarizer,
     SummaryJobs,
@@ -121,11 +120,6 @@ class ContextEngine:
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         pin_when: a function that takes a message and says whether it is pinned, as if it were marked through `pin`. It
             is asked once about a message that does not change, so its answer must depend on the message alone.
-        before_compaction: a plain function that is given the `Window` and the `Compaction` before it happens. It
-            returns the compaction, or what `compaction.spare(*message_ids)` or `compaction.with_lines(*lines)` makes of
-            it. None vetoes a compaction of a request that fits; one that is needed to make it fit happens all the
-            same. A wish that would make a request too large is passed over with a warning. What it raises leaves the
-            step, and the state is as it was.
         sinks: take the events of `langchain_ctxwin.observe`: every step, compaction, summary, recovery and refusal.
             They are called in the turn; what one raises is logged, and the turn goes on.
         prices: of models, for the costs in events: a `ModelInfo`, a `ModelRegistry`, or a function that returns the
@@ -163,13 +157,13 @@ class ContextEngine:
         learned: LimitMemory | None = None,
         pin_when: PinWhen | None = None,
         jobs: SummaryJobs | None = None,
-        before_compaction: BeforeCompaction | None = None,
         sinks: Iterable[MetricsSink] | Reporter = (),
         prices: Any = None,
         clock: Clock = time.time,
     ) -> None:
-        hooks = {"before_compaction": before_compaction, "pin_when": pin_when}
-        _check_collaborators(config, hooks, counter=counter, learned=learned, jobs=jobs)
+        _check_collaborators(
+            config, pin_when, counter=counter, learned=learned, jobs=jobs
+        )
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._settings = self._refused = self._live.current
         self._registry = limits if is_registry(limits) else None
@@ -200,7 +194,6 @@ class ContextEngine:
         """Name of the model that writes the summaries; empty when there is none, or nobody knows."""
         self.writer = writer_of(self.summarizer)
         """What tells the summarizer apart from those of other engines, in every process."""
-        self._before = before_compaction
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""
         self.reporter = Reporter.of(sinks)
@@ -446,9 +439,7 @@ class ContextEngine:
         None also when summaries are off, would not pay for themselves, or failed twice since the last user message.
         """
         expect(window, Window, "window", MEASURED)
-        return self._agreed(
-            window, partial(planning.summary_due, is_local=self.is_local)
-        )
+        return planning.summary_due(window, is_local=self.is_local)
 
     def relieve(self, window: Window) -> Compaction | None:
         """Return what should leave or be shown although the request fits, or None; pure, calls no model.
@@ -458,15 +449,13 @@ class ContextEngine:
         or a quarter more has gathered meanwhile. An agent that asks for it, by `create_compact_tool`, gets its history
         down to the low-water mark.
         """
-        return self._agreed(window, planning.relieve)
+        return planning.relieve(window)
 
     def on_request(
         self, window: Window, *, summarize: bool = True
     ) -> Compaction | None:
         """Return what leaves when the host asks to compact, or None when the history is small already."""
-        return self._agreed(
-            window, partial(planning.asked, is_local=self.is_local or not summarize)
-        )
+        return planning.asked(window, is_local=self.is_local or not summarize)
 
     def emergency(
         self, window: Window, *, target_tokens: int | None = None
@@ -480,13 +469,8 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
-        limit = (
-            expect(window, Window, "window", MEASURED).budget.input_limit
-            if target_tokens is None
-            else target_tokens
-        )
-        plan = partial(planning.emergency, target_tokens=target_tokens)
-        return agreed(self._before, window, plan, limit=limit, is_hard=True)
+        expect(window, Window, "window", MEASURED)
+        return planning.emergency(window, target_tokens)
 
     def apply(
         self, compaction: Compaction | None, window: Window, *, call: Any = None
@@ -644,10 +628,6 @@ class ContextEngine:
     def in_background(self, window: Window) -> bool:
         """True when summaries are written off the critical path; one that needs no model is written in place."""
         return settings_of(window).summarize == "background" and not self.is_local
-
-    def _agreed(self, window: Window, plan: Plan) -> Compaction | None:
-        """What a plan for a request that may be sent as it is comes to."""
-        return agreed(self._before, window, plan, limit=window.limit, is_hard=False)
 
     def info_of(self, window: Window) -> ModelInfo | None:
         """Return what is known of the model of a request, its prices included; None when nobody knows them."""
@@ -817,7 +797,7 @@ def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:
 MEASURED = "what engine.measure returned"
 
 
-def _check_collaborators(config: Any, hooks: Mapping[str, Any], **made: Any) -> None:
+def _check_collaborators(config: Any, pin_when: Any, **made: Any) -> None:
     """Raise `ConfigError` for what cannot serve an engine; None is a default everywhere."""
     wanted = "a ContextConfig, for example ContextConfig(keep=0.4)"
     expect(config, ContextConfig | LiveConfig | None, "config", wanted)
@@ -829,13 +809,10 @@ def _check_collaborators(config: Any, hooks: Mapping[str, Any], **made: Any) -> 
         )
         is_usable = value is None or is_made
         expect(value, object if is_usable else (), name, wanted)
-    for name, hook in hooks.items():
-        # `bool` says which messages are pinned, too
-        is_class = isinstance(hook, type) and name != "pin_when"
-        is_plain = callable(hook) and not iscoroutinefunction(hook) and not is_class
-        is_usable = hook is None or is_plain
-        wanted = f"a plain function that {HOOKS[name]}, or None"
-        expect(hook, object if is_usable else (), name, wanted)
+    is_plain = callable(pin_when) and not iscoroutinefunction(pin_when)
+    is_usable = pin_when is None or is_plain
+    wanted = "a plain function that takes a message and returns a bool, or None"
+    expect(pin_when, object if is_usable else (), "pin_when", wanted)
 
 
 COLLABORATORS = {
@@ -851,8 +828,4 @@ COLLABORATORS = {
         ["start", "find", "forget", "cancel"],
         "a SummaryJobs, or None for those that the process shares",
     ),
-}
-HOOKS = {
-    "before_compaction": "takes a window and a compaction and returns a compaction or None",
-    "pin_when": "takes a message and returns a bool",
 }

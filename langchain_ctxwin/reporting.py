@@ -15,6 +15,7 @@ from inspect import iscoroutinefunction
 from math import inf
 from typing import Any, TypeVar
 
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables.config import (
     RunnableConfig,
     ensure_config,
@@ -24,7 +25,8 @@ from langchain_core.runnables.config import (
 from langgraph.config import get_stream_writer
 
 from langchain_ctxwin.core.cache_misses import SentRequest
-from langchain_ctxwin.core.events import AlertEvent, Event
+from langchain_ctxwin.core.compaction import Compaction, left_behind
+from langchain_ctxwin.core.events import AlertEvent, CompactionEvent, Event, NoticeEvent
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.request import Window
@@ -331,3 +333,47 @@ def calls_carry(metadata: Mapping[str, Any]) -> Iterator[None]:
         yield
     finally:
         var_child_runnable_config.reset(token)
+
+
+def report_compaction(
+    reporter: Reporter,
+    compaction: Compaction,
+    window: Window,
+    after: Window,
+    *,
+    seconds: float,
+) -> None:
+    """Report what a compaction changed that took so long; nothing where it came to nothing."""
+    if after.session.compactions <= window.session.compactions:
+        return
+    messages, model, limit = (
+        window.parts.messages,
+        window.parts.model,
+        window.input_limit,
+    )
+    left_indexes = left_behind(compaction.after, window.session.view)
+    event = CompactionEvent(
+        kind=compaction.kind,
+        reason=compaction.reason,
+        tokens_before=compaction.tokens_before,
+        tokens_after=after.total_tokens,
+        model=model,
+        actions=compaction.actions,
+        input_limit=limit,
+        duration_seconds=round(seconds, 6),
+        left_messages=len(left_indexes),
+        left_results=sum(
+            isinstance(messages[index], ToolMessage) for index in left_indexes
+        ),
+        compactions=after.session.compactions,
+        quoting={"summary": after.summary} if after.summary else {},
+    )
+    reporter.emit(event)
+    before, clamped = window.view.clamped, after.view.clamped
+    cut = after.clamped_newest()
+    new = {
+        name: sizes for name, sizes in cut.items() if before.get(name) != clamped[name]
+    }
+    if new:  # what was just said, or just found, is not shown whole
+        about = {"shown_tokens": new, "input_limit": limit}
+        reporter.emit(NoticeEvent(model=model, notice="newest_clamped", about=about))

@@ -270,12 +270,6 @@ def node_set(
     )
 
 
-def before_compaction(window: Window, compaction: Compaction) -> Compaction | None:
-    """A hook spares messages, adds lines, or vetoes."""
-    assert_type(compaction.spare("m1"), Compaction)
-    return compaction.with_lines("Ticket 4711 is open.") if window.over_by else None
-
-
 def ready_agent(model: BaseChatModel, tools: list[BaseTool]) -> None:
     """The ready agent takes the common parts by keyword."""
     agent = create_context_agent(
@@ -283,13 +277,10 @@ def ready_agent(model: BaseChatModel, tools: list[BaseTool]) -> None:
         tools,
         system_prompt="You are ...",
         limits=ModelLimits(context_window=8192),
-        config=ContextConfig(
-            trigger=0.9, show_fill=True, clear_tools=("search",), spare_tools=("plan",)
-        ),
+        config=ContextConfig(trigger=0.9, clear_tools=("search",)),
         summarizer=None,
         checkpointer=InMemorySaver(),
         store=None,
-        before_compaction=before_compaction,
     )
     agent.invoke({"messages": [HumanMessage("Hello")]})
 
@@ -312,7 +303,6 @@ def langchains_agent(
 ) -> None:
     """The middleware takes an engine, or what an engine takes, or nothing."""
     ContextWindowMiddleware(engine, validator=Validator())
-    ContextWindowMiddleware(before_compaction=before_compaction)
     ContextWindowMiddleware(
         summarizer=model,
         config=ContextConfig(),

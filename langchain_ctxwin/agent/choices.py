@@ -445,17 +445,14 @@ def unknown_tools(
     """Return what is wrong with a setting that names a tool which an agent does not have; empty when nothing is."""
     chosen = (*selector.tools, selector.search_tools) if selector else ()
     tool_names = {name_of(tool) for tool in (*tools, *chosen)}
-    for setting in ("clear_tools", "spare_tools"):
-        unknown = tuple(
-            name for name in getattr(config, setting) if name not in tool_names
-        )
-        if unknown:
-            there = ", ".join(sorted(filter(None, tool_names))) or "none"
-            return (
-                f"{setting}={unknown!r}: the agent has no tool of that name, it has {there}: correct the name or "
-                "leave it out"
-            )
-    return ""
+    unknown = tuple(name for name in config.clear_tools if name not in tool_names)
+    if not unknown:
+        return ""
+    there = ", ".join(sorted(filter(None, tool_names))) or "none"
+    return (
+        f"clear_tools={unknown!r}: the agent has no tool of that name, it has {there}: correct the name or leave "
+        "it out"
+    )
 
 
 def known_name(state: State) -> str:

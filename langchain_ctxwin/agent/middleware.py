@@ -38,7 +38,6 @@ from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
-from langchain_ctxwin.hooks import BeforeCompaction
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Reporter, calls_carry
@@ -316,7 +315,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         learned: remembers limits that providers state, for other agents and processes.
         pin_when: says which messages are pinned without a mark, see `ContextEngine`.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
-        before_compaction: changes or vetoes compactions, see `ContextEngine`.
         sinks: take the events of `langchain_ctxwin.observe`; also those of a `guard` that has none of its own.
         prices: of models, for the costs in events, see `ContextEngine`.
         validator: compares counts with what providers report, and samples with exact counts.
@@ -366,7 +364,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         learned: LimitMemory | None = None,
         pin_when: PinWhen | None = None,
         jobs: SummaryJobs | None = None,
-        before_compaction: BeforeCompaction | None = None,
         sinks: Iterable[MetricsSink] | None = None,
         prices: Any = None,
         validator: Validator | None = None,
@@ -388,7 +385,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             "learned": learned,
             "pin_when": pin_when,
             "jobs": jobs,
-            "before_compaction": before_compaction,
             "sinks": sinks,
             "prices": prices,
         }

@@ -32,7 +32,6 @@ from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, expect
-from langchain_ctxwin.hooks import BeforeCompaction
 from langchain_ctxwin.limit_memory import FollowedLimits, is_registry
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Reporter
@@ -60,7 +59,6 @@ def create_context_agent(
     validator: Validator | None = None,
     pin_when: PinWhen | None = None,
     jobs: SummaryJobs | None = None,
-    before_compaction: BeforeCompaction | None = None,
     sinks: Iterable[MetricsSink] = (),
     prices: Any = None,
     guard: ToolResultGuard | None = None,
@@ -88,7 +86,6 @@ def create_context_agent(
         validator: compares counts with what the provider reports, and samples with exact counts.
         pin_when: says which messages are pinned without a mark, see `ContextEngine`.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
-        before_compaction: changes or vetoes compactions, see `ContextEngine`.
         sinks: take the events of `langchain_ctxwin.observe`; also those of a `guard` that has none of its own.
         prices: of models, for the costs in events, see `ContextEngine`.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added.
@@ -126,7 +123,6 @@ def create_context_agent(
         learned=learned,
         pin_when=pin_when,
         jobs=jobs,
-        before_compaction=before_compaction,
         sinks=sinks,
         prices=prices,
     )

@@ -81,8 +81,7 @@ def compact(
         preview: change nothing, call no model, and return what would happen.
 
     Returns:
-        What left; None when a compaction would free less than a tenth of the request, or a `before_compaction` hook
-            vetoed.
+        What left; None when a compaction would free less than a tenth of the request.
 
     Raises:
         ConfigError: the graph has no checkpointer, or none of our nodes and no middleware, or the config no thread.

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
 from langchain_core.messages import (
     AnyMessage,
     BaseMessage,
-    HumanMessage,
     SystemMessage,
-    ToolMessage,
 )
 
 from langchain_ctxwin.core.blocks import text_of
@@ -25,7 +22,6 @@ from langchain_ctxwin.core.record import (
     Record,
     render_record,
 )
-from langchain_ctxwin.core.turns import Step
 
 M = TypeVar("M", bound=BaseMessage)
 
@@ -131,50 +127,3 @@ def constraints_text(constraints: Sequence[str]) -> str:
         if constraints
         else ""
     )
-
-
-TENTHS = (
-    10  # steps in which the fill is told: ten lines at most between two compactions
-)
-
-
-def with_fill(
-    steps: Sequence[Step],
-    *,
-    before_tokens: int,
-    limit: int,
-    price: Callable[[AnyMessage], int],
-) -> tuple[Step, ...]:
-    """Return the steps of a request with the line at the end of each by which another tenth of it is full."""
-    last_tenths = -1
-    used = before_tokens
-    shown = list[Step]()
-
-    def tenths_with(step: Step) -> int:
-        return min(TENTHS, TENTHS * (used + step.tokens) // max(1, limit))
-
-    def with_line(step: Step, tenths: int) -> Step:
-        messages = (*step.messages[:-1], filled(step.messages[-1], tenths))
-        return replace(step, messages=messages, tokens=sum(map(price, messages)))
-
-    for step in steps:
-        carrier = step
-        is_told = step.messages and tenths_with(step) > last_tenths
-        # a model's own words get none
-        if is_told and isinstance(step.messages[-1], HumanMessage | ToolMessage):
-            # the line takes room, too
-            last_tenths = tenths_with(with_line(step, tenths_with(step)))
-            carrier = with_line(step, last_tenths)
-        used += carrier.tokens
-        shown.append(carrier)
-    return tuple(shown)
-
-
-def filled(message: AnyMessage, tenths: int) -> AnyMessage:
-    """Return a copy of a message that ends with the line.
-
-    Examples:
-        >>> filled(HumanMessage("And now?"), 4).text.splitlines()
-        ['And now?', '', '[Context window 40% full]']
-    """
-    return _ending_in(message, f"[Context window {100 * tenths // TENTHS}% full]")

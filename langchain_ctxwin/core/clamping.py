@@ -1,7 +1,7 @@
 """Clamping: what is too large for the request is cut to its head and tail, to what fits, kind by kind.
 
-old results and calls, other old messages  ->  AI text  ->  newest results  ->  results of spared tools
-->  the current question;  before all of these pins, where they exceed the room alone
+old results and calls, other old messages  ->  AI text  ->  newest results  ->  the current question;
+before all of these pins, where they exceed the room alone
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.record import fitted
 from langchain_ctxwin.core.request import Request
-from langchain_ctxwin.core.turns import Step, tool_of
+from langchain_ctxwin.core.turns import Step
 from langchain_ctxwin.core.view import Clamp, message_id
 
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
@@ -98,7 +98,7 @@ def clamped_to_fit(request: Request) -> Request:
     Only the newest step leaves summary and record all that these take here; everything else is cut when the request
     would not fit even without them. A summary that has no room beside the newest messages is dropped.
     """
-    old, newest, spared, question = _kinds(request)
+    old, newest, question = _kinds(request)
     bare = _cut(_without_record(request), old)
     beside = _cut(_with_account_of(bare, request), newest)
     if not beside.fits:  # the record gets what they leave at their shortest, and they what its lines leave of that
@@ -108,30 +108,22 @@ def clamped_to_fit(request: Request) -> Request:
             ),
             newest,
         )
-    bare = _cut(_without_record(beside), spared)
-    bare = _cut(bare, question, lambda candidate: candidate.likely_fits)
+    bare = _cut(
+        _without_record(beside), question, lambda candidate: candidate.likely_fits
+    )
     after = _with_account_of(bare, request)
     return after if after.fits else _with_less_account(_without_record(bare), request)
 
 
 def _kinds(request: Request) -> tuple[tuple[Kind, ...], ...]:
-    """What is cut, in this order, and of each group in its order: old messages, newest ones, spared ones, question."""
+    """What is cut, in this order, and of each group in its order: old messages, newest ones, question."""
     messages = request.parts.messages
     pins = request.parts.pins
     current = last_user(messages)
-    spared = request.parts.spared_tools
     begin = request.newest_index if request.newest else len(messages)
 
-    def is_spared(index: int) -> bool:
-        return bool(spared) and index not in pins and tool_of(messages, index) in spared
-
     def free(kind: Kind) -> Kind:
-        return lambda index: (
-            kind(index)
-            and index != current
-            and index not in pins
-            and not is_spared(index)
-        )
+        return lambda index: kind(index) and index != current and index not in pins
 
     def is_work(index: int) -> bool:
         return is_result(messages[index]) or isinstance(messages[index], AIMessage)
@@ -144,7 +136,7 @@ def _kinds(request: Request) -> tuple[tuple[Kind, ...], ...]:
         free(lambda index: isinstance(messages[index], AIMessage)),
         free(lambda index: index >= begin and is_result(messages[index])),
     )
-    return old, newest, (is_spared,), (lambda index: index == current,)
+    return old, newest, (lambda index: index == current,)
 
 
 def _cut(

@@ -18,7 +18,6 @@ from langchain_ctxwin.core.session import uncovered
 from langchain_ctxwin.core.standing import rules_of
 from langchain_ctxwin.core.turns import starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
-from langchain_ctxwin.errors import expect_each
 
 # The largest answer that a pinned question carries along: a share of the room for history, at least two sentences.
 ANSWER_SHARE, LEAST_ANSWER_TOKENS = 0.05, 60
@@ -60,9 +59,6 @@ class Compaction:
     """Positions of the messages to summarize, stop excluded; None when no summary is asked for."""
 
     summary_max_tokens: int = 0
-    spared: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
-    """What a `before_compaction` hook wishes: ids of messages that stay, lines for the record."""
 
     @property
     def view(self) -> View:
@@ -138,36 +134,6 @@ class Compaction:
             if clamp.of_pin
         )
         return (*(f"{what}: {number:,}" for what, number in lines if number), *pins)
-
-    def spare(self, *message_ids: str) -> Compaction:
-        """Return it with the wish that these messages stay, whole, for a `before_compaction` hook to return.
-
-        What the history does not have, such as the id of a message that has none, is passed over with a warning.
-
-        Raises:
-            ConfigError: one of them is no id, such as a list or a message.
-        """
-        named = expect_each(
-            message_ids,
-            str | None,
-            "message_ids",
-            "ids of messages, for example spare(message.id)",
-        )
-        return replace(self, spared=(*self.spared, *named))
-
-    def with_lines(self, *lines: str) -> Compaction:
-        """Return it with the wish that the record says this from now on, for a `before_compaction` hook to return.
-
-        Raises:
-            ConfigError: one of them is no text.
-        """
-        return replace(
-            self,
-            lines=(
-                *self.lines,
-                *expect_each(lines, str, "lines", "texts, one for each line"),
-            ),
-        )
 
 
 # ---- where to cut ---------------------------------------------------------------------------------------------------
@@ -322,7 +288,6 @@ def recorded(
     lines: Iterable[RecordLine] = chain(
         _lines(after, sorted({*left, *edited}), room),
         asked_lines(parts.messages),
-        parts.keeps,
     )
     if parts.focus:
         lines = _named([*record.lines, *lines], parts.focus)

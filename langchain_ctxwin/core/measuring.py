@@ -62,7 +62,6 @@ def measured(
         fixed_tokens = 0 if was_refused else request.least_fixed_tokens
         limits, reserved_tokens = _lowered(stated, learned, reserve, fixed_tokens)
     limit = limits.input_limit(reserved_tokens)
-    full_tokens = limit if parts.settings.show_fill else 0
 
     def within(request: Request) -> Request:
         return replace(
@@ -73,12 +72,10 @@ def measured(
             limit=limit,
         )
 
-    request = within(
-        _sized(parts, session, full_tokens=full_tokens) if full_tokens else request
-    )
+    request = within(request)
     for change in (with_record_anew, begun_by_provider):
         if changed := change(request):
-            request = within(_sized(parts, changed, full_tokens=full_tokens))
+            request = within(_sized(parts, changed))
     return request
 
 
@@ -159,14 +156,13 @@ def _lowered(
 # ---- the best known size --------------------------------------------------------------------------------------------
 
 
-def _sized(parts: Parts, session: Session, *, full_tokens: int = 0) -> Request:
+def _sized(parts: Parts, session: Session) -> Request:
     """The request in the best known size: checked by the provider, an extension of what it reported, or estimated."""
     plain = Request(
         parts=parts,
         session=session,
         sizing=Sizes(doubt=parts.pricer.doubt),
         unbound=_unbound(session, parts),
-        full_tokens=full_tokens,
     )
     request, history_report = _calibrated(plain.shown_as(session.view, session.summary))
     report = last_report_of(request, history_report)

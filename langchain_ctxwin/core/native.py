@@ -38,10 +38,6 @@ PORTABLE_KINDS = frozenset({"text", "call", "result", "text file", *MEDIA_KINDS}
 
 # their prompt holds the definition of every tool, however it is marked
 NEVER_DEFER = frozenset({"gemini", "other"})
-MEMORY_TYPE = (
-    "memory_"  # begins the type of Anthropic's memory tool; its version follows
-)
-
 # Reasoning that Anthropic signs; newer models tie each block to all that precedes it (Anthropic, preserved thinking).
 BOUND_TYPES = frozenset({"thinking", "redacted_thinking"})
 
@@ -199,13 +195,6 @@ def is_deferred(tool: Any) -> bool:
     extras = about.get("extras")
     marks = extras if isinstance(extras, Mapping) else {}
     return about.get("defer_loading") is True or marks.get("defer_loading") is True
-
-
-def memory_tools(tools: Sequence[Any]) -> Iterator[str]:
-    """Yield the names of the tools by which a provider's model keeps notes: what they return is told nowhere else."""
-    for tool in tools:
-        if isinstance(tool, Mapping) and str(tool.get("type")).startswith(MEMORY_TYPE):
-            yield str(tool.get("name") or "")
 
 
 def in_prompt(tools: Sequence[Any], provider: str) -> Sequence[Any]:

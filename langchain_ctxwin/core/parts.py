@@ -12,9 +12,8 @@ from langchain_ctxwin.core.history import MessageHistory, Price
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.native import is_kept, is_read, memory_tools
+from langchain_ctxwin.core.native import is_kept, is_read
 from langchain_ctxwin.core.pairing import UNKNOWN, Rules
-from langchain_ctxwin.core.record import RecordLine
 from langchain_ctxwin.core.sizing import Doubt
 from langchain_ctxwin.core.view import View
 
@@ -83,11 +82,6 @@ class RequestSettings(Protocol):
         ...
 
     @property
-    def spare_tools(self) -> Sequence[str]:
-        """Tools whose results are shown whole as long as anything else can be made smaller."""
-        ...
-
-    @property
     def pin_first_user(self) -> bool:
         """Keep the first user message."""
         ...
@@ -100,11 +94,6 @@ class RequestSettings(Protocol):
     @property
     def output_reserve(self) -> int | None:
         """Tokens that are kept for the answer, where configured."""
-        ...
-
-    @property
-    def show_fill(self) -> bool:
-        """Let the model see how full the window is."""
         ...
 
 
@@ -180,9 +169,6 @@ class Parts:
     pins: frozenset[int] = frozenset()
     """Positions of explicit pins: messages marked through `pin`, or for which the engine's `pin_when` holds."""
 
-    keeps: tuple[RecordLine, ...] = ()
-    """What the record takes up with the next compaction, whatever leaves: somebody asked to keep it."""
-
     now_seconds: float | None = None
     """Seconds since the epoch; None where no decision depends on the time."""
 
@@ -214,13 +200,6 @@ class Parts:
     def start_of(self, view: View) -> int:
         """Position of the view's first message; the view must be valid for this history."""
         return max(self.first, view.start.index) if view.start else self.first
-
-    @property
-    def spared_tools(self) -> set[str]:
-        """Names of the tools whose results are shown whole as long as anything else can be made smaller."""
-        return {*memory_tools(self.tools)}.difference(self.settings.clear_tools).union(
-            self.settings.spare_tools
-        )
 
     def lead(self, view: View) -> int | None:
         """Position of the newest compaction by the provider that is shown, and that the provider reads."""

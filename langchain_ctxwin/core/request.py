@@ -20,7 +20,6 @@ from langchain_ctxwin.core.assembly import (
     assemble,
     constraints_text,
     record_text,
-    with_fill,
 )
 from langchain_ctxwin.core.calls import is_result, result_ids
 from langchain_ctxwin.core.edits import edit
@@ -106,9 +105,6 @@ class Request:
     unbound: int = 0
     """Position up to which reasoning is tied to what requests under the stored view no longer begin with."""
 
-    full_tokens: int = 0
-    """Input tokens that are a full window, for the line that says how full it is; 0 shows none."""
-
     last_report: LastReport | None = None
     """The reported size of an earlier request that this one extends; None when there is none."""
 
@@ -165,10 +161,9 @@ class Request:
             pinned_tokens=parts.price_text(rules) + sum(step.tokens for step in pinned),
             history_tokens=0,
         )
-        steps = self._told(
-            Shown(show_steps(parts.history, start, view, begin, parts.price)),
-            estimates.fixed_tokens,
-        )
+        steps = Shown(show_steps(parts.history, start, view, begin, parts.price))
+        if parts.has_deferred:
+            steps = self._with_loaded_tools(steps)
         estimates = replace(estimates, history_tokens=steps.total_tokens)
         return replace(
             self,
@@ -247,29 +242,19 @@ class Request:
             placement=settings.summary_placement,
         )
 
-    def _told(self, steps: Shown, before_tokens: int) -> Shown:
-        """The steps with the deferred tools that each of them loads, and with lines that say how full the window is."""
+    def _with_loaded_tools(self, steps: Shown) -> Shown:
+        """The steps with the price of the deferred tools that each of them loads."""
         parts = self.parts
-        if parts.has_deferred:
-            loaded_names = set[str]()
-            loaded = list[Step]()
-            for step in steps:
-                names = {
-                    name for message in step.messages for name in loaded_tools(message)
-                } - loaded_names
-                loaded_names |= names
-                tokens = sum(parts.pricer.loaded(parts.tools, name) for name in names)
-                loaded.append(replace(step, tokens=step.tokens + tokens))
-            steps = Shown(loaded)
-        if self.full_tokens:
-            filled = with_fill(
-                steps,
-                before_tokens=before_tokens,
-                limit=self.full_tokens,
-                price=parts.price,
-            )
-            steps = Shown(filled)
-        return steps
+        loaded_names = set[str]()
+        loaded = list[Step]()
+        for step in steps:
+            names = {
+                name for message in step.messages for name in loaded_tools(message)
+            } - loaded_names
+            loaded_names |= names
+            tokens = sum(parts.pricer.loaded(parts.tools, name) for name in names)
+            loaded.append(replace(step, tokens=step.tokens + tokens))
+        return Shown(loaded)
 
     def _pinned_steps(
         self, view: View, start: int, before: Before, lead: int | None

@@ -30,7 +30,6 @@ ENGINE_OPTIONS = {
     "jobs",
     "learned",
     "pin_when",
-    "before_compaction",
     "sinks",
     "validator",
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 
 import pytest
 from langchain_core.messages import HumanMessage, ToolMessage
@@ -19,7 +18,6 @@ from langchain_ctxwin import (
 )
 from support.agents import (
     THREAD,
-    WAYS,
     WORD,
     agent_on,
     ask,
@@ -29,10 +27,8 @@ from support.agents import (
     engine_of,
     model_of,
     on_both,
-    talk,
     values,
 )
-from support.conversations import payload
 from support.fakes import exact_count, script
 
 LIMIT = 4_000
@@ -212,87 +208,3 @@ def test_another_name_and_a_guard_of_tool_results_let_the_request_pass(adapter):
         adapter, compacting(name="tidy"), name="tidy", guard=ToolResultGuard()
     )
     assert state["context_guard"]["compactions"] == 1
-
-
-# --- how full the window is; what holds for every request is among the invariants
-
-
-def showing(window, **config):
-    return engine_of(window, show_fill=True, **config)
-
-
-def told(messages):
-    """The percentages that a request tells, in order."""
-    return [
-        int(found)
-        for message in messages
-        for found in LINE.findall(str(message.content))
-    ]
-
-
-@pytest.mark.parametrize("turns", range(0, 19, 3))
-def test_the_last_line_says_the_tenth_that_the_report_says_and_each_tenth_is_told_once(
-    turns,
-):
-    history = talk(turns, 20)
-    window = showing(1_000).measure(history)
-    assert told(window.messages)[-1] == int(10 * window.report["utilization"]) * 10
-    assert told(window.messages) == sorted(set(told(window.messages)))
-    marked = [message for message in window.messages if told([message])]
-    assert all(
-        message.content.endswith("% full]") and message.type == "human"
-        for message in marked
-    )
-    assert told(history) == []
-
-
-def test_a_message_of_blocks_gets_a_block_and_by_default_none_gets_a_line():
-    blocks = [{"type": "text", "text": "Look."}]
-    window = showing(1_000).measure([HumanMessage(blocks, id="q")])
-    assert window.messages[0].content == [
-        *blocks,
-        {"type": "text", "text": "[Context window 0% full]"},
-    ]
-    assert told(engine_of(1_000).measure(talk(18, 20)).messages) == []
-
-
-def test_after_a_compaction_the_line_says_what_is_left():
-    after, _ = compacted(showing(400), talk(18, 20))
-    assert told(after.messages)[-1] == int(10 * after.report["utilization"]) * 10 < 100
-
-
-async def test_nodes_and_middleware_show_the_same_lines_sync_and_async():
-    played, config = [], ContextConfig(show_fill=True, output_reserve=0)
-    given = {"messages": [HumanMessage("Read all.", id="q")]}
-    for adapter, is_async in WAYS:
-        model = model_of(1_000, policy=script(*reads(12), "done"))
-        agent = agent_on(adapter, model, [read], config=config, counter=exact_count)
-        await agent.ainvoke(given, THREAD) if is_async else agent.invoke(given, THREAD)
-        played.append(
-            [
-                [payload(message) for message in request.messages]
-                for request in model.requests
-            ]
-        )
-    assert played[1:] == played[:1] * 3
-    assert any(
-        LINE.search(str(content))
-        for kind, content, *_ in played[0][4]
-        if kind == "tool"
-    )
-
-
-def test_reported_sizes_do_not_change_a_line_that_was_sent():
-    model = model_of(4_000, input_limit=None, policy=script(*reads(12), "done"))
-    ask(
-        agent_on(
-            "nodes",
-            model,
-            [read],
-            config=ContextConfig(show_fill=True, output_reserve=0),
-        ),
-        "Read all.",
-    )
-    sent = [list(map(payload, request.messages)) for request in model.requests]
-    assert all(after[: len(before)] == before for before, after in pairwise(sent))
-    assert len(told(model.requests[-1].messages)) > 1

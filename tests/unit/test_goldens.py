@@ -464,8 +464,7 @@ PLAYS: dict[str, Play] = {
     "in the user message": managed(
         summary_placement="user", constraints=("Answer in one line.",)
     ),
-    "cleared": managed(clear_tools=("look",), show_fill=True),
-    "spared": managed(spare_tools=("look",)),
+    "cleared": managed(clear_tools=("look",)),
     "core overflow": managed(limit=900),
     "openai overflow": managed(limit=900, overflow=openai_overflow),
     "llama overflow": managed(limit=700, overflow=llama_overflow),

@@ -178,37 +178,23 @@ def check_monotonic(history, window, state, old):
 
 
 @pytest.mark.parametrize(
-    ("check", "config"),
-    [
-        *(
-            (check, {})
-            for check in (
-                check_size,
-                check_questions,
-                check_pins,
-                check_json,
-                check_monotonic,
-            )
-        ),
-        (check_size, {"show_fill": True}),
-    ],
+    "check",
+    [check_size, check_questions, check_pins, check_json, check_monotonic],
 )
 @RUNS
 @given(messages=conversations(), window=WINDOWS)
-def test_every_request_of_a_conversation_holds(check, config, messages, window):
+def test_every_request_of_a_conversation_holds(check, messages, window):
     old = View()
-    for history, measured_, state in requests(engine_of(window, **config), messages):
+    for history, measured_, state in requests(engine_of(window), messages):
         check(history, measured_, state, old)
         old = measured_.view
 
 
 @RUNS
-@given(messages=conversations(huge=True), window=WINDOWS, show_fill=st.booleans())
-def test_an_emergency_says_exactly_what_the_request_costs_afterwards(
-    messages, window, show_fill
-):
+@given(messages=conversations(huge=True), window=WINDOWS)
+def test_an_emergency_says_exactly_what_the_request_costs_afterwards(messages, window):
     """`tokens_after` is the next measured total and within the limit."""
-    engine = engine_of(window, show_fill=show_fill)
+    engine = engine_of(window)
     before = measured(engine, messages, None)
     try:
         compaction = engine.emergency(before)
@@ -293,13 +279,12 @@ async def test_planning_changes_nothing_and_applying_says_the_same_every_time(
     messages=conversations(pins=False),
     window=WINDOWS,
     placement=st.sampled_from(("system", "user")),
-    show_fill=st.booleans(),
 )
 def test_between_compactions_each_request_extends_the_one_before(
-    messages, window, placement, show_fill
+    messages, window, placement
 ):
     """The prompt cache of the provider stays valid."""
-    engine = engine_of(window, summary_placement=placement, show_fill=show_fill)
+    engine = engine_of(window, summary_placement=placement)
     last, compactions = [], 0
     for _, measured_, state in requests(engine, messages):
         request = list(map(payload, engine.build(measured_)))

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 BASE = {"errors", "core", "protocols", "config", "settings_file", "util", "text"}
 # What the engine is given so that it need not price anything twice.
-COLLABORATORS = {"pricing", "guarded", "limit_memory", "hooks", "reporting"}
+COLLABORATORS = {"pricing", "guarded", "limit_memory", "reporting"}
 MIDDLE = {
     *(
         "engine",
@@ -54,6 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | COLLABORATORS
     | {"observe", "pruning", "summarize", "tool_results"},
     "recall": BASE,
+    "compact_tool": BASE,
     "observe": BASE | {"reporting"},
     "tool_results": BASE | {"guarded", "reporting"},
     "models": BASE | {"reporting"},

@@ -54,8 +54,6 @@ FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "BudgetedRetriever": (lambda wrong: ctx.BudgetedRetriever(base=wrong), ""),
     "CharRatioCounter": (ctx.CharRatioCounter, "number"),
-    "Compaction.spare": (lambda wrong: planned().spare(wrong), "text None"),
-    "Compaction.with_lines": (lambda wrong: planned().with_lines(wrong), "text"),
     "ContextConfig": (lambda wrong: ctx.ContextConfig(trigger=wrong), "None"),
     "ContextEngine": (ctx.ContextEngine, "number"),
     "ContextEngine.measure": (ENGINE.measure, "text"),

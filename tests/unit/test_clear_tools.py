@@ -1,0 +1,162 @@
+"""What is told of a compaction, and which results are cleared before anything leaves?"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from structlog.testing import capture_logs
+
+from langchain_ctxwin import (
+    ConfigError,
+    ContextConfig,
+)
+from langchain_ctxwin.core import text_of
+from langchain_ctxwin.core.events import CompactionEvent
+from langchain_ctxwin.core.notes import lines_to_keep
+from langchain_ctxwin.observe import MemorySink
+from support import agents
+from support.agents import (
+    WORD,
+    agent_on,
+    ask,
+    compacted,
+    model_of,
+    talk,
+)
+
+LIMIT = 1_000
+
+
+def broken(messages):
+    raise RuntimeError("no")
+
+
+def engine_of(*, window=LIMIT, summarizer=None, sinks=(), **config):
+    return agents.engine_of(window, None, summarizer, sinks=sinks, **config)
+
+
+def ids(window):
+    return [message.id for message in window.messages]
+
+
+def test_the_event_says_what_happened():
+    sink = MemorySink()
+    engine, history = engine_of(sinks=[sink]), talk(12)
+    before = engine.measure(history)
+    state = engine.apply(engine.emergency(before), before)
+    after = engine.measure(history, session=state)
+    [event] = sink.of(CompactionEvent)
+    assert (event.kind, event.reason, event.thread) == (
+        "force",
+        state["context_guard"]["reason"],
+        "",
+    )
+    sizes = [window.total_tokens for window in (before, after)]
+    assert [event.tokens_before, event.tokens_after] == sizes
+    assert event.left_messages == len([m.id for m in history if m.id not in ids(after)])
+
+
+@pytest.mark.parametrize(
+    ("summarizer", "kinds"), [(broken, []), (lambda _: "short", ["summarize"])]
+)
+def test_only_what_happened_is_told(summarizer, kinds):
+    sink = MemorySink()
+    engine = engine_of(
+        sinks=[sink], summarizer=summarizer, summarize="inline", trigger=0.5
+    )
+    window = engine.measure(talk(6))
+    engine.apply(engine.plan(window), window)
+    asyncio.run(engine.aapply(engine.plan(window), window))
+    assert [event.kind for event in sink.of(CompactionEvent)] == kinds * 2
+
+
+# --- tools whose results are cleared first
+
+
+def parallel(number, **texts):
+    """One call of each tool, in parallel, with their results."""
+    calls = [{"name": name, "args": {}, "id": f"{name}{number}"} for name in texts]
+    ids = {
+        name: {
+            "tool_call_id": f"{name}{number}",
+            "id": f"{name}-{number}",
+            "name": name,
+        }
+        for name in texts
+    }
+    results = [ToolMessage(text, **ids[name]) for name, text in texts.items()]
+    return [AIMessage("", tool_calls=calls, id=f"a{number}"), *results]
+
+
+PLAN, LOG = WORD * 300, WORD * 900
+HISTORY = [HumanMessage("Compare them.", id="q"), *parallel(1, plan=PLAN, log=LOG)]
+
+
+def fitted(history, window, **config):
+    """The request after what has to leave left, by message id, and the state."""
+    after, state = compacted(engine_of(window=window, **config), history)
+    assert after.over_by == 0
+    return {message.id: text_of(message.content) for message in after.messages}, state
+
+
+def test_old_results_of_cleared_tools_go_first_and_those_of_others_stay():
+    history = [
+        HISTORY[0],
+        *parallel(1, log=WORD * 500, plan=WORD * 100),
+        *parallel(2, plan="short"),
+    ]
+    shown, _ = fitted(history, 600, clear_tools=("log",), keep=0.9)
+    assert shown["log-1"].startswith("[Tool result cleared")
+    assert shown["plan-1"] == WORD * 100
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"clear_tools": [""]}, "clear_tools.0='': String should match pattern"),
+        ({"clear_tools": 3}, "clear_tools=3"),
+        (
+            {"clear_tools": ["plam"]},
+            "clear_tools=('plam',): the agent has no tool of that name, it has log, plan: correct",
+        ),
+    ],
+)
+def test_settings_that_cannot_hold_are_refused_with_what_to_do(config, told):
+    with pytest.raises(ConfigError) as raised:
+        agent_on("nodes", model_of(700), [plan, log], config=ContextConfig(**config))
+    assert told in str(raised.value)
+
+
+@tool
+def plan() -> str:
+    """Read the plan."""
+    return WORD * 250
+
+
+@tool
+def log() -> str:
+    """Read the log."""
+    return WORD * 700
+
+
+def test_the_middleware_warns_once_of_a_tool_that_no_request_shows():
+    """It cannot refuse: other middleware may have left the tool out of this request."""
+    agent = agent_on(
+        "middleware",
+        model_of(700),
+        [plan, log],
+        config=ContextConfig(clear_tools=("plam",)),
+    )
+    with capture_logs() as logs:
+        ask(agent, "One.")
+        ask(agent, "Two.")
+    assert [entry["event"] for entry in logs] == ["config.tools_unknown"]
+    assert "clear_tools=('plam',)" in logs[0]["reason"]
+
+
+def test_a_wished_line_that_says_nothing_is_no_line():
+    """Two escape characters are a statement of a text, and nothing on a line."""
+    assert list(lines_to_keep("\x1b\x1b", "m0")) == []
