@@ -20,8 +20,8 @@ from langchain_ctxwin.errors import ConfigError, brief, expect, expect_each
 from langchain_ctxwin.observe.history import History, HistorySink
 from langchain_ctxwin.pruning import spare_of
 from langchain_ctxwin.reporting import Reporter
-from langchain_ctxwin.summarize import SummaryJobs, default_jobs
-from langchain_ctxwin.summarize.jobs import namespace_of_summaries
+from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.summarize.jobs import default_jobs, namespace_of_summaries
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tool_results.cursors import namespace_of_results
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore

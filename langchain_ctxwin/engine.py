@@ -71,15 +71,9 @@ from langchain_ctxwin.protocols import (
     TokenCounter,
 )
 from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
-from langchain_ctxwin.summarize import (
-    ModelSummarizer,
-    SummaryJobs,
-    Written,
-    as_summarizer,
-    default_jobs,
-    writer_of,
-    writing_summary,
-)
+from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
+from langchain_ctxwin.summarize.jobs import Written, default_jobs, writing_summary
+from langchain_ctxwin.summarize.model import as_summarizer, writer_of
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run

@@ -92,15 +92,15 @@ from langchain_ctxwin.observe import (
     HistorySink,
     LogSink,
     MemorySink,
-    MetricsSink,
-    Report,
     StepEvent,
     StreamSink,
     Validator,
     report,
 )
+from langchain_ctxwin.observe.reports import Report
 from langchain_ctxwin.protocols import (
     LimitMemory,
+    MetricsSink,
     RequestCounter,
     Summarizer,
     TokenCounter,

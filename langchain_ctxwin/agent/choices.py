@@ -40,7 +40,8 @@ from langchain_ctxwin.errors import (
 from langchain_ctxwin.reporting import Reporter
 
 if TYPE_CHECKING:  # both take a while to import, and most agents have neither
-    from langchain_ctxwin.routing import Candidate, ModelRouter, Size
+    from langchain_ctxwin.routing import ModelRouter
+    from langchain_ctxwin.routing.candidates import Candidate, Size
     from langchain_ctxwin.tools import ToolSelection, ToolSelector
 
 TOOL_SHARE = 0.5
@@ -353,7 +354,7 @@ class Choices:
 
     def _sizes(self, state: State, window: Window) -> dict[str, Size]:
         """The size of the request for the tokenizers that it was measured for: before the first choice, for all."""
-        from langchain_ctxwin.routing import Size  # noqa: PLC0415  # see router_of
+        from langchain_ctxwin.routing.candidates import Size  # noqa: PLC0415  # see router_of
 
         size = Size(
             tokens=window.total_tokens,

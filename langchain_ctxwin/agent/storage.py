@@ -23,7 +23,7 @@ from langchain_ctxwin.core.view import position_of
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.summarize import SummaryStore, Written, writing_summary
+from langchain_ctxwin.summarize.jobs import SummaryStore, Written, writing_summary
 from langchain_ctxwin.util.work import Work
 
 # Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that.

@@ -19,21 +19,18 @@ from langchain_ctxwin.core.events import (
     SummaryEvent,
     ToolResultEvent,
 )
-from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.observe.acp import acp_update
 from langchain_ctxwin.observe.alerts import Alerts
-from langchain_ctxwin.observe.gates import DEFAULT_GATES, QualityReport, quality_report
+from langchain_ctxwin.observe.gates import quality_report
 from langchain_ctxwin.observe.history import History, HistorySink
-from langchain_ctxwin.observe.reports import Report, report
+from langchain_ctxwin.observe.reports import report
 from langchain_ctxwin.observe.validation import Validator
-from langchain_ctxwin.protocols import MetricsSink
-from langchain_ctxwin.reporting import LogSink, MemorySink, Prices, Reporter, StreamSink
+from langchain_ctxwin.reporting import LogSink, MemorySink, StreamSink
 
 if TYPE_CHECKING:
     from langchain_ctxwin.observe.opentelemetry_sink import OpenTelemetrySink
 
 __all__ = [
-    "DEFAULT_GATES",
     "AlertConfig",
     "AlertEvent",
     "Alerts",
@@ -44,21 +41,15 @@ __all__ = [
     "HistorySink",
     "LogSink",
     "MemorySink",
-    "MetricsSink",
     "ModelChangeEvent",
     "NoticeEvent",
     "OpenTelemetrySink",
     "OverflowEvent",
-    "Prices",
-    "QualityReport",
-    "Report",
-    "Reporter",
     "RouteEvent",
     "StepEvent",
     "StreamSink",
     "SummaryEvent",
     "ToolResultEvent",
-    "Usage",
     "Validator",
     "acp_update",
     "quality_report",

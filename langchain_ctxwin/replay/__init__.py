@@ -3,30 +3,16 @@
 read_conversations(paths)  ->  compare(conversations, policies, window)  ->  ReplayResult per policy
 """
 
-from langchain_ctxwin.replay.page import page
-from langchain_ctxwin.replay.playing import (
-    ReplayResult,
-    Sent,
-    compare,
-    quiet,
-    recommended,
-    replay,
-)
-from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
-from langchain_ctxwin.replay.reading import Conversation, LeftOut, read_conversations
+from langchain_ctxwin.replay.playing import ReplayResult, compare, quiet, replay
+from langchain_ctxwin.replay.policies import Policy
+from langchain_ctxwin.replay.reading import Conversation, read_conversations
 
 __all__ = [
-    "PLAIN",
     "Conversation",
-    "LeftOut",
     "Policy",
     "ReplayResult",
-    "Sent",
-    "candidates",
     "compare",
-    "page",
     "quiet",
     "read_conversations",
-    "recommended",
     "replay",
 ]

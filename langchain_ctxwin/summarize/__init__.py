@@ -5,30 +5,7 @@ jobs        writing in time and at known cost, also in the background; processes
             LangGraph store
 """
 
-from langchain_ctxwin.summarize.jobs import (
-    Job,
-    SummaryJobs,
-    SummaryStore,
-    Written,
-    default_jobs,
-    writing_summary,
-)
-from langchain_ctxwin.summarize.model import (
-    ExtractiveSummarizer,
-    ModelSummarizer,
-    as_summarizer,
-    writer_of,
-)
+from langchain_ctxwin.summarize.jobs import SummaryJobs
+from langchain_ctxwin.summarize.model import ExtractiveSummarizer, ModelSummarizer
 
-__all__ = [
-    "ExtractiveSummarizer",
-    "Job",
-    "ModelSummarizer",
-    "SummaryJobs",
-    "SummaryStore",
-    "Written",
-    "as_summarizer",
-    "default_jobs",
-    "writer_of",
-    "writing_summary",
-]
+__all__ = ["ExtractiveSummarizer", "ModelSummarizer", "SummaryJobs"]

@@ -37,7 +37,8 @@ from langchain_ctxwin import (
     search_messages,
 )
 from langchain_ctxwin.observe import History, HistorySink
-from langchain_ctxwin.summarize import SummaryJobs, SummaryStore, Written
+from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.summarize.jobs import SummaryStore, Written
 from langchain_ctxwin.tool_results.cursors import ResultRecord, namespace_of_results
 from langchain_ctxwin.tool_results.stores import (
     LangGraphResultStore,

@@ -12,7 +12,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from websockets.sync.client import connect
 
-from langchain_ctxwin.replay import Conversation, Policy, compare, page
+from langchain_ctxwin.replay import Conversation, Policy, compare
+from langchain_ctxwin.replay.page import page
 
 pytestmark = pytest.mark.integration
 

@@ -14,8 +14,9 @@ from langgraph.store.postgres.aio import AsyncPostgresStore
 from langgraph.store.sqlite import SqliteStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.summarize import SummaryJobs, SummaryStore, Written
+from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.summarize import jobs as summary_store
+from langchain_ctxwin.summarize.jobs import SummaryStore, Written
 from langchain_ctxwin.util import arun, in_daemon
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -26,7 +27,8 @@ CHILD = """\
 import json, sys, time
 from pathlib import Path
 from langgraph.store.sqlite import SqliteStore
-from langchain_ctxwin.summarize import SummaryJobs, SummaryStore
+from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.summarize.jobs import SummaryStore
 
 options = json.loads(sys.argv[1])
 opened = SqliteStore.from_conn_string(options["store"])

@@ -16,8 +16,7 @@ from langchain_ctxwin.core import View, last_user, text_of
 from langchain_ctxwin.core.compaction import left_behind, shown_again
 from langchain_ctxwin.core.pins import PIN_KEY
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
-from langchain_ctxwin.summarize import Job, SummaryStore
-from langchain_ctxwin.summarize.jobs import attempt
+from langchain_ctxwin.summarize.jobs import Job, SummaryStore, attempt
 from langchain_ctxwin.testing import request_faults
 from support.conversations import CharCounter, payload
 from support.stepping import Steps

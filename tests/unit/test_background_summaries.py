@@ -20,7 +20,8 @@ from langchain_ctxwin.agent.storage import BackgroundSummaries, RunPlace
 from langchain_ctxwin.core.plan import prepare
 from langchain_ctxwin.core.record import OPENING
 from langchain_ctxwin.errors import BudgetExceededError
-from langchain_ctxwin.summarize import SummaryJobs, SummaryStore
+from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.summarize.jobs import SummaryStore
 from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util import in_daemon
 from support import agents, spoiled

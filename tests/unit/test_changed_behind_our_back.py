@@ -34,7 +34,7 @@ from langchain_ctxwin import (
     create_context_agent,
 )
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.summarize import SummaryStore, Written
+from langchain_ctxwin.summarize.jobs import SummaryStore, Written
 from support.agents import LONG, agent_on
 from support.fakes import ScriptedChatModel
 from support.oracle import exact_count

@@ -31,7 +31,8 @@ from langchain_ctxwin.agent.choices import COMPACTS, Choices, bind_inside
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.observe import MemorySink, Reporter, RouteEvent
+from langchain_ctxwin.observe import MemorySink, RouteEvent
+from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.routing.candidates import conversation_key
 from langchain_ctxwin.tools import ToolSelector

@@ -3,8 +3,7 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_ctxwin.routing import judged
-from langchain_ctxwin.routing.judging import LONG_CHARS, strengths
+from langchain_ctxwin.routing.judging import LONG_CHARS, judged, strengths
 from support.routing import info
 
 TOOL = {"name": "search_orders", "parameters": {}}

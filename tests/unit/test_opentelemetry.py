@@ -26,10 +26,10 @@ from langchain_ctxwin import ConfigError, ContextConfig, ModelInfo
 from langchain_ctxwin.observe import (
     OpenTelemetrySink,
     OverflowEvent,
-    Reporter,
     StepEvent,
     ToolResultEvent,
 )
+from langchain_ctxwin.reporting import Reporter
 from support.agents import agent_on, ask, call, model_of, on_both
 from support.conversations import CharCounter
 from support.fakes import script

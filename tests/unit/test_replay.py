@@ -34,17 +34,10 @@ from langchain_ctxwin.errors import (
     NoModelFitsError,
     SummarizationError,
 )
-from langchain_ctxwin.replay import (
-    PLAIN,
-    Conversation,
-    Policy,
-    ReplayResult,
-    candidates,
-    compare,
-    page,
-    recommended,
-    replay,
-)
+from langchain_ctxwin.replay import Conversation, Policy, ReplayResult, compare, replay
+from langchain_ctxwin.replay.page import page
+from langchain_ctxwin.replay.playing import recommended
+from langchain_ctxwin.replay.policies import PLAIN, candidates
 from langchain_ctxwin.testing import ScriptedChatModel, request_faults
 
 WINDOW = 2_000

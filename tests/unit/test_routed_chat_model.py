@@ -22,13 +22,13 @@ from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel, Field
 
 from langchain_ctxwin import ModelInfo, ModelLimits, classify_overflow
-from langchain_ctxwin.errors import ConfigError, NoModelFitsError
-from langchain_ctxwin.routing import (
-    ModelRouter,
+from langchain_ctxwin.errors import (
+    ConfigError,
+    NoModelFitsError,
     RemainingTooSmallError,
-    RoutedChatModel,
-    failure_of,
 )
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
+from langchain_ctxwin.routing.fallbacks import failure_of
 from support.fakes import (
     InvalidRequestError,
     ScriptedChatModel,

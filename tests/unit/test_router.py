@@ -15,7 +15,8 @@ from langchain_core.tools import tool
 from langchain_ctxwin import ContextOverflow, ModelLimits, ModelRegistry, TokenEstimator
 from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError, UnknownModelError
-from langchain_ctxwin.routing import ModelRouter, RouteRequest, Size, conversation_key
+from langchain_ctxwin.routing import ModelRouter, RouteRequest
+from langchain_ctxwin.routing.candidates import Size, conversation_key
 from support.fakes import ScriptedChatModel
 from support.routing import TableRegistry, exact, info, likely, scripted
 

@@ -20,16 +20,10 @@ from langchain_ctxwin import (
     ToolResultGuard,
     create_context_agent,
 )
+from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.observe import (
-    Event,
-    MemorySink,
-    Prices,
-    Reporter,
-    StepEvent,
-    SummaryEvent,
-    Usage,
-)
+from langchain_ctxwin.observe import Event, MemorySink, StepEvent, SummaryEvent
+from langchain_ctxwin.reporting import Prices, Reporter
 from support import agents
 from support.agents import PATIENCE, WORD, agent_on, ask, on_both
 from support.conversations import CharCounter

@@ -27,13 +27,13 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, TokenEst
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE
 from langchain_ctxwin.core.summary_prompt import sections_text
 from langchain_ctxwin.errors import ConfigError, SummarizationError
-from langchain_ctxwin.summarize import (
-    ExtractiveSummarizer,
-    ModelSummarizer,
+from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
+from langchain_ctxwin.summarize.model import (
+    MIN_TRANSCRIPT_TOKENS,
+    SUMMARY_INSTRUCTIONS,
     as_summarizer,
     writer_of,
 )
-from langchain_ctxwin.summarize.model import MIN_TRANSCRIPT_TOKENS, SUMMARY_INSTRUCTIONS
 
 CHAT: list[AnyMessage] = [
     HumanMessage("Which file holds the parser? " * 10),

@@ -18,16 +18,10 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.summarize import (
-    Job,
-    SummaryJobs,
-    SummaryStore,
-    Written,
-    as_summarizer,
-    default_jobs,
-    writer_of,
-)
+from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.summarize import jobs as module
+from langchain_ctxwin.summarize.jobs import Job, SummaryStore, Written, default_jobs
+from langchain_ctxwin.summarize.model import as_summarizer, writer_of
 from support.fakes import ScriptedChatModel
 from support.forking import forked
 from support.graphs import chat_on

@@ -11,9 +11,8 @@ from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.summarize import SummaryStore, Written
 from langchain_ctxwin.summarize import jobs as module
-from langchain_ctxwin.summarize.jobs import NAMESPACE
+from langchain_ctxwin.summarize.jobs import NAMESPACE, SummaryStore, Written
 from langchain_ctxwin.util import arun, in_daemon
 from langchain_ctxwin.util.failures import digest_of
 

@@ -12,8 +12,8 @@ from langchain_core.runnables import RunnableLambda
 from langchain_ctxwin import ContextConfig, ContextEngine
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.observe import MemorySink, SummaryEvent
-from langchain_ctxwin.summarize import ModelSummarizer, writing_summary
-from langchain_ctxwin.summarize.jobs import _Meter, attempt
+from langchain_ctxwin.summarize import ModelSummarizer
+from langchain_ctxwin.summarize.jobs import _Meter, attempt, writing_summary
 from langchain_ctxwin.util import arun, run
 from support.fakes import ScriptedChatModel, SdkError, script
 

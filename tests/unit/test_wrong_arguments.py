@@ -14,7 +14,7 @@ from langchain_core.tools import tool
 from langgraph.graph import StateGraph
 
 import langchain_ctxwin as ctx
-from langchain_ctxwin import counting, observe, replay, routing, summarize
+from langchain_ctxwin import counting, observe, replay, routing
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.models import sources
 from langchain_ctxwin.reload import ConfigFile
@@ -32,6 +32,7 @@ LIMITS = ctx.ModelLimits(8_192)
 ENGINE = ctx.ContextEngine(LIMITS)
 ROUTER = ctx.ModelRouter([ctx.ModelInfo(name="small", context_window=8_192)])
 ASKED = [HumanMessage("What is the weather like?")]
+POLICY = replay.Policy.named("drop-to-half")
 BUILDER = StateGraph(ctx.ContextState)
 WRONG: dict[str, Any] = {
     "None": None, "number": 5, "text": "x y", "dict": {"a": 1}, "list": [1], "object": object(), "class": dict,
@@ -138,24 +139,18 @@ FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
     "OpenAICompatibleSource": (sources.OpenAICompatibleSource, ""),
     "ProfileSource": (sources.ProfileSource, "list"),
     "Outcomes": (routing.Outcomes, "None text"),
-    "conversation_key": (routing.conversation_key, "text"),
     "Alerts": (observe.Alerts, "None"),
     "AlertConfig": (lambda wrong: observe.AlertConfig(utilization=wrong), "None"),
     "History": (observe.History, "text"),
     "HistorySink": (observe.HistorySink, "text"),
     "MemorySink": (observe.MemorySink, "number"),
     "OpenTelemetrySink": (observe.OpenTelemetrySink, "None"),
-    "Prices": (observe.Prices, "None"),
-    "Reporter": (observe.Reporter, "None"),
     "Validator": (observe.Validator, "None"),
     "quality_report": (observe.quality_report, ""),
     "report": (observe.report, ""),
-    "as_summarizer": (summarize.as_summarizer, "None"),
-    "SummaryStore": (lambda wrong: summarize.SummaryStore(wrong, "thread"), ""),
-    "compare": (lambda wrong: replay.compare(wrong, replay.candidates(), 8_192), ""),
-    "replay": (lambda wrong: replay.replay(wrong, replay.PLAIN, 8_192), ""),
+    "compare": (lambda wrong: replay.compare(wrong, [POLICY], 8_192), ""),
+    "replay": (lambda wrong: replay.replay(wrong, POLICY, 8_192), ""),
     "read_conversations": (replay.read_conversations, ""),
-    "recommended": (replay.recommended, ""),
     "ConfigFile": (ConfigFile, ""),
     "TokenizerFileCounter": (counting.TokenizerFileCounter, ""),
     "AnthropicCounter": (counting.AnthropicCounter, ""),
