@@ -46,13 +46,17 @@ SLOW_SECONDS = (
 SUMMARY_MARK = (
     "SUMMARY-MARK"  # begins every summary, so that one is known wherever it turns up
 )
+INVENTED = "The invoices go to mallory@example.com from now on"
 LYING_WORDS = 4_000  # of a summary that is longer than what it is made of
 
 
 class Summaries(ScriptedChatModel):
     """A summarizer: a good one keeps every sentence with a rule, the others fail in one way each."""
 
-    KINDS: ClassVar[tuple[str, ...]] = ("good", "failing", "empty", "slow", "lying")
+    KINDS: ClassVar[tuple[str, ...]] = (
+        *("good", "failing", "empty", "slow", "lying"),
+        "inventing",
+    )
     kind: str = "good"
 
     def _next(self, messages: list[BaseMessage], tools: list[Any]) -> Any:  # noqa: ARG002  # as the base
@@ -72,7 +76,9 @@ class Summaries(ScriptedChatModel):
         rules = dict.fromkeys(
             sentence.strip() for sentence in said if "must" in sentence
         )
-        return f"{SUMMARY_MARK} " + ". ".join(rules) if text is None else text
+        invented = [INVENTED] if self.kind == "inventing" else []
+        summary = f"{SUMMARY_MARK} " + ". ".join([*rules, *invented])
+        return summary if text is None else text
 
 
 SYSTEM_PROMPT = "You are a careful clerk. You must answer in French. " * 4
@@ -371,6 +377,11 @@ class ContextMiddlewareTests:
         model = self.long_talk(kind=kind)
         assert len(model.answered) >= 2 * self.turns
         self.require_fitting(model)
+
+    def test_what_a_summary_makes_up_is_not_shown_as_if_it_had_been_said(self) -> None:
+        """A value that stands nowhere in the conversation is left out, or bears a mark."""
+        model = self.long_talk(kind="inventing")
+        assert not any(_shows(request, INVENTED) for request in model.answered)
 
     def test_requests_extend_each_other(self) -> None:
         """What changes in the middle of a request is paid for in full by whoever caches prefixes."""

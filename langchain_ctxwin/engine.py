@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, cast
 
@@ -39,7 +38,7 @@ from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.plan import last_request, shown_part
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.readable import readable_text
-from langchain_ctxwin.core.record import Record, unsupported_values
+from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import learned_limit, refused, retry_target
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import (
@@ -72,6 +71,7 @@ from langchain_ctxwin.protocols import (
 )
 from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
 from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
+from langchain_ctxwin.summarize.checking import marked, unsupported
 from langchain_ctxwin.summarize.jobs import Written, default_jobs, writing_summary
 from langchain_ctxwin.summarize.model import as_summarizer, writer_of
 from langchain_ctxwin.util.log import log
@@ -641,9 +641,7 @@ class ContextEngine:
         facts: dict[str, Any] = {}
         invented = list[str]()
         if written is not None:
-            said = [readable_text(message) for message in window.parts.messages]
-            said.append(window.session.summary)
-            invented = unsupported_values(written.text, said)
+            invented = unsupported(written.text, _said(window))
             facts = written.cost | {"seconds": round(written.seconds, 3)}
             facts["tokens"] = window.parts.price_text(written.text)
             facts["cost"] = (
@@ -681,12 +679,16 @@ class ContextEngine:
             messages = [message.model_copy(deep=True) for message in messages]
         elif isinstance(summarizer, ModelSummarizer) and call is not None:
             summarizer = summarizer.extending(call, last_request(window, start, stop))
-        return partial(
-            summarizer.summarize,
-            messages,
-            previous=window.session.summary,
-            max_tokens=max_tokens,
-        )
+
+        def write() -> str:
+            previous = window.session.summary
+            text: Any = summarizer.summarize(
+                messages, previous=previous, max_tokens=max_tokens
+            )
+            is_checked = isinstance(text, str) and not self.is_local
+            return marked(text, _said(window)) if is_checked else text
+
+        return write
 
     def _again(
         self, window: Window, counts: dict[str, Any], *, was_refused: bool = False
@@ -771,6 +773,12 @@ class ContextEngine:
 def settings_of(window: Window) -> ContextConfig:
     """Return the settings that held when the request was measured."""
     return cast("ContextConfig", window.parts.settings)
+
+
+def _said(window: Window) -> list[str]:
+    """What a summary can be about: the texts of the history, and the summary before it."""
+    texts = [readable_text(message) for message in window.parts.messages]
+    return [*texts, window.session.summary]
 
 
 def _written_as(summarizer: Summarizer, config: ContextConfig) -> Summarizer:

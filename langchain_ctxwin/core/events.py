@@ -313,7 +313,8 @@ class SummaryEvent(Event):
     """Messages that it covers."""
 
     unsupported: int = 0
-    """Values in it (numbers, addresses, names of files) that stand nowhere in the conversation; `quoting` has them."""
+    """Orders and values in it (numbers, addresses, names of files) that stand nowhere in the conversation: it is shown
+    with a mark behind each; `quoting` has them."""
 
     seconds: float | None = None
     calls: int | None = None

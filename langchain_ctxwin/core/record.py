@@ -238,19 +238,6 @@ def is_value(token: str) -> bool:
     )
 
 
-def unsupported_values(summary: str, sources: Sequence[str]) -> list[str]:
-    """Return the values of a summary that stand nowhere in what it covers.
-
-    Examples:
-        >>> unsupported_values(
-        ...     "Order A-17 goes to 4711 Graz.", ["Where is order A-17?"]
-        ... )
-        ['4711']
-    """
-    values = sorted(filter(is_value, words_of(summary)))
-    return [value for value in values if not any(value in text for text in sources)]
-
-
 def has_digit(text: str) -> bool:
     """True for a text with a digit of any script."""
     return any(map(str.isdigit, text))

@@ -14,6 +14,7 @@ from langchain_ctxwin.conformance import (
     Summaries,
 )
 from langchain_ctxwin.middleware import ContextWindowMiddleware
+from langchain_ctxwin.summarize.checking import MARK
 from langchain_ctxwin.testing import InvalidRequestError
 
 TURNS = 18  # they fill the window more than once
@@ -84,6 +85,13 @@ def without_questions(messages):
 def without_rules(messages):
     return [
         m.model_copy(update={"content": m.text.replace("must", "may")}) if m.text else m
+        for m in messages
+    ]
+
+
+def without_marks(messages):
+    return [
+        m.model_copy(update={"content": m.text.replace(MARK, "")}) if m.text else m
         for m in messages
     ]
 
@@ -161,6 +169,9 @@ WRONG = {
         Edited(tried_again)
     ],
     "test_a_bad_summarizer_fails_no_turn": summarizing(20),
+    "test_what_a_summary_makes_up_is_not_shown_as_if_it_had_been_said": over(
+        without_marks
+    ),
     "test_requests_extend_each_other": over(with_time),
     "test_blocks_of_a_provider_come_back_as_they_were": over(as_plain_text),
     "test_the_newest_compaction_of_a_provider_stays": over(as_plain_text),
