@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.store.postgres import PostgresStore
@@ -22,12 +22,11 @@ from support.checkpoints import sqlite_saver
 from support.fakes import ScriptedChatModel
 from support.forking import copier
 from support.graphs import chat_on
-from support.spoiled import WINDOW, WORDS, Chat, engine_of
+from support.spoiled import WINDOW, WORDS, engine_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
 TURNS = 10
-EARLY = 5  # messages of the third question
 PATIENCE = 60.0  # importing LangGraph takes seconds on a busy machine
 
 
@@ -224,23 +223,6 @@ def test_one_process_per_turn_compacts(processes, tmp_path, has_store):
     assert 1 <= ready < swaps
 
 
-def test_two_processes_on_one_thread_leave_a_readable_state(processes, tmp_path):
-    log, data = str(tmp_path / "log"), str(tmp_path / "data")
-    with storage(data):
-        pass
-    options = {"target": data, "log": log, "has_store": True, "first": 0, "last": TURNS}
-    assert processes.run(options | {"name": "a"}, options | {"name": "b"}) == [0, 0], (
-        processes.errors()
-    )
-    model = ScriptedChatModel(input_limit=WINDOW)
-    with storage(data) as (saver, store):
-        graph = agent_on(model, Writer(log), saver, store)
-        ask(graph, "last")
-        texts = [m.content for m in graph.get_state(THREAD).values["messages"]]
-    check_requests(model)
-    assert texts[-2] == question("last")
-
-
 def policy(messages, tools):
     """Ask for approval first, then answer."""
     if messages[-1].type == "tool":
@@ -292,60 +274,3 @@ def test_a_call_that_waits_for_a_human_survives_the_swap(tmp_path, open_sqlite):
     assert swaps_while_waiting >= 1
     assert state["context_summary"]
     assert len(state["messages"]) == 4 * TURNS
-
-
-def chat_in(phase, log):
-    """Hold a conversation up to the point where a summary is being written, ready, or shown."""
-    chat = Chat(Writer(log, seconds=0.05))
-    while True:
-        chat.ask(drain=phase != "written")
-        pending = chat.state.get("context_pending") or {}
-        is_ready = "key" in pending and bool(pending["text"]) == (phase == "ready")
-        if chat.state.get("context_summary") if phase == "shown" else is_ready:
-            return chat
-
-
-@pytest.mark.parametrize("phase", ["written", "ready", "shown"])
-@pytest.mark.parametrize("change", ["edit", "delete", "fork", "travel"])
-def test_a_rewritten_past_keeps_the_thread_going(tmp_path, phase, change):
-    chat = chat_in(phase, tmp_path / "log")
-    early, size = chat.state["messages"][2], len(chat.state["messages"])
-    calls_due = (
-        each for each in chat.graph.get_state_history(THREAD) if each.next == ("model",)
-    )
-    past = next(each for each in calls_due if len(each.values["messages"]) == EARLY)
-    if change == "edit":
-        chat.graph.update_state(
-            THREAD,
-            {"messages": [HumanMessage("corrected " * 9, id=early.id)]},
-            as_node="model",
-        )
-    elif change == "delete":
-        chat.graph.update_state(
-            THREAD, {"messages": [RemoveMessage(id=early.id)]}, as_node="model"
-        )
-    elif change == "fork":
-        fork = chat.graph.update_state(
-            past.config, {"messages": [HumanMessage("another way", id=early.id)]}
-        )
-        chat.graph.invoke(None, fork)
-    else:
-        chat.graph.invoke(None, past.config)
-    chat.ask(TURNS)
-    check_requests(chat.model)
-    state = chat.state
-    texts = [m.content for m in state["messages"]]
-    kept = {"edit": size, "delete": size - 1, "fork": EARLY + 1, "travel": EARLY + 1}[
-        change
-    ]
-    assert len(texts) == kept + 2 * TURNS
-    assert (early.content in texts) is (change == "travel")
-    start, counts = (
-        state["context_view"]["start"]["index"],
-        state["context_record"]["left"],
-    )
-    assert counts["messages"] == start
-    assert {line[2] for line in state["context_record"]["lines"]} <= {
-        message.id for message in state["messages"]
-    }
-    assert state["context_summary"]

@@ -38,7 +38,6 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.observe import History, HistorySink
 from langchain_ctxwin.summarize import SummaryJobs
-from langchain_ctxwin.summarize.jobs import SummaryStore, Written
 from langchain_ctxwin.tool_results.cursors import ResultRecord, namespace_of_results
 from langchain_ctxwin.tool_results.stores import (
     LangGraphResultStore,
@@ -264,26 +263,6 @@ def memos() -> list[Any]:
     ]
 
 
-def files_with(text: str, folder: Path) -> list[str]:
-    return [
-        path.name
-        for path in sorted(folder.iterdir())
-        if text.encode() in path.read_bytes()
-    ]
-
-
-def test_no_byte_stays_in_a_sqlite_file_that_is_written_anew(tmp_path, request):
-    with opened("sqlite", tmp_path, request) as places:
-        places.talk(SECRET, SECRET)
-        places.talk("other", OTHER)
-        assert files_with(SECRET, tmp_path)
-        forget(SECRET, **places.given())
-        places.checkpointer.conn.execute("VACUUM")
-        places.checkpointer.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        assert files_with(SECRET, tmp_path) == []
-        assert files_with(OTHER, tmp_path)
-
-
 async def test_async_checkpointers_and_stores_are_emptied_alike(tmp_path):
     path = str(tmp_path / "threads.db")
     async with (
@@ -307,47 +286,6 @@ async def test_async_checkpointers_and_stores_are_emptied_alike(tmp_path):
         left = await store.asearch(("ctxwin",))
         assert {item.namespace[1] for item in left} == {"summaries", "results"}
         assert await saver.aget_tuple({"configurable": {"thread_id": "other"}})
-
-
-def test_a_summary_that_is_being_stored_meanwhile_is_deleted_afterwards():
-    class Slow(InMemoryStore):
-        """Is asked to forget the thread while it stores something of it."""
-
-        def put(self, *args: Any, **options: Any) -> None:
-            done.append(forget("1", store=self, jobs=jobs))
-            super().put(*args, **options)
-
-    done, jobs, store = list[Forgotten](), SummaryJobs(), Slow()
-    jobs.start(
-        "key",
-        lambda: SECRET,
-        timeout_seconds=60,
-        store=SummaryStore(store, "1"),
-        thread_id="1",
-    )
-    for run in list(jobs._living):
-        run.ended.result(PATIENCE)
-    assert [one.jobs for one in done] == [1]
-    assert list_items(store) == []
-
-
-def test_subgraphs_share_their_thread_and_are_forgotten_with_it():
-    store = InMemoryStore()
-    for thread, path in [("1", ""), ("1", "planner|writer"), ("1|planner", "")]:
-        SummaryStore(store, thread, path).put("key", Written(text=f"{thread} {path}"))
-    assert forget("1", store=store).summaries == 2
-    assert [
-        json.loads(item.value["written"])["text"] for item in list_items(store)
-    ] == ["1|planner "]
-
-
-def test_a_scope_of_ones_own_names_the_results():
-    results = MemoryResultStore()
-    results.put(f"{namespace_of_results('tenant/1')}/a", b"value", 60)
-    guard = ToolResultGuard(store=results, scope=lambda runtime: "tenant/1")
-    with pytest.raises(ConfigError, match=r"scope of its own: pass scope="):
-        forget("1", results=guard)
-    assert forget("1", results=guard, scope="tenant/1").results == 1
 
 
 def test_what_was_not_given_is_told():

@@ -6,10 +6,9 @@ from itertools import pairwise
 import pytest
 from google.genai.errors import ServerError
 from langchain_core.exceptions import ContextOverflowError, ModelRateLimitError
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_ctxwin import ModelSummarizer
 from support.desk import (
     CONFIG,
     SIZES,
@@ -18,10 +17,9 @@ from support.desk import (
     ask,
     refusals,
     state_of,
-    tool_outputs,
     user_texts,
 )
-from support.gemini_policy import declared_functions, tool_loop
+from support.gemini_policy import tool_loop
 from support.gemini_server import (
     RATE_LIMIT,
     RATE_LIMIT_NAMING_TOKENS,
@@ -40,7 +38,6 @@ STEPS = 4  # every second one calls two tools at once
 RESULTS = 6  # of a turn
 WAYS = ["invoke", "ainvoke", "stream", "astream"]
 SUMMARY = "SUMMARY of the doors so far"
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 async def talk(agent, way, questions=QUESTIONS, config=CONFIG):
@@ -196,18 +193,6 @@ async def test_a_window_that_is_four_times_too_large_heals_after_one_refusal(way
     )
 
 
-def test_a_thread_remembers_the_learned_limit_in_another_process(open_sqlite):
-    """A second agent over the same file, told the same wrong window, is not refused again."""
-    with gemini(3000) as server:
-        for questions in (QUESTIONS[:7], QUESTIONS[7:]):
-            agent = agent_of(
-                server.chat_model(), 12_000, checkpointer=open_sqlite(strict=True)
-            )
-            for question in questions:
-                agent.invoke(ask(question), CONFIG)
-    assert len(refusals(server)) == 1
-
-
 def test_an_overflow_that_no_retry_cures_leaves_the_node_and_a_resume_works():
     """After `max_recoveries` smaller requests the provider's own exception arrives, and the thread is whole."""
     lie = Fault(status=400, message=f"The input token count (8100) {SIZES} (8000).")
@@ -280,117 +265,3 @@ async def test_a_fault_leaves_the_node_as_it_came_and_a_resume_repeats_the_reque
     assert f"results {RESULTS}," in state["messages"][-1].text
     assert state["context_report"]["compactions"] == 0
     assert "limits" not in state["context_counts"]
-
-
-def test_an_image_stays_in_the_request_that_follows_a_refusal():
-    """Media of the current question is sent again with the smaller request."""
-    image = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
-    question = HumanMessage(
-        [{"type": "text", "text": "What is on this picture?"}, image]
-    )
-    with gemini(3000) as server:
-        agent = agent_of(server.chat_model(), 12_000, checkpointer=InMemorySaver())
-        for number in range(2):
-            agent.invoke(ask(QUESTIONS[number]), CONFIG)
-        server.input_limit = server.requests[-1].tokens
-        agent.invoke({"messages": [question]}, CONFIG)
-    refused, repeated = (server.requests[i] for i in _refused_and_next(server))
-    for request in (refused, repeated):
-        assert user_texts(request)[-1] == "What is on this picture?"
-        media = [
-            part
-            for content in request.body["contents"]
-            for part in content["parts"]
-            if "inlineData" in part
-        ]
-        assert [_plain(part["inlineData"]["data"]) for part in media] == [_plain(PIXEL)]
-    assert repeated.tokens < refused.tokens
-    assert [text for text in refusals(server) if SIZES not in text] == []
-
-
-def _refused_and_next(server):
-    index = next(
-        i for i, request in enumerate(server.requests) if request.status == 400
-    )
-    return index, index + 1
-
-
-async def streamed(agent, way, question):
-    """Return the AI message chunks that a user sees."""
-    if way == "stream":
-        pairs = list(agent.stream(ask(question), CONFIG, stream_mode="messages"))
-    else:
-        pairs = [
-            pair
-            async for pair in agent.astream(
-                ask(question), CONFIG, stream_mode="messages"
-            )
-        ]
-    return [chunk for chunk, _ in pairs if chunk.type == "AIMessageChunk"]
-
-
-@pytest.mark.parametrize("way", ["stream", "astream"])
-async def test_a_stream_shows_the_answer_and_never_a_summary(way):
-    """The same model writes the summaries, and none of their tokens reach the user's stream."""
-
-    def policy(body):
-        return (
-            tool_loop(steps=2)(body)
-            if declared_functions(body)
-            else [{"text": f"{SUMMARY}. " * 3}]
-        )
-
-    with GeminiServer(input_limit=2000, policy=policy) as server:
-        model = server.chat_model()
-        agent = agent_of(
-            model,
-            2000,
-            checkpointer=InMemorySaver(),
-            summarizer=ModelSummarizer(model, max_input_tokens=1500),
-        )
-        streams = [await streamed(agent, way, question) for question in QUESTIONS]
-        state = state_of(agent)
-    assert SUMMARY in state["context_summary"]
-    assert SUMMARY in json.dumps(server.generated[-1].body["contents"])
-    answers = [
-        message.text
-        for message in state["messages"]
-        if message.type == "ai" and message.text
-    ]
-    assert ["".join(chunk.text for chunk in chunks) for chunks in streams] == answers
-    assert min(sum(bool(chunk.text) for chunk in chunks) for chunks in streams) > 1
-    assert [text for text in refusals(server) if SIZES not in text] == []
-
-
-def test_a_reused_call_id_gets_the_result_of_its_own_step():
-    """The client finds results by call id in the whole list; each step still shows its own, parallel ones as well."""
-
-    def step(number, *names):
-        calls = [
-            {"name": name, "args": {"name": f"{name}{number}"}, "id": f"call_{i}"}
-            for i, name in enumerate(names)
-        ]
-        results = [
-            ToolMessage(f"{name} {number}", tool_call_id=f"call_{i}", name=name)
-            for i, name in enumerate(names)
-        ]
-        return [AIMessage("", tool_calls=calls), *reversed(results)]
-
-    history = [
-        HumanMessage("Go on."),
-        *step(1, "look"),
-        *step(2, "listen", "look"),
-        *step(3, "look", "listen"),
-    ]
-    with GeminiServer(policy=lambda body: [{"text": "done"}]) as server:
-        agent_of(server.chat_model(), 3000).invoke(
-            {"messages": [*history, AIMessage("ok"), HumanMessage("And?")]}
-        )
-    assert refusals(server) == []
-    assert tool_outputs(server.requests[-1]) == [
-        "look 1",
-        "listen 2",
-        "look 2",
-        "look 3",
-        "listen 3",
-    ]

@@ -163,12 +163,3 @@ def test_a_late_result_is_shown_where_it_comes(server):
         == before.body["contents"]
     )
     assert "opened at last" in [message.text for message in state_of(agent)["messages"]]
-
-
-def test_a_thread_of_abandoned_calls_compacts_and_stays_valid(server):
-    agent = pausing(server)
-    for number in range(12):
-        agent.invoke(ask(f"Open door {number}? {'It is heavy. ' * 60}"), CONFIG)
-        assert user_texts(server.requests[-1])[-1].startswith(f"Open door {number}?")
-    assert state_of(agent)["context_report"]["compactions"] >= 1
-    assert len(refusals(server)) <= 1

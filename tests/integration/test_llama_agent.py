@@ -1,31 +1,16 @@
 """Does an agent on a real llama.cpp server fit its window, by the server's own counts and errors?"""
 
 import pytest
-from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 from openai import BadRequestError
 
-from langchain_ctxwin import (
-    ContextEngine,
-    ContextInput,
-    ContextNodes,
-    ContextOutput,
-    ContextState,
-    ModelLimits,
-    add_context_nodes,
-)
 from langchain_ctxwin.models.probing import probe_limit
-from support.desk import CONFIG, PROMPT, TOOLS, Calls, agent_of, answered, ask, state_of
+from support.desk import CONFIG, Calls, agent_of, answered, ask, state_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
 STORY = "The river ran past the mill, and the miller's daughter counted the boats. " * 8
-TURN_STEPS = 2  # tool steps before an answer
-TOOL_TURNS = 20
 BABBLE_TOKENS = 8  # what the client asks for, and what is kept for the answer
-LARGEST_ANSWER_TOKENS = 96  # what an estimate may make of eight random tokens
 # at temperature 0 random weights say nothing but line breaks
 WORDY = {"temperature": 1.0, "seed": 1}
 
@@ -70,25 +55,6 @@ def _answered_requests(server, calls):
     return [request for request, fitting in sound if fitting]
 
 
-async def test_reported_usage_anchors_the_report(start_llama):
-    """After each answer the report is the server's count of the request plus an estimate of the answer."""
-    server, calls = start_llama(), Calls()
-    agent = agent_of(
-        server.chat_model(**WORDY), 2048, tools=[], checkpointer=InMemorySaver()
-    )
-    reports = []
-    for number in range(3):
-        await agent.ainvoke(ask(f"Part {number}. {STORY}"), watched(calls))
-        reports.append(state_of(agent)["context_report"])
-    assert [report["counted_by"] for report in reports] == ["usage"] * 3
-    assert calls.usages == [server.count(request) for request in calls.requests]
-    answers = [
-        report["total_tokens"] - usage
-        for report, usage in zip(reports, calls.usages, strict=True)
-    ]
-    assert [0 < tokens < LARGEST_ANSWER_TOKENS for tokens in answers] == [True] * 3
-
-
 @pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke"])
 async def test_a_window_that_is_four_times_too_large_heals_after_one_error(
     start_llama, way
@@ -122,55 +88,6 @@ async def test_a_window_that_is_four_times_too_large_heals_after_one_error(
 def _refused(calls):
     """Return the errors, each one once although a wrapped model reports it at every level."""
     return list({id(error): error for error in calls.errors}.values())
-
-
-def test_tool_steps_fit_with_their_definitions_counted(start_llama):
-    """The model's wish to call tools is scripted; sizes, usage and refusals of every step are the server's."""
-    server, calls = start_llama(2048), Calls()
-    chat = server.chat_model(**WORDY).bind_tools(TOOLS)
-
-    def decide(messages):
-        reply = chat.invoke(messages)
-        turn = messages[
-            max(i for i, message in enumerate(messages) if message.type == "human") :
-        ]
-        done = sum(bool(getattr(message, "tool_calls", None)) for message in turn)
-        if done >= TURN_STEPS:
-            return reply
-        wish = {
-            "name": "look",
-            "args": {"name": f"door {done}", "depth": done},
-            "id": f"call_{done}",
-        }
-        return AIMessage("", tool_calls=[wish], usage_metadata=reply.usage_metadata)
-
-    agent = _graph(decide, limit=2048)
-    for number in range(TOOL_TURNS):
-        agent.invoke(ask(f"Part {number}. What is behind the door?"), watched(calls))
-    state = state_of(agent)
-    assert server.count(state["messages"], TOOLS) > 2 * server.n_ctx
-    assert len(_refused(calls)) <= 1
-    assert [server.count(request, TOOLS) <= 2048 for request in calls.requests].count(
-        False
-    ) == len(_refused(calls))
-    assert len(calls.usages) == TOOL_TURNS * (TURN_STEPS + 1)
-    assert state["context_report"]["counted_by"] == "usage"
-
-
-def _graph(call, *, limit):
-    engine = ContextEngine(limits=ModelLimits(max_input_tokens=limit))
-    nodes = ContextNodes(engine, system_prompt=PROMPT, tools=TOOLS)
-    builder = StateGraph(
-        ContextState, input_schema=ContextInput, output_schema=ContextOutput
-    )
-    add_context_nodes(builder, nodes, model_node="model", model=call)
-    builder.add_node("tools", ToolNode(TOOLS))
-    builder.add_edge(START, "budget_check")
-    builder.add_conditional_edges(
-        "model", tools_condition, {"tools": "tools", END: "maybe_summarize"}
-    )
-    builder.add_edge("tools", "budget_check")
-    return builder.compile(checkpointer=InMemorySaver())
 
 
 def test_a_probe_finds_the_window_of_a_real_server(start_llama):

@@ -2,10 +2,8 @@
 
 import httpx
 import pytest
-from langchain_core.runnables import ConfigurableField
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_ctxwin import ContextEngine, ModelLimits
 from langchain_ctxwin.models.sources import LearnedSource
 from support.anthropic_rules import prompt_tokens
 from support.anthropic_server import AnthropicServer
@@ -117,47 +115,6 @@ async def test_a_learned_input_limit_leaves_the_requested_output_alone(way):
         request.body["generationConfig"]["maxOutputTokens"]
         for request in server.requests
     ] == [100] * (TURNS + 1)
-
-
-async def test_a_requested_output_of_nearly_the_whole_window_leaves_room_for_the_conversation():
-    with AnthropicServer(context_window=4096) as server:
-        # as `ModelLimits.of(model)` reads them
-        limits = ModelLimits(4 * 4096, requested_output_tokens=3900)
-        agent = chat_on(ContextEngine(limits), server.chat_model(max_tokens=3900))
-        await talk(agent, thread("t", Calls()), turns=12)
-    assert len(server.refused) == 1
-    assert len(server.requests) == 12 + 1
-
-
-def test_a_cut_answer_is_the_answer_when_nothing_can_leave(start_llama):
-    server, calls = start_llama(WINDOW), Calls()
-    model = server.chat_model(max_tokens=600, **WORDY)
-    agent = chat_on(engine_for("tiny", CLAIMED), model, prompt=STORY * 4)
-    agent.invoke(ask("What then?"), thread("t", calls))
-    last = state_of(agent, thread("t", calls))["messages"][-1]
-    assert len(server.sent) == 1
-    assert 0 < last.usage_metadata["output_tokens"] < 600
-    assert last.response_metadata["finish_reason"] == "length"
-
-
-@pytest.mark.parametrize(
-    ("configured", "brief"),
-    [(BABBLE_TOKENS, BABBLE_TOKENS), (200, 200), (600, BABBLE_TOKENS)],
-    ids=str,
-)
-async def test_an_answer_that_used_all_it_asked_for_is_no_overflow(
-    configured, brief, start_llama
-):
-    server, calls = start_llama(CLAIMED), Calls()
-    model = server.chat_model(max_tokens=configured, **WORDY)
-    if brief != configured:
-        model = model.configurable_fields(max_tokens=ConfigurableField(id="brief"))
-    config = thread("t", calls)
-    config["configurable"]["brief"] = brief
-    agent = chat_on(engine_for("tiny", CLAIMED), model)
-    await talk(agent, config, turns=3)
-    assert [body["max_completion_tokens"] for body in server.sent] == [brief] * 3
-    assert "limits" not in state_of(agent, config)["context_counts"]
 
 
 class Line:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Annotated, Any
 
 import pytest
@@ -69,17 +68,6 @@ def test_a_pruned_thread_is_the_same_and_goes_on(saver, adapter):
     assert after[len(before["messages"])].text == "and now?"
     assert prune_thread(agent, NAME) > 0
     assert values(agent)["messages"] == after
-
-
-def test_a_pruned_thread_goes_on_through_many_snapshots(open_sqlite):
-    agent = talked(open_sqlite())
-    for _ in range(3):
-        prune_thread(agent, NAME)
-        for number in range(120):
-            agent.update_state(
-                THREAD, {"messages": [HumanMessage(str(number))]}, as_node="agent"
-            )
-    assert len(values(agent)["messages"]) == 16 + 3 * 120
 
 
 def test_a_state_without_delta_channels_is_pruned_too():
@@ -240,24 +228,6 @@ def test_a_checkpointer_prunes_by_itself_where_nothing_has_to_be_rebuilt(state, 
     assert (values(agent), saver.pruned) == (before, times)
 
 
-@pytest.mark.parametrize("name", [f"{NAME} (being pruned)", spare_of(NAME)])
-def test_a_thread_with_the_name_of_a_spare_one_costs_no_thread_anything(name):
-    """Whatever a client calls its thread, pruning another one neither empties it nor takes its messages over."""
-    agent, other = talked(InMemorySaver()), {"configurable": {"thread_id": name}}
-    ask(agent, "mine", other)
-    before, own = values(agent), agent.get_state(other).values
-    # the very name of the spare one: refused, and named
-    with suppress(ContextWindowError):
-        prune_thread(agent, NAME)
-    assert values(agent) == before
-    assert agent.get_state(other).values == own
-    agent.checkpointer.delete_thread(NAME)
-    with suppress(ContextWindowError):
-        prune_thread(agent, NAME)
-    assert not values(agent)
-    assert agent.get_state(other).values == own
-
-
 def test_bad_input_is_refused_before_anything_is_removed():
     graph = waiting(InMemorySaver())
     with pytest.raises(ConfigError, match="checkpointer=None"):
@@ -273,10 +243,3 @@ def test_bad_input_is_refused_before_anything_is_removed():
         prune_thread(other.compile(checkpointer=graph.checkpointer), NAME)
     assert len(checkpoints(graph)) == count
     assert prune_thread(graph, "never was") == 0
-
-
-def test_what_is_no_graph_is_refused():
-    with pytest.raises(
-        ConfigError, match=r"graph='42': pass the compiled graph that wrote the thread"
-    ):
-        prune_thread("42", NAME)

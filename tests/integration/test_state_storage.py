@@ -25,7 +25,6 @@ from langchain_ctxwin import (
     ContextInput,
     ContextOutput,
     ContextState,
-    PlainContextState,
 )
 from support.checkpoints import async_sqlite_saver, strict_serializer
 
@@ -262,46 +261,6 @@ def test_a_long_thread_stays_whole_across_many_snapshots(connect):
     ]
 
 
-@pytest.mark.parametrize("old", [ContextState, PlainContextState])
-def test_a_thread_can_move_between_the_two_states(connect, old):
-    """With its record, which most steps do not write."""
-    new = PlainContextState if old is ContextState else ContextState
-    record = {"lines": [["user", "said", "m1", 1]], "left": {"messages": 3}}
-    graph = answering(state=old, checkpointer=connect())
-    graph.invoke({"messages": [HumanMessage("one")]}, CONFIG)
-    graph.update_state(CONFIG, {"context_record": {"lines": []}})
-    graph.update_state(CONFIG, {"context_record": record})
-    before = stored(answering(state=old, checkpointer=connect()))
-    graph = answering(state=new, checkpointer=connect())
-    assert stored(graph) == before
-    graph.invoke(
-        {"messages": [HumanMessage("two"), RemoveMessage(id=before[1].id)]}, CONFIG
-    )
-    assert stored(graph)[0] == before[0]
-    assert texts(stored(graph)) == ["one", "two", "answer 2"]
-    assert stored(answering(state=new, checkpointer=connect())) == stored(graph)
-    for state in (new, old):
-        assert (
-            answering(state=state, checkpointer=connect())
-            .get_state(CONFIG)
-            .values["context_record"]
-            == record
-        )
-
-
-def test_a_thread_of_messages_without_ids_gets_stable_ones(connect):
-    """A list that another reducer stored without ids is readable, and its ids do not change."""
-    answering([AIMessage("b")], state=Bare, checkpointer=connect()).invoke(
-        {"messages": [HumanMessage("a")]}, CONFIG
-    )
-    graph = answering(checkpointer=connect())
-    before = stored(graph)
-    graph.invoke({"messages": ["c"]}, CONFIG)
-    assert texts(stored(graph)) == ["a", "b", "c", "answer 3"]
-    assert stored(graph)[:2] == before
-    assert all(message.id for message in before)
-
-
 def team(*agents, state=ContextState):
     """Return a parent that runs the agents in one step and collects their last messages."""
     builder = StateGraph(state)
@@ -351,27 +310,6 @@ async def test_async_runs_store_the_same(tmp_path, durability):
             )
             assert [s.values["messages"] for s in states] == [told["messages"]] * 2
             assert texts(told["messages"]) == ["hi", "hello"] * 3
-
-
-def test_deleting_old_checkpoints_empties_a_delta_thread_and_spares_a_plain_one(
-    connect,
-):
-    for state, left in (
-        (ContextState, []),
-        (PlainContextState, ["one", "answer 1", "two", "answer 3"]),
-    ):
-        config = {"configurable": {"thread_id": state.__name__}}
-        graph = answering(state=state, checkpointer=connect())
-        graph.invoke({"messages": ["one"]}, config)
-        graph.invoke({"messages": ["two"]}, config)
-        newest = graph.get_state(config).config["configurable"]["checkpoint_id"]
-        with graph.checkpointer.cursor() as cursor:
-            for table in ("checkpoints", "writes"):
-                others = (
-                    f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_id <> ?"  # noqa: S608  # fixed names
-                )
-                cursor.execute(others, (state.__name__, newest))
-        assert texts(stored(graph, config)) == left
 
 
 READER = """

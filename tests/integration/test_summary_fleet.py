@@ -1,8 +1,6 @@
 """Do processes share summaries through real stores, and does an exit leave none behind?"""
 
-import asyncio
 import json
-import sqlite3
 import subprocess
 import sys
 import time
@@ -10,14 +8,10 @@ from pathlib import Path
 
 import pytest
 from langgraph.store.postgres import PostgresStore
-from langgraph.store.postgres.aio import AsyncPostgresStore
 from langgraph.store.sqlite import SqliteStore
-from structlog.testing import capture_logs
 
 from langchain_ctxwin.summarize import SummaryJobs
-from langchain_ctxwin.summarize import jobs as summary_store
-from langchain_ctxwin.summarize.jobs import SummaryStore, Written
-from langchain_ctxwin.util import arun, in_daemon
+from langchain_ctxwin.summarize.jobs import SummaryStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -129,46 +123,3 @@ def test_a_summary_waits_in_postgres(postgres_dsn):
             text,
             None,
         )
-
-
-async def test_a_summary_waits_in_postgres_for_an_event_loop(postgres_dsn):
-    """The job's thread puts through the async store while its loop goes on, and the loop reads."""
-    async with AsyncPostgresStore.from_conn_string(postgres_dsn) as store:
-        await store.setup()
-        place, jobs = SummaryStore(store, "thread"), SummaryJobs()
-        jobs.start("key", lambda: TEXT, timeout_seconds=60, store=place)
-        assert await asyncio.wrap_future(in_daemon(lambda: jobs.drain(PATIENCE))) == 0
-        assert await arun(place.getting("key")) == jobs.find("key").written
-
-
-def test_a_store_that_was_closed_costs_the_stored_copy_only(postgres_dsn):
-    """The connection is gone when the summary is done: the text stays here, and a warning says so."""
-    with PostgresStore.from_conn_string(postgres_dsn) as store:
-        store.setup()
-    jobs = SummaryJobs()
-    with capture_logs() as logs:
-        jobs.start(
-            "key", lambda: TEXT, timeout_seconds=60, store=SummaryStore(store, "thread")
-        )
-        assert (jobs.drain(PATIENCE), jobs.find("key").written.text) == (0, TEXT)
-    assert [entry["event"] for entry in logs] == [
-        "summary.not_read",
-        "summary.not_stored",
-    ]
-
-
-def test_a_database_that_somebody_locked_holds_up_no_turn(options, monkeypatch):
-    """SQLite waits seconds for another connection; the turn does not, and the text is there afterwards."""
-    with SqliteStore.from_conn_string(options["store"]) as store:
-        store.setup()
-        SummaryStore(store, "thread").put("key", Written(text=TEXT))
-        other = sqlite3.connect(options["store"], isolation_level=None)
-        other.execute("BEGIN EXCLUSIVE")
-        monkeypatch.setattr(summary_store, "READ_SECONDS", 0.1)
-        with capture_logs() as logs:
-            assert SummaryStore(store, "thread").get("key") is None
-        other.execute("ROLLBACK")
-        other.close()
-        monkeypatch.setattr(summary_store, "READ_SECONDS", PATIENCE)
-        assert SummaryStore(store, "thread").get("key") == Written(text=TEXT)
-    assert [entry["event"] for entry in logs] == ["summary.not_read"]

@@ -24,7 +24,6 @@ from support.fakes import ScriptedChatModel
 THREAD: dict[str, Any] = {"configurable": {"thread_id": "1"}}
 WORD = "fox "  # one token in most vocabularies
 LONG = "The quick brown fox jumps over the lazy dog. " * 12  # about 120 tokens
-LOREM = "lorem ipsum dolor sit amet " * 6
 PATIENCE = 20.0  # of what waits for a thread; nothing that is tested takes a second
 ENGINE_OPTIONS = {
     "jobs",

@@ -40,10 +40,6 @@ COMPACT_EDIT = {
     "type": "compact_20260112",
     "trigger": {"type": "input_tokens", "value": COMPACT_TRIGGER_TOKENS},
 }
-SEARCH_TOOL = {
-    "type": "tool_search_tool_bm25_20251119",
-    "name": "tool_search_tool_bm25",
-}
 CONVERSATION = ("messages", "input", "contents")
 """Where the requests of each provider have what was said."""
 

@@ -32,28 +32,6 @@ def test_tasks_are_done_one_after_the_other_and_what_is_too_much_is_refused():
     assert (worker.flush(PATIENCE), done) == (True, ["first", "second"])
 
 
-def test_who_waits_for_the_end_takes_no_place_of_a_task():
-    gate, begun, done = threading.Event(), threading.Event(), []
-    worker = Worker("test")
-    assert worker.submit(lambda: (begun.set(), gate.wait(PATIENCE)))
-    assert begun.wait(PATIENCE)
-    assert worker.flush(0.01) is False  # still in the queue
-    assert worker.submit(lambda: done.append("saved"))
-    gate.set()
-    assert (worker.flush(PATIENCE), done) == (True, ["saved"])
-
-
-def test_the_thread_ends_when_there_is_nothing_to_do():
-    """The next task finds a new one."""
-    worker, seen = Worker("test"), []
-    for _ in range(2):
-        assert worker.submit(lambda: seen.append(threading.current_thread()))
-        assert worker.flush(PATIENCE)
-        seen[-1].join(PATIENCE)
-    assert [thread.is_alive() for thread in seen] == [False, False]
-    assert seen[0] is not seen[1]
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_process_does_only_its_own_tasks():
     """What waits at the fork is the parent's to do, and no lock is held for ever."""

@@ -1,7 +1,6 @@
 """Does a summary that is written beside the agent arrive, whole and once, whatever fails, without anybody waiting?"""
 
 import asyncio
-import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +9,12 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ContextNodes, TokenEstimator, render_record
+from langchain_ctxwin import ContextNodes, render_record
 from langchain_ctxwin.agent.storage import BackgroundSummaries, RunPlace
 from langchain_ctxwin.core.plan import prepare
 from langchain_ctxwin.core.record import OPENING
@@ -24,7 +23,7 @@ from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.summarize.jobs import SummaryStore
 from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util import in_daemon
-from support import agents, spoiled
+from support import spoiled
 from support.agents import PATIENCE, RUNS, THREAD
 from support.fakes import exact_count
 from support.spoiled import (
@@ -36,7 +35,6 @@ from support.spoiled import (
     flow_of,
     pairs,
     results,
-    steps,
 )
 from support.stepping import Steps
 from support.unruly import TEXTS, Conversation
@@ -51,10 +49,6 @@ def engine_of(writer, jobs=None, **config):
 
 def chat_of(writer, **options):
     return Chat(writer, window=WINDOW, **options)
-
-
-def is_begun(events):
-    return "summary_started" in events
 
 
 @pytest.fixture
@@ -121,14 +115,6 @@ def test_each_summary_starts_where_the_last_one_ended():
     assert all(text.startswith(SUMMARY) for text in others)
 
 
-def test_a_summary_far_too_long_is_shown_shortened():
-    chat = chat_of(Writer("- The budget is 700.\n" * 4000))
-    assert "summary_failed" not in chat.ask(30)
-    assert chat.refusals == []
-    assert set(chat.state["context_summary"].split("\n")) == {"- The budget is 700."}
-    assert chat.state["context_report"]["summary_tokens"] < WINDOW / 2
-
-
 class Forgetful(SummaryJobs):
     """A process that ends right after it began a summary: the work is never done."""
 
@@ -151,73 +137,6 @@ def test_another_process_picks_the_summary_up_or_writes_it_inline_once(store):
     assert SUMMARY in chat.state["context_summary"]
     times, swaps = len(writer.given), chat.state["context_guard"]["compactions"]
     assert times == started if store else times <= swaps + 1
-
-
-def test_one_long_turn_is_served():
-    writer = Writer()
-    jobs = SummaryJobs()
-    nodes = ContextNodes(engine_of(writer, jobs))
-    state = {"messages": [HumanMessage("count", id="q")]}
-    for step in range(40):
-        state |= nodes.budget_check.invoke(state)
-        jobs.drain(PATIENCE)
-        if nodes.route_on_budget(state) == "force_compress":
-            state |= nodes.force_compress.invoke(state)
-        request = nodes.model_input(state)
-        assert exact_count(request) <= WINDOW
-        assert [m.content for m in request if m.type == "human" and m.id == "q"] == [
-            "count"
-        ]
-        call = {"name": "read", "args": {"n": step}, "id": f"c{step}"}
-        state["messages"] = [
-            *state["messages"],
-            AIMessage("", id=f"a{step}", tool_calls=[call]),
-            ToolMessage(
-                f"result {step} {WORDS}", id=f"t{step}", tool_call_id=f"c{step}"
-            ),
-        ]
-    assert writer.given
-    assert state["context_summary"].startswith(SUMMARY)
-
-
-@pytest.mark.parametrize("summarize", ["background", "off"])
-def test_a_history_past_its_own_cap_waits_for_no_summary_that_is_not_due(summarize):
-    chat = chat_of(Writer(), max_history_tokens=400, summarize=summarize)
-    chat.ask(8)
-    is_told = chat.account.startswith(f"{OPENING}\n{SUMMARY} Part 1.")
-    sizes = [
-        (chat.ask(), chat.state["context_report"]["history_tokens"])[1]
-        for _ in range(14)
-    ]
-    assert (is_told, max(sizes) <= 400) == (summarize != "off", True)
-    assert chat.left == chat.state["context_view"]["start"]["index"] > 0
-
-
-def test_a_damaged_pending_summary_is_dropped_and_said(gate):
-    engine, state = (
-        engine_of(Writer()),
-        chat_of(Writer(gate=gate)).until(is_begun).state,
-    )
-    again = json.loads(
-        json.dumps({key: state[key] for key in state if key.startswith("context_")})
-    )
-    one, two = (
-        engine.measure(state["messages"], session=session).session.pending
-        for session in (state, again)
-    )
-    assert one == two is not None
-    for damaged in (
-        {"key": "k"},
-        {"key": "k", "start": 3},
-        ["key"],
-        "key",
-        {"key": "k", "start": {}, "through": {}},
-    ):
-        window = engine.measure(
-            [HumanMessage("hi", id="1")], session={"context_pending": damaged}
-        )
-        assert window.session.pending is None
-        assert window.session.faults
 
 
 @pytest.mark.parametrize(
@@ -248,43 +167,6 @@ def test_the_report_says_why_no_summary_is_tried_any_more():
     state["messages"] = [*state["messages"], HumanMessage("something else", id="next")]
     state |= nodes.budget_check.invoke(state)
     assert state["context_report"]["stopped"] == ""
-
-
-@pytest.mark.parametrize("summarize", ["background", "inline"])
-def test_fixed_regions_past_the_trigger_are_diagnosed_and_cost_no_summary(summarize):
-    writer = Writer()
-    nodes = ContextNodes(
-        engine_of(writer, summarize=summarize), system_prompt="rules " * 1150
-    )
-    assert (
-        nodes.budget_check.invoke({"messages": pairs(1)})["context_report"]["stopped"]
-        == "fixed_regions"
-    )
-    assert writer.given == []
-
-
-def test_summaries_come_in_time_although_sizes_are_unsure():
-    """Without reported usage a request is at its limit long before its most likely size is; shares follow that."""
-    writer, jobs = Writer(), SummaryJobs()
-    nodes = ContextNodes(
-        agents.engine_of(
-            3000, TokenEstimator(), writer, pin_first_user=False, keep=0.5, jobs=jobs
-        )
-    )
-    state, dropped = {"messages": []}, []
-    for turn in range(60):
-        question, answer, _ = pairs(1, first=turn)
-        state["messages"] = [*state["messages"], question]
-        state |= nodes.budget_check.invoke(state)
-        if nodes.route_on_budget(state) == "force_compress":
-            state |= nodes.force_compress.invoke(state)
-        state["messages"] = [*state["messages"], answer]
-        jobs.drain(PATIENCE)
-        dropped.append((state.get("context_guard") or {}).get("dropped_turns"))
-    assert state["context_guard"]["compactions"] >= 2
-    # the first was there when it was needed
-    assert next(number for number in dropped if number is not None) == 0
-    assert len(writer.given) <= state["context_guard"]["compactions"] + 1
 
 
 @pytest.mark.parametrize(
@@ -338,15 +220,6 @@ def test_a_bad_summarizer_fails_no_turn_and_loses_no_message(
         )
 
 
-def test_a_refused_summary_is_paid_for_all_the_same():
-    flow, state = flow_of(Writer("novel" * 9000)), {"messages": pairs(5)}
-    state |= flow.check(state, RunPlace())
-    flow.engine.jobs.drain(PATIENCE)
-    state |= flow.check(state, RunPlace())
-    assert state["context_guard"]["reason"].startswith("summary refused: ")
-    assert state["context_guard"]["summarizer"]["summaries"] == 1
-
-
 def test_a_summary_of_which_no_line_leaves_room_for_the_turn_is_left_out():
     """The turn goes on; what the summary covered is in none any more, to be summarized again."""
     nodes = ContextNodes(spoiled.engine_of(Writer()))
@@ -382,20 +255,6 @@ def test_a_store_that_fails_costs_nothing_in_its_own_process(point, is_async):
     assert chat.state["context_summary"].startswith(SUMMARY)
 
 
-@pytest.mark.parametrize("point", ["read", "before", "after"])
-def test_a_store_that_fails_costs_no_turn_in_another_process(point):
-    """A process per turn: after the write the text is there; before it nothing comes, and the turns go on."""
-    store, saver, writer, sent = Store(point), InMemorySaver(), Writer(), []
-    for _ in range(TURNS):
-        chat = Chat(writer, store=store, saver=saver)
-        with capture_logs():
-            chat.ask()
-        sent += chat.model.requests
-    chat.model.requests[:] = sent
-    chat.check(TURNS)
-    assert bool(chat.state["context_summary"]) is (point == "after")
-
-
 def test_history_that_was_pruned_drops_the_summary_on_its_way(gate):
     jobs = SummaryJobs()
     nodes = ContextNodes(spoiled.engine_of(Writer(gate=gate), jobs))
@@ -412,21 +271,6 @@ def test_history_that_was_pruned_drops_the_summary_on_its_way(gate):
     assert "not in this branch" in faults[1]
 
 
-def test_a_summary_of_everything_that_is_left_is_dropped():
-    """Its followers were removed: to show it would leave no message to answer."""
-    flow, tight = flow_of(Writer()), flow_of(Writer(), window=200)
-    state = {"messages": [HumanMessage("count", id="q"), *steps(8)]}
-    state |= flow.check(state, RunPlace())
-    flow.engine.jobs.drain(PATIENCE)
-    state |= flow.check(state, RunPlace())
-    assert state["context_pending"]["text"]
-    stop = state["context_pending"]["through"]["index"] + 1
-    state["messages"] = state["messages"][:stop]
-    state |= tight.before(state, RunPlace())
-    assert state["context_view"]["start"]["index"] < stop
-    assert exact_count(tight.request(state)) <= 200
-
-
 def test_a_lost_summary_is_repeated_of_the_messages_as_they_are():
     """The user corrected one of them meanwhile: what is written now is of the correction, and is shown."""
     writer = Writer()
@@ -439,16 +283,6 @@ def test_a_lost_summary_is_repeated_of_the_messages_as_they_are():
     state["messages"] = [*state["messages"][:-1], *pairs(3, first=5)]
     state |= here.before(state, RunPlace())
     assert state["context_summary"].startswith(SUMMARY)
-
-
-def test_a_lost_summary_that_fails_again_costs_no_turn():
-    lost, here = flow_of(Writer()), flow_of(writer := Writer(RuntimeError("down")))
-    state = {"messages": pairs(5)}
-    state |= lost.check(state, RunPlace())
-    state |= here.before(state, RunPlace())
-    assert (len(writer.given), state["context_pending"].get("text", "")) == (1, "")
-    assert "down" in state["context_guard"]["reason"]
-    assert exact_count(here.request(state)) <= spoiled.WINDOW
 
 
 def test_a_step_that_is_taken_again_writes_nothing_again():

@@ -39,11 +39,3 @@ def test_a_block_is_the_same_in_the_forms_of_all_providers():
         for kind, types in forms.items()
     } == {kind: {kind} for kind in forms}
     assert {kind_of({"type": kind}) for kind in MEDIA_KINDS} == MEDIA_KINDS
-
-
-def test_what_states_no_type_is_text_only_with_a_text():
-    untyped = [
-        kind_of(block)
-        for block in ("Hi", {"text": "Hi"}, {"image": {}}, {"type": 7}, 3, None)
-    ]
-    assert untyped == ["text", "text", "other", "other", "other", "other"]

@@ -6,7 +6,6 @@ from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ContextEngine, ModelLimits, create_context_agent
@@ -133,21 +132,6 @@ def test_reasoning_of_before_a_lost_view_leaves_also_after_a_refusal_of_some():
     assert reasoned(engine.build(lost)) == []
 
 
-def test_what_is_left_out_counts_no_more():
-    """Neither in the plan of a compaction nor in the request after it."""
-    engine = ContextEngine(LIMITS)
-    bare, thought = (
-        chat(60, block) for block in ({"type": "text", "text": ""}, FORMS["thinking"])
-    )
-    bare_window, window = (
-        compacted(engine, history, claude()) for history in (bare, thought)
-    )
-    assert window.total_tokens == pytest.approx(bare_window.total_tokens, rel=0.05)
-    measured = engine.measure(thought, called=claude())
-    planned = engine.emergency(measured)
-    assert planned.tokens_after == pytest.approx(window.total_tokens, rel=0.01)
-
-
 @pytest.mark.parametrize("thinking", [None, MANUAL, {"type": "adaptive"}])
 def test_a_pending_call_keeps_its_reasoning_where_the_api_wants_it(thinking):
     """It does with manual thinking; those models tie it to nothing. The next request extends that one all the same."""
@@ -165,27 +149,6 @@ def test_a_pending_call_keeps_its_reasoning_where_the_api_wants_it(thinking):
         history, called=model, session=after_measure(window).to_json()
     )
     assert reasoned(engine.build(window)) == [*kept, "a100"]
-
-
-def test_reasoning_of_other_providers_stays():
-    """OpenAI's is encrypted, and tied to nothing."""
-    engine, model = (
-        ContextEngine(LIMITS),
-        ChatOpenAI(model="gpt", api_key="none", use_responses_api=True),
-    )
-    block = {
-        "type": "reasoning",
-        "id": "rs_1",
-        "encrypted_content": "Z0FB" * 40,
-        "summary": [],
-    }
-    window = compacted(engine, chat(60, block, maker="openai"), model)
-    request = engine.build(window)
-    assert (
-        len(reasoned(request))
-        == sum(isinstance(message, AIMessage) for message in request)
-        > 0
-    )
 
 
 @tool
@@ -256,17 +219,3 @@ def test_a_refusal_of_reasoning_is_recovered_and_comes_once(adapter, options, ca
     assert asks == [False, False, False, can_ask, can_ask]
     notices = [event.notice for event in sink.events if isinstance(event, NoticeEvent)]
     assert notices == ["reasoning_left_out"]
-
-
-def test_a_refusal_that_comes_again_is_the_callers():
-    """Nothing is left to leave out then; another refusal is none of this kind."""
-    model = tied(
-        {2: ValueError(BOUND), 3: ValueError(BOUND), 4: ValueError("no such model")}
-    )
-    agent = agent_of(model, "nodes", MemorySink())
-    agent.invoke({"messages": [HumanMessage("One?")]}, THREAD)
-    with pytest.raises(ValueError, match="bound to a different conversation"):
-        agent.invoke({"messages": [HumanMessage("Two?")]}, THREAD)
-    with pytest.raises(ValueError, match="no such model"):
-        agent.invoke({"messages": [HumanMessage("Three?")]}, THREAD)
-    assert len(model.metadata["sent"]) == 4

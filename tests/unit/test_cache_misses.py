@@ -51,20 +51,6 @@ def test_a_miss_is_a_part_of_the_request_before_worth_a_word(cached):
     assert missed(cached_tokens=cached) is None
 
 
-@pytest.mark.parametrize(
-    "diagnostics",
-    [
-        None,
-        "system",
-        {"cache_miss_reason": None},
-        {"cache_miss_reason": {"type": "unavailable"}},
-    ],
-)
-def test_a_provider_that_cannot_tell_says_nothing(diagnostics):
-    answer = AIMessage("", response_metadata={"diagnostics": diagnostics})
-    assert missed(answer=answer, cached_tokens=5_000) is None
-
-
 @on_both
 def test_an_agent_tells_what_changed_when_its_cache_missed(adapter):
     """A compaction explains it; a cache that has expired is one where nothing changed."""

@@ -27,7 +27,6 @@ from langchain_ctxwin.core.calls import (
 )
 from langchain_ctxwin.core.pairing import repair_step, unique_calls
 from langchain_ctxwin.core.turns import split_steps, split_turns, turn_starts
-from langchain_ctxwin.testing import request_faults
 
 MODELS = {
     "anthropic": ChatAnthropic(model="claude-sonnet-4-5", api_key="x", max_tokens=500),
@@ -103,41 +102,6 @@ def test_a_call_is_found_in_every_form_that_is_sent(message):
     assert standard(standard(message)[0])[0] is standard(message)[0] or standard(
         message
     )[0].tool_calls == [CALL]
-
-
-def test_a_call_of_an_old_model_has_no_id():
-    old = kept(function_call={"name": "depot", "arguments": '{"number": 1}'})
-    assert calls_of(old) == ({**CALL, "id": None},)
-    assert standard(old)[0].additional_kwargs == {}
-
-
-def test_arguments_that_are_no_object_make_a_malformed_call():
-    (call,) = calls_of(
-        AIMessage(
-            [
-                {
-                    "type": "function_call",
-                    "call_id": "c1",
-                    "name": "depot",
-                    "arguments": "{",
-                }
-            ]
-        )
-    )
-    assert (call["type"], call["name"], call["args"], call["id"]) == (
-        "invalid_tool_call",
-        "depot",
-        "{",
-        "c1",
-    )
-
-
-def test_a_call_that_a_server_answers_itself_is_none_of_ours():
-    blocks = [
-        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
-        {"type": "text", "text": "x"},
-    ]
-    assert calls_of(AIMessage(blocks)) == ()
 
 
 def results(*numbers, said=""):
@@ -402,47 +366,6 @@ def test_what_is_sent_is_paired_whatever_form_the_history_has(rounds, provider, 
     assert rounds == "one without its result" or "no result" not in record
 
 
-@pytest.mark.parametrize(
-    "rounds",
-    ["blocks of Anthropic's", "parallel", "parallel, in messages of their own"],
-)
-def test_a_valid_history_of_anthropic_is_sent_to_it_as_it_is(rounds):
-    history = [
-        HumanMessage(ASKED, id="u"),
-        *(message for n in range(2) for message in ROUNDS[rounds](n)),
-    ]
-    shown, _ = fitted(history, MODELS["anthropic"], 100_000)
-    assert shown == history
-    # everybody reads LangChain's own form
-    assert request_faults(fitted(history, None, 100_000)[0]) == []
-
-
-@pytest.mark.parametrize("provider", MODELS)
-@pytest.mark.parametrize(
-    "content",
-    [STOCK * 40, [{"type": "text", "text": STOCK * 40}]],
-    ids=["text", "blocks"],
-)
-def test_a_huge_result_in_a_block_is_cut_like_one_in_a_tool_message(provider, content):
-    block = {"type": "tool_result", "tool_use_id": "c1", "content": content}
-    shown, _ = fitted(
-        [HumanMessage(ASKED, id="u"), uses(1), HumanMessage([block], id="r")],
-        MODELS[provider],
-    )
-    require_paired(provider, shown)
-    assert any(
-        "characters left out; in the history as message r" in str(message.content)
-        for message in shown
-    )
-
-
-def test_a_result_without_an_id_that_comes_late_is_shown_where_it_comes():
-    (late,) = repair_step(
-        [ToolMessage("done", tool_call_id="")], HumanMessage("q"), unanswered={"call_1"}
-    )
-    assert late.content.endswith("done")
-
-
 @given(
     ids=st.lists(st.sampled_from([None, "", "a", "a_1", "b"]), min_size=1, max_size=12)
 )
@@ -458,30 +381,6 @@ def test_every_call_has_an_id_of_its_own_and_one_result_by_it(ids):
         seen.append(answer.tool_call_id)
     assert len({*seen, "a", "a_1", "call_1"}) == len(ids) + 3
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", name) for name in seen)
-
-
-class CountingSet(set):
-    """Taken ids that count how often somebody looks one up."""
-
-    looks = 0
-
-    def __contains__(self, name):
-        self.looks += 1
-        return super().__contains__(name)
-
-
-def test_a_free_id_is_found_in_few_looks_however_often_it_was_used():
-    """Some servers give every call one id; looking through all of them each time made the time square."""
-    taken = CountingSet({"a", *(f"a_{number}" for number in range(1, 100_001))})
-    (asks, _) = unique_calls(
-        [
-            AIMessage("", tool_calls=[{**CALL, "id": "a"}]),
-            ToolMessage("r", tool_call_id="a"),
-        ],
-        taken,
-    )
-    assert call_ids(asks) == ("a_100001",)
-    assert taken.looks < 50
 
 
 # ---- parts that one provider refuses ------------------------------------------------------------------------------

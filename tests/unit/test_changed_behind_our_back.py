@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import gc
 import traceback
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import wrap_model_call
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -20,21 +18,16 @@ from langchain_core.messages import (
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.graph import START, StateGraph
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command, interrupt
 
 from langchain_ctxwin import (
     ContextConfig,
     ContextEngine,
     ContextNodes,
-    ContextState,
     ModelLimits,
-    Window,
     create_context_agent,
 )
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.summarize.jobs import SummaryStore, Written
 from support.agents import LONG, agent_on
 from support.fakes import ScriptedChatModel
 from support.oracle import exact_count
@@ -178,151 +171,6 @@ def test_a_thread_with_an_edited_call_stays_valid(kind):
         agent.invoke(NEXT, THREAD)
 
 
-def sent_past(change, *, before: str) -> list[Any]:
-    """What a model is sent when a node changes the state right before one of ours."""
-    sent = list[Any]()
-
-    def model(messages):
-        sent.extend(message.content for message in messages)
-        return AIMessage("ok")
-
-    nodes, builder = ContextNodes(engine_of()), StateGraph(ContextState)
-    own = {
-        "budget_check": nodes.budget_check,
-        "build_messages": nodes.build_messages,
-        "agent": nodes.model_node(model),
-    }
-    order = [
-        name
-        for ours in own
-        for name in (("change", ours) if ours == before else (ours,))
-    ]
-    for name in order:
-        builder.add_node(name, own.get(name, change))
-    for start, end in zip([START, *order], order, strict=False):
-        builder.add_edge(start, end)
-    card = [
-        HumanMessage("card 4111", id="q0"),
-        AIMessage("noted", id="a0"),
-        HumanMessage("now?", id="q1"),
-    ]
-    builder.compile().invoke({"messages": card})
-    return sent
-
-
-REDACTED = HumanMessage("card [redacted]", id="q0")
-
-
-@pytest.mark.parametrize("before", ["build_messages", "agent"])
-@pytest.mark.parametrize(
-    ("change", "sent"),
-    [
-        (lambda _: {"messages": [REDACTED]}, [REDACTED.content, "noted", "now?"]),
-        (
-            lambda _: {"messages": [RemoveMessage(id="q0"), RemoveMessage(id="a0")]},
-            ["now?"],
-        ),
-        (
-            lambda _: {"llm_input_messages": [HumanMessage("Obey me.")]},
-            ["card 4111", "noted", "now?"],
-        ),
-    ],
-)
-def test_what_a_node_between_ours_changes_is_what_is_sent(change, sent, before):
-    """Whoever redacts a message after the request was built must not find it sent; the request itself is ours alone."""
-    assert sent_past(change, before=before) == sent
-
-
-def test_a_pinned_message_that_is_replaced_ends_what_was_counted():
-    """It stands before the history, like the prompt."""
-    pairs = (
-        (
-            HumanMessage(f"Tell {n} {'word ' * 60}", id=f"h{n}"),
-            AIMessage("So.", id=f"a{n}"),
-        )
-        for n in range(60)
-    )
-    history = [
-        *(message for pair in pairs for message in pair),
-        HumanMessage("And?", id="q"),
-    ]
-    nodes, state = ContextNodes(engine_of(2000)), {"messages": history}
-    usage = {"input_tokens": 1200, "output_tokens": 1, "total_tokens": 1201}
-    state |= nodes.budget_check.invoke(state)
-    state |= nodes.force_compress.invoke(state)
-    news = nodes.model_node(
-        lambda _: AIMessage("fine", id="answer", usage_metadata=usage)
-    ).invoke(state)
-    messages = [*state["messages"], *news["messages"], HumanMessage("next", id="next")]
-    messages[0] = HumanMessage("~" * len(str(messages[0].content)), id="h0")
-    reports = [
-        engine_of(2000).measure(m, session=state | news).report["counted_by"]
-        for m in (messages, messages[:])
-    ]
-    assert reports == ["estimate"] * 2
-
-
-def test_an_answer_with_nothing_but_a_broken_call_ends_the_turn():
-    """As in `create_agent`: nobody asked for another answer."""
-
-    def policy(messages, tools):
-        call = {
-            "name": "look",
-            "args": "{bad",
-            "id": f"c{len(messages)}",
-            "error": "x",
-            "type": "invalid_tool_call",
-        }
-        return AIMessage("", invalid_tool_calls=[call])
-
-    model = ScriptedChatModel(
-        strict=False, policy=policy, profile={"max_input_tokens": 8000}
-    )
-    create_context_agent(model, []).invoke(NEXT)
-    assert len(model.requests) == 1
-
-
-def test_a_tool_that_returns_directly_has_the_last_word():
-    """As in `create_agent`."""
-
-    @tool(return_direct=True)
-    def look() -> str:
-        """Look."""
-        return "seen"
-
-    def policy(messages, tools):
-        return AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
-
-    model = ScriptedChatModel(policy=policy, profile={"max_input_tokens": 8000})
-    answer = create_context_agent(model, [look]).invoke(NEXT)
-    assert [message.type for message in answer["messages"]] == ["human", "ai", "tool"]
-
-
-def test_an_interrupt_that_quotes_a_provider_is_an_interrupt():
-    """What LangGraph raises to stop a run is no refusal, whatever its text says."""
-    seen = list[int]()
-
-    @wrap_model_call
-    def ask(request, handler):
-        seen.append(len(request.messages))
-        interrupt(f"Send this? The gateway says: {TOO_LARGE}")
-        return handler(request)
-
-    model = ScriptedChatModel(profile={"max_input_tokens": 8000})
-    agent = create_agent(
-        model,
-        [],
-        middleware=[ContextWindowMiddleware(), ask],
-        checkpointer=InMemorySaver(),
-    )
-    history = [HumanMessage("hello " * 50), AIMessage("hm " * 50), HumanMessage("and?")]
-    assert "__interrupt__" in agent.invoke({"messages": history}, THREAD)
-    assert (
-        len(agent.invoke(Command(resume=True), THREAD)["messages"]) == len(history) + 1
-    )
-    assert seen == [3, 3]
-
-
 def test_the_exception_of_a_provider_keeps_its_cause():
     """The HTTP error below it has the id that support asks for; why recovery ended is a note."""
 
@@ -335,21 +183,6 @@ def test_the_exception_of_a_provider_keeps_its_cause():
     told = "".join(traceback.format_exception(refusal.value))
     assert "request id abc" in told
     assert isinstance(refusal.value.__cause__, OSError)
-
-
-def windows_alive() -> int:
-    gc.collect()
-    return sum(type(one) is Window for one in gc.get_objects())
-
-
-def test_a_run_that_is_over_leaves_no_window():
-    """It would hold the whole request until 64 other conversations have come."""
-    agent, before = (
-        create_context_agent(ScriptedChatModel(profile={"max_input_tokens": 8000}), []),
-        windows_alive(),
-    )
-    agent.invoke({"messages": [HumanMessage("hello")]})
-    assert windows_alive() == before
 
 
 SECRET = "the code of the safe is 4711"  # noqa: S105  # what nobody is to be told
@@ -425,16 +258,6 @@ def test_what_was_removed_or_replaced_after_it_left_is_in_no_request_any_more(
         [m.content for m in model.requests[-1].messages]
     ) + everything_kept(agent)
     assert not any(request.refused for request in model.requests)
-
-
-def test_a_stored_summary_of_a_message_that_was_removed_is_deleted():
-    agent, _ = long_agent("nodes")
-    SummaryStore(agent.store, "1").put("key", Written(text=SECRET))
-    agent.update_state(
-        THREAD, {"messages": [RemoveMessage(id="q1")]}, as_node="maybe_summarize"
-    )
-    agent.invoke(NEXT, THREAD)
-    assert SummaryStore(agent.store, "1").get("key") is None
 
 
 def test_a_restart_takes_no_message_for_edited():

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
 from functools import partial
 from itertools import product
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
-from langchain.agents.middleware.types import AgentMiddleware
-from langchain_core.embeddings import Embeddings
-from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda
-from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import (
-    ContextConfig,
     ContextEngine,
     ContextNodes,
     ModelLimits,
     RoutingConfig,
 )
-from langchain_ctxwin.agent.choices import COMPACTS, Choices, bind_inside
-from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.agent.choices import COMPACTS
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, RouteEvent
-from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.routing import RoutedChatModel
-from langchain_ctxwin.routing.candidates import conversation_key
 from langchain_ctxwin.tools import ToolSelector
 from support.agents import THREAD, agent_on, call, is_refused, on_both, values
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, script
@@ -159,28 +147,6 @@ def test_a_full_conversation_is_compacted_or_moves_as_the_setting_says(
     assert (values(agent)["context_report"]["compactions"] > 0) is (goes_to == "small")
 
 
-@pytest.mark.parametrize("value", ["cheaper", None, 3])
-def test_another_answer_to_a_full_model_is_refused_with_the_two_that_there_are(value):
-    with pytest.raises(ConfigError, match=r"when_full.*'compact' or 'move'"):
-        RoutingConfig(when_full=value)
-
-
-@adapters
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"summarizer": lambda _: "Bells."}],
-    ids=["the record alone", "inline"],
-)
-def test_nothing_leaves_before_a_conversation_moves(adapter, options):
-    """Turns are small, so that the last one that fits is past the size at which an inline summary is made."""
-    small, large = scripted("small", 2_000), scripted("large", 16_000)
-    router = routed(small, large, config=RoutingConfig(when_full="move"))
-    agent = on(adapter, router, config=ContextConfig(summarize="inline"), **options)
-    answered = turns(agent, *[WORDS[: len(WORDS) // 8]] * 32)
-    assert (answered[0], answered[-1]) == ("small", "large")
-    assert values(agent)["context_report"]["compactions"] == 0
-
-
 @adapters
 def test_what_cannot_be_made_to_fit_moves(adapter):
     """Whatever the setting says: a question that is larger than the window of its model needs another one."""
@@ -255,23 +221,6 @@ def test_a_window_that_is_smaller_than_stated_is_left_or_compacted_for(
             for name in ("one", "two")
         ]
         assert len(turns(on(adapter, routed(*models)), *[WORDS] * 6)) == 6
-
-
-@adapters
-def test_a_refusal_without_figures_is_answered_by_smaller_requests_only(adapter):
-    refused = {
-        "overflow": lambda *_: ContextOverflowError(
-            "the input is too long for this model"
-        )
-    }
-    models = [
-        scripted(name, 16_000, input_limit=1_200, **refused) for name in ("one", "two")
-    ]
-    with contextlib.suppress(ContextOverflowError):
-        turns(on(adapter, routed(*models)), *[WORDS] * 4)
-    for model in models:
-        sizes = [request.tokens for request in model.requests if request.refused]
-        assert sizes == sorted(set(sizes), reverse=True)
 
 
 @adapters
@@ -387,18 +336,6 @@ def test_tools_are_chosen_anew_within_a_limit_that_a_refusal_states(
     assert values(agent)["context_report"]["input_limit"] <= real_tokens
 
 
-def test_explicit_limits_hold_for_a_routed_model_too():
-    small, large = scripted("small", 2_000), scripted("large", 16_000)
-    model, limits = routed(small, large), ModelLimits(1_000)
-    nodes = ContextNodes(ContextEngine(limits=limits), router=model.router)
-    report = nodes.budget_check.invoke({"messages": [HumanMessage("Hello?", id="1")]})[
-        "context_report"
-    ]
-    assert report["input_limit"] == 750
-    turns(on("nodes", model, limits=limits), *[WORDS] * 4)
-    assert max(one.largest_tokens for one in (small, large)) <= 750
-
-
 def test_a_model_that_cannot_follow_the_choices_is_refused_when_the_graph_is_built():
     model, other = routed(scripted("small", 2_000)), routed(scripted("small", 2_000))
     engine = ContextEngine(limits=ModelLimits(8_000))
@@ -434,34 +371,6 @@ def test_what_cannot_choose_is_refused_when_it_is_given(wrong: dict[str, Any]):
 
 
 @adapters
-def test_a_candidate_that_is_busy_once_keeps_its_limit(adapter):
-    big, small = scripted("big", 16_000), scripted("small", 2_000)
-    agent = on(adapter, routed(big, small))
-    turns(agent, *[WORDS] * 5)
-    big.faults.append(unavailable())
-    assert turns(agent, "And now?") == ["small"]
-    assert "limits" not in values(agent)["context_counts"]
-    assert values(agent)["context_report"]["input_limit"] <= 2_000
-
-
-@adapters
-def test_the_tools_of_the_agent_decide_who_may_answer(adapter):
-    plain, able = scripted("plain", 8_000), scripted("able", 8_000)
-    plain.profile = {**plain.profile, "tool_calling": False}
-    agent = on(adapter, routed(plain, able), small_tools())
-    assert turns(agent, "Hello?") == ["able"]
-    assert values(agent)["context_model"]["model"] == "able"
-
-
-@on_both
-def test_the_length_that_answers_are_asked_for_is_reserved(adapter):
-    model = routed(scripted("small", 4_000), scripted("large", 16_000))
-    model.max_tokens = 3_000
-    turns(agent := on(adapter, model), "Hello?")
-    assert values(agent)["context_report"]["input_limit"] == 1_000
-
-
-@adapters
 def test_a_candidate_that_is_gone_after_a_restart_is_replaced(adapter):
     saver = InMemorySaver()
 
@@ -474,93 +383,6 @@ def test_a_candidate_that_is_gone_after_a_restart_is_replaced(adapter):
 
     assert turns(restarted("old", "other"), "One?") == ["old"]
     assert turns(restarted("new", "other"), "Two?") == ["new"]
-
-
-def test_a_run_that_stopped_before_the_model_goes_on_after_its_candidate_is_gone():
-    saver = InMemorySaver()
-    agent = on(
-        "nodes",
-        routed(scripted("old", 8_000)),
-        interrupt_before=["agent"],
-        checkpointer=saver,
-    )
-    agent.invoke({"messages": [("user", "Hello?")]}, THREAD)
-    agent = on("nodes", routed(scripted("new", 8_000)), checkpointer=saver)
-    assert (
-        agent.invoke(None, THREAD)["messages"][-1].response_metadata["route"]["model"]
-        == "new"
-    )
-
-
-def test_what_a_caller_asks_for_by_name_is_taken_and_measured():
-    model = routed(scripted("small", 2_000), scripted("large", 16_000))
-    nodes = ContextNodes(ContextEngine(limits=model), router=model.router)
-    node = nodes.model_node(model.bind(route="large"))
-    state = {"messages": [HumanMessage("Hello?", id="1")]}
-    state |= nodes.budget_check.invoke(state)
-    assert state["context_model"]["model"] == "large"
-    assert (
-        node.invoke(state)["messages"][0].response_metadata["route"]["model"] == "large"
-    )
-
-
-def test_a_tool_that_other_middleware_left_out_stays_out():
-    class WithoutFlights(AgentMiddleware[Any, Any, Any]):
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            return handler(
-                request.override(
-                    tools=[tool for tool in request.tools if tool.name != "book_flight"]
-                )
-            )
-
-    model = scripted("model", 8_000)
-    ours = ContextWindowMiddleware(tool_selector=selector(100_000))
-    (shown,) = shown_by(
-        model,
-        create_agent(model, [], middleware=[WithoutFlights(), ours]),
-        "Book a flight to Oslo.",
-    )
-    assert "book_flight" not in shown
-    assert "weather_forecast" in shown
-
-
-@on_both
-def test_async_runs_embed_in_another_thread(adapter):
-    threads = []
-
-    class Recorded(Embeddings):
-        def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            threads.append(threading.current_thread())
-            return [[float(len(text)), 1.0] for text in texts]
-
-        def embed_query(self, text: str) -> list[float]:
-            return self.embed_documents([text])[0]
-
-    agent = on(
-        adapter, scripted("model", 8_000), tool_selector=selector(embeddings=Recorded())
-    )
-    asyncio.run(agent.ainvoke({"messages": [("user", RAIN)]}, THREAD))
-    assert threads
-    assert threading.main_thread() not in threads
-
-
-def test_what_is_bound_to_the_model_stays_bound_when_tools_are_chosen():
-    model = scripted("model", 8_000)
-    bound = bind_inside(model.bind(stop=["X"]).with_retry(), selector().tools)
-    assert isinstance(bound, RunnableBindingBase)
-    assert bound.kwargs == {"stop": ["X"]}
-    bound.invoke("Hello?")
-    assert [len(request.tools) for request in model.requests] == [len(DESCRIPTIONS)]
-
-
-@on_both
-def test_a_tool_with_the_name_of_the_search_is_refused(adapter):
-    own = named("search_tools", "Search the shed.")
-    with pytest.raises(ConfigError, match="'search_tools'"):
-        shown_by(
-            model := scripted("model", 8_000),
-            on(adapter, model, [own], tool_selector=selector()),
-        )
 
 
 @on_both
@@ -609,25 +431,3 @@ def test_a_candidate_that_asks_for_too_much_output_asks_for_less(adapter):
     model = scripted("joint", 16_000, Joint, input_limit=None)
     turns(on(adapter, routed(model)), WORDS * 5)
     assert len(model.requests) == 1
-
-
-def test_a_conversation_does_not_wait_for_a_candidate_that_told_it_a_smaller_limit():
-    """What the larger one stated to it alone counts for it; others may move there."""
-    router = routed(
-        scripted("small", 5_000),
-        scripted("large", 8_000),
-        config=RoutingConfig(when_full="move"),
-    ).router
-    route = router.route([HumanMessage("Hi")], estimated_tokens=6_000)
-    router.refused(
-        route, ContextOverflow(limit=4_000, actual=6_000), conversation_key([], THREAD)
-    )
-    choices, window = (
-        Choices(router=router, reporter=Reporter()),
-        ContextEngine(5_000).measure([HumanMessage("Hi")]),
-    )
-    asked = RunnableLambda(lambda _: choices.may_move({}, window))
-    assert [
-        asked.invoke(None, {"configurable": {"thread_id": name}})
-        for name in ("1", "another")
-    ] == [False, True]

@@ -1,26 +1,20 @@
 """What leaves a request and in which order, what a summarizer is given, and how a failing one is asked less."""
 
 import json
-from dataclasses import replace
-from statistics import mean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core import Pending, Position, Session, View
 from langchain_ctxwin.core.clamping import first_part
-from langchain_ctxwin.core.compaction import first_that
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.plan import last_request, shown_part
-from langchain_ctxwin.core.request import portion
 from langchain_ctxwin.testing import request_faults
 from support import conversations
 from support.conversations import FILLER, turns
 from support.fakes import exact_count
-from support.reporting import Chat
 
 
 class Writer:
@@ -107,35 +101,6 @@ def test_oldest_turns_leave_into_the_record_down_to_the_low_water_mark():
     assert after.history_tokens <= 0.5 * (600 - after.budget.fixed_tokens)
 
 
-def test_requests_of_the_roomy_preset_stay_filled_once_something_left():
-    """By the provider's count, on average; none exceeds the limit."""
-    window = 8_192
-    chat = Chat(window=window)
-    chat.engine = ContextEngine(
-        ModelLimits(window), config=ContextConfig.preset("roomy", output_reserve=0)
-    )
-    sizes = [
-        chat.true(measured)
-        for measured in chat.talk(120)
-        if measured.report["compactions"]
-    ]
-    assert mean(sizes) >= 0.8 * window
-    assert max(sizes) <= window
-
-
-def test_one_long_question_is_clamped_last():
-    compaction, after = forced(
-        engine_of(), [HumanMessage("begin " + "x" * 9000 + " end", id="big")]
-    )
-    (shown,) = after.messages
-    assert (compaction.actions, [*after.session.view.clamped]) == (
-        ("messages clamped: 1",),
-        ["big"],
-    )
-    assert (shown.content[:7], shown.content[-5:]) == ("begin x", "x end")
-    assert "in the history as message big" in shown.content
-
-
 def test_long_results_and_arguments_are_clamped_before_the_question():
     """It stays verbatim while anything else can give; arguments stay JSON of the same shape."""
     question = HumanMessage("why? " + "y" * 800, id="q")
@@ -198,24 +163,6 @@ def test_a_summary_covers_what_left_and_the_next_one_starts_where_it_ended():
     assert engine.plan(window).snapshot[0] == plan.snapshot[1]
 
 
-def test_what_a_summary_covers_is_counted_once():
-    """A question that stayed pinned and leaves later was summarized already: it only joins what left."""
-    engine = engine_of(400)
-    messages = steps(8)
-    window = engine.measure(messages)
-    state = engine.apply(engine.plan(window), window)
-    grown = [*messages, AIMessage("done", id="d"), *turns(8)]
-    compaction, after = forced(engine_of(400, pin_first_user=False), grown, state)
-    view, through = (
-        after.session.view,
-        state["context_view"]["covered"]["through"]["index"],
-    )
-    pinned = {position.index for position in view.pinned}
-    left = [index for index in range(view.start.index) if index not in pinned]
-    assert view.record.messages == len(left)
-    assert len(compaction.dropped) == sum(index > through for index in left)
-
-
 @pytest.mark.parametrize(
     ("config", "messages", "is_planned"),
     [
@@ -252,14 +199,6 @@ def test_a_summary_is_planned_when_it_is_due_and_pays(config, messages, is_plann
         assert 21 - plan.snapshot[1] <= 3
 
 
-@pytest.mark.parametrize(
-    ("share", "room", "tokens"),
-    [(0.5, 100, 50), (1, 100, 100), (30, 100, 30), (300, 100, 100)],
-)
-def test_a_setting_is_a_share_or_tokens_within_the_room(share, room, tokens):
-    assert portion(share, room) == tokens
-
-
 @given(
     sizes=st.lists(st.integers(0, 9)),
     budget=st.integers(0, 30),
@@ -275,14 +214,8 @@ def test_whole_items_are_kept_while_they_fit(sizes, budget, how):
     assert fit.truncated is bool(fit.dropped)
 
 
-def test_bisection_finds_the_first_value():
-    found = [first_that(range(size), lambda value: value >= 3) for size in range(9)]
-    assert found == [None] * 4 + [3] * 5
-
-
 # ---- what a summarizer is given, and what is made of its text --------------------------------------------------------
 
-WORDS = "lorem ipsum dolor sit amet " * 6
 HISTORY = [
     HumanMessage("left", id="q0"),
     AIMessage("gone", id="a0"),
@@ -330,43 +263,6 @@ def test_a_summarizer_is_given_what_the_view_shows_and_the_request_that_a_provid
     assert last_request(window, 0, 2) is None  # all of it has left
     # the view was just changed
     assert last_request(engine.measure(HISTORY, session=session), 2, 4) is None
-
-
-def test_a_summary_larger_than_its_room_is_shortened():
-    """The turn goes on with as much of it as was planned for."""
-    line = "- The build fails with error 7."
-    history = [
-        m
-        for n in range(30)
-        for m in (
-            HumanMessage(f"q{n} {WORDS}", id=f"q{n}"),
-            AIMessage("ok", id=f"a{n}"),
-        )
-    ]
-    engine = inline_engine(Writer(f"{line}\n" * 2_000), 1_100)
-    window = engine.measure([*history, HumanMessage("and now?", id="now")])
-    update = engine.apply(engine.plan(window), window)
-    lines = update["context_summary"].split("\n")
-    assert (len(lines) > 1, {*lines}, update["context_guard"]["ineffective"]) == (
-        True,
-        {line},
-        0,
-    )
-    after = engine.measure(window.parts.messages, session=update)
-    assert (after.over_by, after.total_tokens < window.total_tokens) == (0, True)
-
-
-@pytest.mark.parametrize(("freed_tokens", "failures"), [(0, 1), (1, 1), (200, 0)])
-def test_a_summary_that_frees_too_little_counts_like_one_that_failed(
-    freed_tokens, failures
-):
-    engine = engine_of(pin_first_user=False)
-    window = engine.measure(turns(6))
-    plan = engine.plan(window)
-    after = engine.measure(turns(6), session=engine.apply(plan, window)).total_tokens
-    before = replace(window, size=window.size.known(after + freed_tokens))
-    update = engine.apply(replace(plan, before=before), window)
-    assert update["context_guard"]["ineffective"] == failures
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import dataclasses
 import gc
 import json
 import re
-import threading
 
 import pytest
 from hypothesis import given
@@ -19,7 +18,6 @@ from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
     ContextEngine,
-    ContextOverflow,
     ModelLimits,
     TokenBudget,
     TokenEstimator,
@@ -30,7 +28,7 @@ from langchain_ctxwin.core import Sizes, after_measure, from_answer
 from langchain_ctxwin.core.history import read_history
 from langchain_ctxwin.core.limits import budget_table, refusal
 from langchain_ctxwin.testing import request_faults
-from langchain_ctxwin.util import Lru, PerMessage, Seen, once
+from langchain_ctxwin.util import PerMessage
 from support.conversations import FILLER, CharCounter, engine_of, turns
 
 
@@ -105,15 +103,6 @@ def test_one_call_compacts_as_its_steps_do_and_goes_on_from_its_session():
     assert session["context_guard"]["compactions"] >= 1
 
 
-def test_one_call_writes_the_summary_that_is_due_and_goes_on_without_one_that_fails():
-    for summarizer, summary in ((lambda _: "A summary.", "A summary."), (fail, "")):
-        fitted = engine_of(900, summarizer=summarizer, summary_max_tokens=20).fit(
-            turns(20)
-        )
-        assert fitted.session["context_summary"] == summary
-        assert not fitted.report["over_by"]
-
-
 def test_a_margin_decides_compaction_but_never_refuses():
     """Compaction uses the upper bound, but not before a size was reported: what probably fits is sent whole."""
     engine = engine_of(200, counter=Margin())
@@ -153,92 +142,7 @@ def test_the_reported_size_anchors_the_count_of_its_prefix_only():
         )
 
 
-def test_usage_in_a_fresh_history_is_used_and_compacts_what_we_took_for_small():
-    window = engine_of(2000).measure(
-        [HumanMessage("hello"), reply(700), HumanMessage("next")]
-    )
-    assert (window.report["counted_by"], window.total_tokens > 700) == ("usage", True)
-    engine = engine_of(600, pin_first_user=False)
-    window = engine.measure(
-        [*turns(2), reply(300, id="r"), HumanMessage("x" * 1_300, id="n")]
-    )
-    assert window.estimates.total_tokens < 600
-    assert window.total_tokens > 600
-    compaction = engine.emergency(window)
-    assert compaction.tokens_after < compaction.tokens_before == window.total_tokens
-
-
-def test_dropping_the_view_forgets_reported_sizes():
-    """They belong to requests that the view made small."""
-    engine = engine_of(pin_first_user=False)
-    window = engine.measure(turns(10))
-    messages, state = asked(
-        engine, turns(10), 200, engine.apply(engine.emergency(window), window)
-    )
-    start = state["context_view"]["start"]["id"]
-    left = [m for m in [*messages, HumanMessage("next", id="n")] if m.id != start]
-    assert engine.measure(left, session=state).report["counted_by"] == "exact"
-
-
-def test_recovery_learns_the_stated_limit():
-    engine = engine_of(2000)
-    state = engine.recover(
-        engine.measure(turns(10)), ContextOverflow(limit=800, actual=1600, kind="input")
-    )
-    after = engine.measure(turns(10), session=state)
-    assert after.budget.input_limit == 800
-    assert after.upper_tokens <= 800
-    assert json.loads(json.dumps(state)) == state
-    with pytest.raises(BudgetExceededError):  # there is nothing left to give
-        engine.recover(
-            engine.measure([HumanMessage("hi")]),
-            ContextOverflow(limit=5, actual=10, kind="input"),
-        )
-
-
 # ---- bad summarizers, bad input -------------------------------------------------------------------------------------
-
-RELEASED = threading.Event()
-
-
-def hang(messages):
-    RELEASED.wait(5)
-
-
-async def ahang(messages):
-    await asyncio.sleep(5)
-
-
-def fail(messages):
-    raise RuntimeError("model is down")
-
-
-@pytest.mark.parametrize(
-    "summarizer", [hang, fail, lambda messages: "", lambda messages: "novel" * 9000]
-)
-async def test_a_bad_summarizer_fails_nothing_and_stops_after_two_tries(summarizer):
-    """The next user message may try again."""
-    engine = engine_of(summarizer=summarizer, summary_timeout_seconds=0.02)
-    messages, state = turns(6), {}
-    for attempt in range(2):
-        window = engine.measure(messages, session=state)
-        plan = engine.plan(window)
-        state = (
-            engine.apply(plan, window) if attempt else await engine.aapply(plan, window)
-        )
-        assert (state["context_view"], state["context_summary"]) == ({}, "")
-        assert state["context_guard"]["reason"].startswith("summary refused: ")
-    assert engine.plan(engine.measure(messages, session=state)) is None
-    later = [*messages, AIMessage("ok", id="ok"), HumanMessage("again", id="again")]
-    assert engine.plan(engine.measure(later, session=state)) is not None
-    RELEASED.set()  # the event loop waits for its threads
-
-
-async def test_an_async_summarizer_that_hangs_is_cut_off():
-    engine = engine_of(summarizer=ahang, summary_timeout_seconds=0.02)
-    window = engine.measure(turns(6))
-    state = await engine.aapply(engine.plan(window), window)
-    assert "no summary within 0.02 seconds" in state["context_guard"]["reason"]
 
 
 ORPHAN = ToolMessage("r", tool_call_id="x")
@@ -275,25 +179,6 @@ def test_fixed_regions_larger_than_the_window_are_refused_with_the_table():
     ) as refused:
         engine.emergency(engine.measure(history, system_prompt=FILLER))
     assert refused.value.report["system_tokens"] > 50
-
-
-@pytest.mark.parametrize("summarize", ["off", "inline"])
-def test_none_content_and_lone_surrogates_survive_compaction(summarize):
-    """Also inside summaries and stubs."""
-    messages = turns(8)
-    messages[2].content = f"lone \ud800 {FILLER}"
-    messages[3].content = None
-    messages.insert(
-        4, AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "x"}], id="c")
-    )
-    messages.insert(5, ToolMessage("r", tool_call_id="x", id="r"))
-    messages[4].content = messages[5].content = None
-    engine = engine_of(summarize=summarize, pin_first_user=False)
-    window = engine.measure(messages)
-    state = engine.apply(engine.plan(window) or engine.emergency(window), window)
-    assert "refused" not in state["context_guard"]["reason"]
-    after = engine.measure(messages, session=json.loads(json.dumps(state)))
-    assert request_faults(engine.build(after)) == []
 
 
 @pytest.mark.parametrize(
@@ -363,46 +248,12 @@ REPORT = {
 }
 
 
-@pytest.mark.parametrize("position", range(6))
-@pytest.mark.parametrize("value", [-1, 1.0, True, None, "1"])
-def test_a_region_that_is_no_size_is_refused(position, value):
-    sizes = [100] * 6
-    sizes[position] = value
-    with pytest.raises(ConfigError, match=f"_tokens={value!r}|input_limit={value!r}"):
-        TokenBudget(*sizes)
-
-
 @given(sizes=st.tuples(*[TOKENS] * 6))
 def test_the_history_gets_what_the_fixed_regions_leave(sizes):
     """The reserve is outside the input limit."""
     budget = TokenBudget(*sizes)
     assert budget.fixed_tokens == sum(sizes[1:5])
     assert budget.history_budget == max(0, sizes[0] - sum(sizes[1:5]))
-
-
-def test_the_table_shows_every_region_with_its_share():
-    assert budget_table(REPORT).splitlines() == [
-        "region                tokens   of limit",
-        "context window        10,240",
-        "output reserve         2,048",
-        "input limit            8,192     100.0%",
-        "system                 2,000      24.4%",
-        "tools                  7,200      87.9%",
-        "summary                    0       0.0%",
-        "record                     0       0.0%",
-        "pinned                     0       0.0%",
-        "history                   10       0.1%",
-        "total                  9,210     112.4%",
-        "over by                1,018      12.4%",
-    ]
-    unknown = budget_table(
-        {"context_window": None, "input_limit": 100, "history_tokens": 150}
-    ).splitlines()
-    assert unknown[1].split() == ["context", "window", "unknown"]
-    assert unknown[-2:] == [
-        "total                    150     150.0%",
-        "over by                   50      50.0%",
-    ]
 
 
 RAISE = "raise context_window (use a model with a larger one)"
@@ -468,15 +319,6 @@ def test_any_report_can_be_printed(report):
 # ---- what is remembered is only ever a shortcut ---------------------------------------------------------------------
 
 
-def test_too_many_prices_are_forgotten(monkeypatch):
-    monkeypatch.setattr("langchain_ctxwin.util.memo.MAX_PRICES", 4)
-    priced, messages = [], [HumanMessage(str(number)) for number in range(5)]
-    prices = PerMessage(lambda message: priced.append(message.content) or 1)
-    for message in (*messages, *messages[3:]):
-        prices(message)
-    assert priced == ["0", "1", "2", "3", "4", "3"]
-
-
 def test_a_message_is_priced_once_and_let_go_when_it_is_gone():
     """Another object with the same text is another message, except a system message, which each request makes anew."""
     priced = []
@@ -498,18 +340,6 @@ def test_a_message_is_priced_once_and_let_go_when_it_is_gone():
     del text, blocks, call
     gc.collect()
     assert prices._values == {}
-
-
-def test_a_small_mapping_forgets_what_was_used_least_recently():
-    memo = Lru(2)
-    memo.put("a", 1)
-    memo.put("b", 2)
-    memo.get("a")
-    memo.put("c", 3)
-    assert [memo.get(key) for key in "abc"] == [1, None, 3]
-    assert [once(memo, key, lambda: 9) for key in ("a", "new")] == [1, 9]
-    is_new = Seen().is_new
-    assert [is_new(thing) for thing in "aabac"] == [True, False, True, False, True]
 
 
 COMPACTED = [{"type": "compaction", "content": "all of it"}]
@@ -540,40 +370,6 @@ def test_what_is_known_of_a_history_follows_it(changes):
         assert history == dataclasses.replace(
             read_history(messages), shown=history.shown, checksums=history.checksums
         )
-
-
-def test_a_history_that_was_loaded_anew_keeps_the_messages_that_are_known():
-    """Equal messages are the same ones, so that each is priced once; one that was replaced is not."""
-    messages = [
-        HumanMessage("a", id="a"),
-        AIMessage("b", id="b"),
-        HumanMessage("c", id="c"),
-    ]
-    known = read_history(messages[:2])
-    loaded = read_history(
-        [message.model_copy(deep=True) for message in messages], known
-    )
-    assert [
-        one is other for one, other in zip(loaded.messages, messages, strict=True)
-    ] == [True, True, False]
-    other = read_history([HumanMessage("x", id="a"), *messages[1:]], known)
-    assert [message.content for message in other.messages] == ["x", "b", "c"]
-
-
-def test_a_function_that_pins_is_asked_once_about_each_message():
-    """It may be slow; a message that replaces another one is a new one."""
-    asked, known = list[str](), None
-    messages = [HumanMessage(text, id=text) for text in "abc"]
-    for history in (
-        messages[:2],
-        messages,
-        messages,
-        [messages[0], HumanMessage("x", id="b"), messages[2]],
-    ):
-        known = read_history(
-            history, known, pin_when=lambda message: bool(asked.append(message.content))
-        )
-    assert asked == ["a", "b", "c", "a", "x", "c"]
 
 
 def answered_state():

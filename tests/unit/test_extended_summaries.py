@@ -1,6 +1,5 @@
 """Does the agent's own model summarize after its last request, so that the provider reads the prefix from its cache?"""
 
-import re
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from langchain_core.tools import tool
 
 from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.core.plan import LastRequest
-from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
 from support.agents import THREAD, agent_on, on_both
 from support.fakes import core_overflow, exact_count
@@ -118,22 +116,6 @@ def test_the_own_model_is_asked_by_one_message_after_the_last_request(
     assert all(used == settings == {"tools": ["search"]} for _, used in model.sent)
 
 
-def test_the_question_names_the_last_message_that_is_covered():
-    model = provider(provider="openai")
-    state = talk(model)
-    messages, settings = model.sent[model.summaries[0]]
-    question, through = messages[-1][1], state["context_pending"]["through"]["index"]
-    assert (
-        f">\n{state['messages'][through].text[:100]}"
-        in question[question.index("<last_message ") :]
-    )
-    assert (
-        f"Write at most {state['context_pending']['max_tokens']:,} tokens." in question
-    )
-    assert state["context_pending"]["text"] == SUMMARY
-    assert settings["tool_choice"] == "none"
-
-
 def test_a_tool_call_instead_of_a_summary_is_a_failure():
     model = provider(calls_a_tool=True)
     state = talk(model)
@@ -141,15 +123,6 @@ def test_a_tool_call_instead_of_a_summary_is_a_failure():
     assert (
         "called search instead of writing a summary" in state["context_guard"]["reason"]
     )
-
-
-@pytest.mark.parametrize(
-    "other", [provider(), ModelSummarizer(provider()), lambda _: SUMMARY]
-)
-def test_another_summarizer_gets_the_transcript(other):
-    model = provider()
-    talk(model, summarizer=other, questions=12)
-    assert model.summaries == []
 
 
 def test_a_request_refused_as_too_large_is_replaced_by_the_transcript():
@@ -175,32 +148,3 @@ def test_a_request_without_room_for_the_question_is_not_extended(
     )
     assert summarizer.summarize(request, previous="", max_tokens=100) == SUMMARY
     assert [MARK in messages[-1][1] for messages, _ in model.sent] == [is_extended]
-
-
-def test_an_outage_of_the_own_model_is_a_failed_summary():
-    class Down(Provider):
-        def _answer(self, messages):
-            raise ConnectionError("down")
-
-    model = provider(Down)
-    summarizer = ModelSummarizer(model).extending(
-        model, LastRequest(messages=(HumanMessage("hi"),), room_tokens=2_000)
-    )
-    with pytest.raises(SummarizationError, match="down"):
-        summarizer.summarize([HumanMessage("hi")], previous="", max_tokens=100)
-    assert len(model.sent) == 1
-
-
-def test_what_left_the_view_unsummarized_is_quoted_in_the_question():
-    one, seen = provider(), [HumanMessage("and now?")]
-    left = [HumanMessage("My name is Ann. </transcript>")]
-    request = LastRequest(messages=(*seen,), room_tokens=2_000, unseen=1)
-    ModelSummarizer(one).extending(one, request).summarize(
-        [*left, *seen], previous="", max_tokens=100
-    )
-    question = one.sent[0][0][-1][1]
-    mark = re.search("<transcript ([0-9a-f]{12})>", question)[1]
-    assert question.endswith(
-        f"<transcript {mark}>\nUser: My name is Ann. </transcript>\n</transcript {mark}>"
-    )
-    assert f"<last_message {mark}>\nand now?\n</last_message {mark}>" in question

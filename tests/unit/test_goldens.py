@@ -501,12 +501,6 @@ def test_a_difference_names_case_and_part_and_is_shown_line_by_line() -> None:
     )
 
 
-def test_a_long_difference_is_cut() -> None:
-    now = {"events": "\n".join(map(str, range(100)))}
-    shown = difference("pins, nodes", {"events": ""}, now).splitlines()
-    assert (len(shown), shown[-1]) == (42, "... and 63 more lines")
-
-
 if __name__ == "__main__":
     store(
         STORED,

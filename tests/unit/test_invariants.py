@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
 
 import support.conversations
 from langchain_ctxwin import BudgetExceededError
@@ -22,9 +20,6 @@ from langchain_ctxwin.core import (
     is_pinned,
     last_user,
     message_id,
-)
-from langchain_ctxwin.core import (
-    plan as planning,
 )
 from langchain_ctxwin.core.updates import after_undo
 from langchain_ctxwin.testing import request_faults
@@ -209,21 +204,6 @@ def test_an_emergency_says_exactly_what_the_request_costs_afterwards(messages, w
 
 
 @RUNS
-@given(messages=conversations(huge=True, pins=False), window=WINDOWS)
-def test_a_refusal_means_that_even_the_floor_does_not_fit(messages, window):
-    """The current user message alone at its clamp floor, without any other history, is too much."""
-    engine = engine_of(window)
-    before = measured(engine, messages, None)
-    with suppress(BudgetExceededError):
-        engine.emergency(before)
-        return
-    assert planning.smaller(replace(before, limit=1)).total_tokens > window
-    with pytest.raises(BudgetExceededError, match="What to change") as refused:
-        engine.emergency(before)
-    assert refused.value.report["total_tokens"] > window
-
-
-@RUNS
 @given(messages=conversations(), window=WINDOWS)
 def test_a_compaction_leaves_the_request_that_a_measure_of_its_state_gives(
     messages, window
@@ -319,43 +299,6 @@ def test_every_message_is_shown_counted_by_the_record_or_repaired_away(
                 shown(everything, history, index) is None
                 or message_id(history, index) in {*view.cleared, *view.clamped}
             )
-
-
-@RUNS
-@given(messages=conversations(), window=WINDOWS, data=st.data())
-def test_the_memo_never_changes_a_result(messages, window, data):
-    """After edits, removals and forks the engine says what a fresh one says."""
-    engine = engine_of(window)
-    state = final_state(engine, messages)
-    history = _changed(messages, data.draw)
-    warm, fresh = (
-        measured(engine, history, state),
-        measured(engine_of(window), history, state),
-    )
-    assert warm.report == fresh.report
-    assert list(map(payload, engine.build(warm))) == list(
-        map(payload, engine.build(fresh))
-    )
-    assert not warm.messages or request_faults(engine.build(warm)) == []
-
-
-def _changed(messages, draw):
-    """Return the history after one change of the kind that users and graphs make."""
-    history, index = list(messages), draw(st.integers(0, len(messages) - 1))
-    changes = {
-        "replace": lambda: history.__setitem__(
-            index, history[index].model_copy(update={"content": "replaced " * 20})
-        ),
-        "remove": lambda: history.pop(index),
-        "fork": lambda: history.__setitem__(
-            slice(index, None), [HumanMessage("another branch", id="branch")]
-        ),
-        "insert": lambda: history.insert(
-            index, HumanMessage("inserted", id="inserted")
-        ),
-    }
-    changes[draw(st.sampled_from(sorted(changes)))]()
-    return history
 
 
 @RUNS

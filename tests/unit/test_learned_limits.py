@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
-from structlog.testing import capture_logs
 
 from langchain_ctxwin import (
     BudgetExceededError,
@@ -13,10 +12,7 @@ from langchain_ctxwin import (
     ContextNodes,
     ContextOverflow,
     ModelLimits,
-    ModelRegistry,
-    ModelRouter,
     RoutedChatModel,
-    ToolSelector,
 )
 from langchain_ctxwin.core.limits import (
     LEAST_LIMIT_TOKENS,
@@ -26,7 +22,7 @@ from langchain_ctxwin.core.limits import (
     stated_limit,
     unrefuted,
 )
-from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
+from langchain_ctxwin.models.sources import LearnedSource
 from langchain_ctxwin.routing.candidates import conversation_key
 from support.fakes import (
     ScriptedChatModel,
@@ -37,7 +33,6 @@ from support.fakes import (
     openai_overflow,
 )
 from support.routing import router, scripted
-from support.tool_sets import definition
 
 WINDOW = 8192
 MODEL = "scripted"
@@ -104,31 +99,6 @@ def test_a_text_that_claims_a_limit_reaches_no_other_conversation():
     assert limit_of_others(engine) == WINDOW
 
 
-@pytest.mark.parametrize(
-    ("learned", "limit"), [(None, WINDOW), (LearnedSource(), 4_096)]
-)
-def test_a_limit_that_conversations_heard_holds_for_all_by_way_of_a_memory_that_was_passed(
-    learned, limit
-):
-    engine = engine_of(learned=learned)
-    for thread in ("one", "two"):
-        nodes_of(engine, ScriptedChatModel(faults=[openai_overflow(5_000, 4_096)]))(
-            LONG, thread
-        )
-    assert limit_of_others(engine) == limit
-
-
-def test_a_limit_far_below_the_declared_one_stays_in_its_conversation():
-    engine = engine_of(window=128_000)
-    model = ScriptedChatModel(input_limit=600)
-    ask = nodes_of(engine, model)
-    for number in range(5):
-        state = ask(f"{number} {LONG}")
-    assert state["context_counts"]["limits"] == {MODEL: {"context_window": 600}}
-    assert [request.refused for request in model.requests].count(True) == 1
-    assert limit_of_others(engine) == 128_000
-
-
 @pytest.mark.parametrize("overflow", [core_overflow, openai_overflow, llama_overflow])
 def test_a_small_server_is_learned_by_everybody(overflow):
     learned = LearnedSource()
@@ -143,23 +113,6 @@ def test_a_small_server_is_learned_by_everybody(overflow):
 
 
 # What contradicts a limit
-
-
-def test_a_limit_below_what_was_accepted_is_not_learned():
-    engine, model = engine_of(), ScriptedChatModel()
-    ask = nodes_of(engine, model)
-    for number in range(8):
-        state = ask(f"{number} {LONG}")
-    accepted = state["context_counts"]["anchor"]["tokens"]
-    model.faults.append(openai_overflow(9_000, 1_000))
-    state = ask("next")
-    assert state["context_counts"].get("limits") != {MODEL: {"context_window": 1000}}
-    assert all(
-        tokens > accepted
-        for tokens in state["context_counts"].get("limits", {}).get(MODEL, {}).values()
-    )
-    assert model.requests[-1].tokens <= 1000 < accepted
-    assert limit_of_others(engine) == WINDOW
 
 
 limits = st.dictionaries(
@@ -238,33 +191,6 @@ def test_a_learned_limit_below_the_fixed_regions_is_tried_and_not_obeyed():
         )
 
 
-class Forgetless:
-    """The protocol asks for two methods; another one may fail."""
-
-    def recall(self, model):
-        return {}
-
-    def learn(self, model, limits):
-        raise AssertionError("nothing was refused")
-
-
-class Broken(LearnedSource):
-    def accepted(self, model, tokens):
-        raise OSError("disk full")
-
-
-@pytest.mark.parametrize(
-    ("memory", "said"),
-    [(Forgetless, []), (Broken, [("limits.not_withdrawn", "OSError")])],
-)
-def test_a_memory_that_does_not_forget_ends_no_conversation(memory, said):
-    with capture_logs() as logs:
-        assert nodes_of(engine_of(learned=memory()), ScriptedChatModel())("hello")[
-            "messages"
-        ]
-    assert [(log["event"], log["reason"]) for log in logs] == said
-
-
 # State from outside
 
 
@@ -297,96 +223,12 @@ def test_a_stored_limit_ends_no_conversation_and_is_kept_to_where_it_can_be(
 # The registry and its source
 
 
-def registry_of(**limits):
-    learned = LearnedSource()
-    return ModelRegistry([ExplicitSource({}), learned, _Listed(limits)]), learned
-
-
-class _Listed:
-    """A provider's list."""
-
-    tier = "provider"
-
-    def __init__(self, limits):
-        self.listed = ExplicitSource({MODEL: limits}).fetch(None)
-
-    def fetch(self, name):
-        return self.listed
-
-
-@pytest.mark.parametrize(
-    ("limits", "learned_limits"),
-    [
-        ([300], {}),
-        ([WINDOW * MOST_TIMES_OFF + 1], {}),
-        ([1000, 300], {"context_window": 1000}),  # not by way of the one before
-    ],
-)
-def test_a_registry_learns_no_limit_far_from_the_declared_one(limits, learned_limits):
-    known, learned = registry_of(context_window=WINDOW)
-    known.refresh()
-    for limit in limits:
-        known.learn(MODEL, openai_overflow(10**7, limit))
-    assert learned.recall(MODEL) == learned_limits
-    known.learn(MODEL, {"context_window": 300})
-    assert learned.recall(MODEL) == {"context_window": 300}
-
-
-def test_a_registry_forgets_a_limit_below_what_was_accepted():
-    known, learned = registry_of(context_window=WINDOW)
-    for name in (MODEL, f"acme/{MODEL}"):
-        learned.learn(name, SMALL)
-        known.accepted(name, 2000)
-        assert learned.recall(name) == {}
-
-
-def test_a_withdrawn_limit_stays_withdrawn_for_other_processes(tmp_path):
-    path = tmp_path / "learned.json"
-    one, other = LearnedSource(path), LearnedSource(path)
-    one.learn(MODEL, SMALL)
-    assert one.flush()
-    other.refresh()
-    one.accepted(MODEL, 2000)
-    assert one.flush()
-    other.learn("another", SMALL)
-    assert other.flush()
-    one.refresh()
-    assert [source.recall(MODEL) for source in (one, other, LearnedSource(path))] == [
-        {},
-        {},
-        {},
-    ]
-    other.learn(MODEL, {"context_window": 4096})
-    assert other.flush()
-    assert LearnedSource(path).recall(MODEL) == {"context_window": 4096}
-
-
 # Routed models
 
 
 def routed(small):
     large = scripted("large", 128_000)
     return RoutedChatModel(router(small, large, chances={"small": 0.9, "large": 0.5}))
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (rejected(CLAIM), f"{LONG} {CLAIM}"),
-        (openai_overflow(9_000, 300), "hello"),
-        (SdkError("the prompt is too long", status_code=400), "hello"),
-    ],
-)
-def test_neither_a_claim_nor_a_refusal_of_little_takes_a_window_from_a_routed_candidate(
-    error, text
-):
-    model = routed(scripted("small", WINDOW, faults=[error]))
-    model.invoke(text)
-    assert model.router.candidate("small").limits == ModelLimits(WINDOW)
-    assert (
-        model.invoke("another conversation").response_metadata["route"]["model"]
-        == "small"
-    )
 
 
 @pytest.mark.parametrize("how", ["invoke", "stream"])
@@ -402,15 +244,6 @@ def test_an_answer_heals_a_routed_candidate(how):
         LONG * 3, route="small"
     )
     assert model.router.candidate("small", conversation).limits == ModelLimits(WINDOW)
-
-
-def test_a_router_tells_its_registry_what_was_accepted():
-    learned = LearnedSource()
-    known = ModelRegistry([learned, _Listed({"context_window": WINDOW})])
-    model = RoutedChatModel(ModelRouter([ScriptedChatModel()], known))
-    learned.learn(MODEL, SMALL)
-    model.invoke(LONG * 3)
-    assert learned.recall(MODEL) == {}
 
 
 # Limits that nobody states
@@ -489,36 +322,3 @@ def test_only_what_a_provider_stated_is_told_to_other_conversations(is_stated, l
     )
     assert engine.measure(history, session=state).budget.input_limit == 8_000
     assert engine.measure([HumanMessage("hi", id="x")]).budget.input_limit == limit
-
-
-def test_a_refusal_that_states_the_limit_we_kept_to_does_not_shrink_it():
-    """Our limit without the reserve is one for input; read as the window, the reserve would come off twice."""
-    engine = ContextEngine(
-        limits=ModelLimits(context_window=4096, max_output_tokens=512),
-        counter=exact_count,
-    )
-    window = engine.measure([HumanMessage("hi", id="1")])
-    assert window.budget.input_limit == 3584
-    learned = engine.learn(
-        window, ContextOverflow(limit=3584, actual=3600, kind="input")
-    )
-    assert learned.budget.input_limit == 3584
-
-
-def test_a_refusal_is_told_to_others_once_where_tools_are_chosen():
-    """Also where the same tools are chosen again."""
-    told = []
-
-    class Memory:
-        def learn(self, model, limits):
-            told.append(dict(limits))
-
-        def recall(self, model):
-            return {}
-
-    selector = ToolSelector([definition("look", "Looks.")], max_tool_tokens=200)
-    model = scripted(MODEL, 2_000, overflow=llama_overflow)
-    ask = nodes_of(engine_of(learned=Memory()), model, tool_selector=selector)
-    ask(LONG * 8)
-    assert [request.refused for request in model.requests] == [True, False]
-    assert told == [{"context_window": 1_500}]

@@ -7,7 +7,6 @@ from decimal import Decimal
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import HumanMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -15,27 +14,16 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
-from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import (
     ConfigError,
     ContextEngine,
-    ContextNodes,
     ModelInfo,
     ModelLimits,
     UnknownModelError,
-    create_context_agent,
 )
-from langchain_ctxwin.middleware import ContextWindowMiddleware
-from support.fakes import ScriptedChatModel
 
 TOKENS = st.integers(1, 2_000_000)
-FIELDS = (
-    "context_window",
-    "max_input_tokens",
-    "max_output_tokens",
-    "requested_output_tokens",
-)
 
 
 class Configured(GenericFakeChatModel):
@@ -56,16 +44,6 @@ def model(profile=None, **attributes):
 
 def profile(window, output=None):
     return {"max_input_tokens": window, "max_output_tokens": output}
-
-
-@pytest.mark.parametrize("name", FIELDS)
-@pytest.mark.parametrize("value", [0, -1, True, 8192.5, "8192", float("nan")])
-def test_a_limit_that_is_no_positive_whole_number_is_refused(name, value):
-    with pytest.raises(
-        ConfigError,
-        match=f"{name}={value!r}: give a whole number of tokens, at least 1",
-    ):
-        ModelLimits(**{name: value})
 
 
 @pytest.mark.parametrize(
@@ -169,16 +147,6 @@ def test_a_guess_is_flagged_and_made_only_where_the_window_is_unknown():
         8192, None, 2048, source="guess"
     )
     assert ModelLimits(4096, None, 2048).guessed() == ModelLimits(4096, None, 2048)
-
-
-@given(limits=st.builds(dict, **{name: st.none() | TOKENS for name in FIELDS}))
-def test_the_default_reserve_always_leaves_room_for_input(limits):
-    try:
-        known = ModelLimits(**limits)
-    except ConfigError:
-        return
-    if known.known:
-        assert known.input_limit(known.output_reserve()) > 0
 
 
 def gemini(**settings):
@@ -353,14 +321,6 @@ def test_limits_are_read_from_what_states_them(source, stated, name):
     assert ModelLimits.of(source) == ModelLimits(*stated, source=name)
 
 
-@pytest.mark.parametrize("value", [None, -1, -2, 0, True, "many"])
-def test_an_unset_output_length_is_not_a_request(value):
-    assert (
-        ModelLimits.of(model(profile(8192), num_predict=value)).requested_output_tokens
-        is None
-    )
-
-
 def test_configurable_models_count_with_their_alternatives():
     """Any alternative may be chosen at run time; factories are not called."""
 
@@ -372,17 +332,6 @@ def test_configurable_models_count_with_their_alternatives():
         chosen, small=model(profile(2048)), late=build
     )
     assert ModelLimits.of(alternatives) == ModelLimits(2048, source="profile")
-
-
-@given(
-    window=st.none() | st.integers(-10, 10**7) | st.floats() | st.text(max_size=3),
-    output=st.none() | st.integers(-10, 10**7) | st.booleans(),
-    requested=st.none() | st.integers(-10, 10**7),
-)
-def test_reading_a_profile_never_raises(window, output, requested):
-    limits = ModelLimits.of(model(profile(window, output), max_tokens=requested))
-    assert limits.context_window in (None, window)
-    assert limits.max_output_tokens in (None, output)
 
 
 # ---- facts about one model -------------------------------------------------------------------------------------
@@ -428,29 +377,6 @@ def test_a_model_info_states_limits_with_the_source_that_stated_them():
     assert len({FULL, pickle.loads(pickle.dumps(FULL))}) == 1  # noqa: S301  # our own bytes
 
 
-@pytest.mark.parametrize(
-    ("facts", "message"),
-    [
-        ({"context_window": 0}, "m: context_window=0: give a whole number"),
-        ({"max_output_tokens": -1}, "m: max_output_tokens=-1"),
-        (
-            {"context_window": 10, "max_input_tokens": 11},
-            "m: max_input_tokens=11 is more than context_window=10",
-        ),
-        ({"input_price": Decimal(-1)}, "m: input_price="),
-        (
-            {"output_price": 0.4},
-            r"m: output_price=0\.4: give USD per million tokens as a Decimal",
-        ),
-        ({"cache_read_price": Decimal("NaN")}, "m: cache_read_price="),
-        ({"name": ""}, "give the model's name"),
-    ],
-)
-def test_facts_out_of_range_are_refused(facts, message):
-    with pytest.raises(ConfigError, match=message):
-        ModelInfo(**{"name": "m", **facts})
-
-
 class Listing:
     """A registry of one model, whose window somebody changes; `learned` is what providers stated."""
 
@@ -469,12 +395,6 @@ class Listing:
 
     def learn(self, name, limits):
         self.learned[name] = limits
-
-
-def agent_limit(agent, thread):
-    config = {"configurable": {"thread_id": thread}}
-    agent.invoke({"messages": [("user", "hi")]}, config)
-    return agent.get_state(config).values["context_report"]["context_window"]
 
 
 WAYS = {
@@ -497,48 +417,6 @@ def test_a_window_that_a_registry_finds_later_holds_for_the_next_request(way):
         )
     known = [16_000, 5_000, 9_000]
     assert windows == [*known, 16_000 if way == "what was looked up" else 5_000]
-
-
-@pytest.mark.parametrize(
-    "adapter", ["nodes", "ready", "middleware", "engine in middleware"]
-)
-def test_a_registry_as_limits_is_asked_with_each_request_of_an_agent(adapter):
-    registry, chat = Listing(16_000), ScriptedChatModel(model_name="small")
-    if adapter == "nodes":
-        nodes = ContextNodes(ContextEngine(registry), model=chat)
-        state = {"messages": [HumanMessage("hi", id="1")]}
-        limit = lambda _: nodes.measure(state).report["context_window"]  # noqa: E731
-    else:
-        options = (
-            {"limits": registry}
-            if adapter == "middleware"
-            else {"engine": ContextEngine(registry)}
-        )
-        agent = (
-            create_context_agent(
-                chat, [], limits=registry, checkpointer=InMemorySaver()
-            )
-            if adapter == "ready"
-            else create_agent(
-                chat,
-                [],
-                middleware=[ContextWindowMiddleware(**options)],
-                checkpointer=InMemorySaver(),
-            )
-        )
-        limit = lambda thread: agent_limit(agent, thread)  # noqa: E731
-    assert limit("1") == 16_000
-    registry.window = 5_000
-    assert (limit("1"), limit("2")) == (5_000, 5_000)
-
-
-def test_a_registry_keeps_the_output_that_a_model_asks_for():
-    limits = (
-        ContextEngine(Listing(8_000))
-        .measure([HumanMessage("hi")], model=model(max_tokens=50))
-        .limits
-    )
-    assert limits == ModelLimits(8_000, None, 100, 50)
 
 
 def test_a_model_that_neither_a_registry_nor_itself_knows_is_refused():

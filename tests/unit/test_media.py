@@ -17,8 +17,6 @@ from langchain_ctxwin import (
     ModelLimits,
     ModelRouter,
     RoutedChatModel,
-    classify_overflow,
-    pin,
 )
 from langchain_ctxwin.core.media import (
     BYTES_SHARE,
@@ -122,22 +120,6 @@ def test_pictures_leave_in_batches_and_a_request_extends_the_one_before():
     assert changed == [11, 16, 21, 26]
 
 
-def test_fewer_pictures_cost_fewer_tokens():
-    whole, less = (
-        engine_of(**settings).measure(history_of(12))
-        for settings in ({}, {"max_images": 4})
-    )
-    assert less.total_tokens < whole.total_tokens / 2
-
-
-def test_a_pinned_picture_stays():
-    history = history_of(12)
-    history[2] = pin(history[2])
-    request = engine_of(max_images=4).build(engine_of(max_images=4).measure(history))
-    assert images_in([message for message in request if message.id == "t0"]) == 1
-    assert images_in(request) <= 4
-
-
 def test_what_a_provider_documents_is_kept_to_ahead_of_any_refusal():
     history = history_of(120)
     for window, most in ((200_000, 100), (1_000_000, 120)):
@@ -203,24 +185,6 @@ def test_a_refusal_because_of_pictures_is_answered_with_fewer_of_them(adapter, r
     assert [sent > 5 for sent in api.sent].count(True) == 1
     assert all(sent > 0 for sent in api.sent[1:])
     assert values(agent)["context_report"]["dropped_turns"] == 0
-
-
-def test_a_refusal_that_no_picture_explains_makes_the_request_smaller():
-    engine = engine_of()
-    window = engine.measure([HumanMessage("word " * 200, id=f"{n}") for n in range(50)])
-    from_bytes = SdkError("", status_code=413)
-    state = engine.recover(window, classify_overflow(from_bytes))
-    assert (
-        engine.measure(window.parts.messages, session=state).total_tokens
-        < 0.8 * window.total_tokens
-    )
-
-
-def test_stored_limits_that_are_none_are_dropped():
-    stored = {"context_counts": {"media": {"m": {"max_images": "many"}}}}
-    window = engine_of().measure(history_of(12), session=stored)
-    assert images_in(window.messages) == 12
-    assert window.session.faults
 
 
 SIZES = st.lists(

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
-    AgentMiddleware,
     HumanInTheLoopMiddleware,
     ModelFallbackMiddleware,
     ModelRequest,
-    ToolCallLimitMiddleware,
     wrap_model_call,
 )
 from langchain.agents.structured_output import (
@@ -24,29 +22,20 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
-from langsmith import Client
-from langsmith.run_helpers import tracing_context
 from pydantic import BaseModel
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.agent.step import AgentStep
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownModelError
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from langchain_ctxwin.observe import Validator
-from langchain_ctxwin.summarize import SummaryJobs
-from langchain_ctxwin.testing import request_faults
-from langchain_ctxwin.tool_results import ToolResultGuard
-from support.agents import LONG, PATIENCE, THREAD, ask, model_of, values
+from support.agents import LONG, THREAD, ask, model_of, values
 from support.fakes import (
     ScriptedChatModel,
     SdkError,
     core_overflow,
-    exact_count,
     openai_overflow,
     script,
-    tool_loop,
 )
 
 INLINE = ContextConfig(summarize="inline")
@@ -104,32 +93,6 @@ def test_the_session_is_stored_and_hidden(schema):
     assert "forged" not in str(stored)
 
 
-def test_a_session_goes_on_after_a_restart(open_sqlite, tmp_path):
-    requests = []
-    for restarts, saver in ((True, open_sqlite()), (False, InMemorySaver())):
-        model = model_of(600)
-        for number in range(10):
-            if restarts or number == 0:
-                agent = agent_of(
-                    model, checkpointer=open_sqlite() if restarts else saver
-                )
-            agent.invoke(
-                {
-                    "messages": [
-                        HumanMessage(f"question {number} {LONG[:300]}", id=f"q{number}")
-                    ]
-                },
-                THREAD,
-            )
-        requests.append(
-            [
-                [(m.type, m.content) for m in request.messages]
-                for request in model.requests
-            ]
-        )
-    assert requests[0] == requests[1]
-
-
 def test_the_agent_state_stores_linearly_what_the_plain_one_stores_again_and_again(
     tmp_path,
 ):
@@ -178,13 +141,6 @@ async def test_a_refused_request_is_sent_again_smaller_and_its_limit_is_not_hit_
     refused = [request.refused for request in model.requests]
     assert (refused.count(True), refused.count(False)) == (1, 12)
     assert values(agent)["context_report"]["input_limit"] <= 600
-
-
-def test_a_model_that_states_no_window_needs_an_engine():
-    with pytest.raises(
-        UnknownModelError, match=r"'scripted'.*ContextWindowMiddleware\(limits="
-    ):
-        ask(agent_of(ScriptedChatModel()), "hi")
 
 
 @pytest.mark.parametrize(
@@ -281,21 +237,6 @@ def answering(key, **args):
 
 
 @pytest.mark.parametrize(
-    "strategy", [ToolStrategy, AutoStrategy, lambda schema: schema]
-)
-def test_structured_output_by_a_tool_counts_and_ends_the_turn(strategy):
-    calls = [answering(f"c{number}", text=LONG, pages=1) for number in range(10)]
-    model = model_of(1500, policy=script(*calls))
-    agent = agent_of(model, response_format=strategy(Answer))
-    assert held(agent, 10, 540)["structured_response"] == Answer(text=LONG, pages=1)
-    assert [request.refused for request in model.requests] == [False] * 10
-    stored = values(agent)
-    assert stored["context_report"]["tool_tokens"] > 20
-    assert stored["context_guard"]["compactions"] > 0
-    assert len(stored["messages"]) == 30
-
-
-@pytest.mark.parametrize(
     ("answers", "strategy"),
     [
         (["Just a text.", answering("c", text="x", pages=3)], ToolStrategy),
@@ -317,26 +258,6 @@ def test_the_turn_ends_with_the_structured_response_that_can_be_parsed(
         len(answers),
     )
     assert ended_after == [len(answers)]
-
-
-def test_with_a_response_format_there_is_time_for_a_summary_although_a_tool_result_comes_last():
-    writer = Writer()
-    inline = ContextConfig(summarize="inline", trigger=0.5, keep=0.1)
-    model = model_of(1_500, policy=script(answering("c1", text=LONG * 5, pages=1)))
-    ours = ContextWindowMiddleware(summarizer=writer, config=inline, recall=False)
-    agent = agent_of(model, middleware=ours, response_format=ToolStrategy(Answer))
-    earlier = [
-        HumanMessage(LONG),
-        AIMessage("Yes."),
-        HumanMessage(LONG * 2),
-        AIMessage("Yes."),
-    ]
-    out = agent.invoke({"messages": [*earlier, HumanMessage("Go on.")]}, THREAD)
-    assert (out["structured_response"].pages, len(model.requests), writer.calls) == (
-        1,
-        1,
-        1,
-    )
 
 
 def test_a_person_can_approve_a_call_between_compactions():
@@ -361,14 +282,6 @@ def test_a_person_can_approve_a_call_between_compactions():
     assert values(agent)["context_guard"]["compactions"] > 0
 
 
-def test_a_call_that_another_middleware_blocks_is_answered_by_it():
-    model = model_of(2000, policy=tool_loop(steps=4))
-    ask(agent_of(model, ToolCallLimitMiddleware(run_limit=2), tools=[read]), "go")
-    assert [request_faults(list(request.messages)) for request in model.requests] == [
-        []
-    ] * 5
-
-
 @pytest.mark.parametrize("form", [ToolStrategy, AutoStrategy])
 def test_a_text_instead_of_the_structured_response_does_not_end_the_turn(
     monkeypatch, form
@@ -389,160 +302,8 @@ def test_a_text_instead_of_the_structured_response_does_not_end_the_turn(
     assert ended_after == [2]
 
 
-@pytest.mark.parametrize(
-    "strategy", [ToolStrategy, ProviderStrategy, AutoStrategy, lambda schema: schema]
-)
-def test_the_schema_of_a_response_format_counts_before_the_first_answer(strategy):
-    model, ours = model_of(60), ContextWindowMiddleware(counter=exact_count)
-    with pytest.raises(BudgetExceededError) as refusal:
-        ask(agent_of(model, middleware=ours, response_format=strategy(Answer)), "hi")
-    assert (refusal.value.report["tool_tokens"] > 30, model.requests) == (True, [])
-
-
-def test_an_answer_of_another_middleware_gets_an_id_that_the_session_refers_to():
-    class Cache(AgentMiddleware):
-        def wrap_model_call(self, request: ModelRequest, handler: Any) -> AIMessage:
-            usage = {"input_tokens": 40, "output_tokens": 2, "total_tokens": 42}
-            return AIMessage("from the cache", usage_metadata=usage)
-
-    ours = ContextWindowMiddleware()
-    agent = create_agent(
-        model_of(700),
-        [],
-        middleware=[ours, Cache()],
-        state_schema=ContextAgentState,
-        checkpointer=InMemorySaver(),
-    )
-    answer = ask(agent, "hi")["messages"][-1]
-    assert answer.content == "from the cache"
-    assert values(agent)["context_counts"]["anchor"]["id"] == answer.id
-
-
-def test_the_stream_shows_the_answers_and_no_summary():
-    writer = model_of(
-        8000, policy=script("SUMMARY of what was said"), model_name="writer"
-    )
-    middleware = ContextWindowMiddleware(summarizer=writer, config=INLINE, recall=False)
-    agent = agent_of(model_of(600), middleware=middleware)
-    told = []
-    for number in range(10):
-        question = {"messages": [HumanMessage(f"question {number} {LONG[:300]}")]}
-        told += [
-            chunk.text
-            for chunk, _ in agent.stream(question, THREAD, stream_mode="messages")
-        ]
-    assert values(agent)["context_summary"].startswith("SUMMARY of what was said")
-    assert len(writer.requests) > 0
-    assert "question 9" in "".join(told)
-    assert "SUMMARY" not in "".join(told)
-
-
-class Writer:
-    """A summarizer that counts how often it wrote."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def summarize(self, messages: Any, *, previous: str, max_tokens: int) -> str:
-        self.calls += 1
-        return "they talked"
-
-
-def test_a_background_summary_goes_through_the_agents_store():
-    store, saver, writer, model = (
-        InMemoryStore(),
-        InMemorySaver(),
-        Writer(),
-        model_of(900),
-    )
-
-    def process() -> tuple[Any, SummaryJobs]:
-        jobs = SummaryJobs()
-        middleware = ContextWindowMiddleware(summarizer=writer, jobs=jobs, recall=False)
-        return agent_of(
-            model, middleware=middleware, store=store, checkpointer=saver
-        ), jobs
-
-    agent, jobs = process()
-    turns = 0
-    while not writer.calls and turns < 20:
-        ask(agent, f"question {turns} {LONG}")
-        jobs.drain(PATIENCE)
-        turns += 1
-    assert not values(agent).get("context_summary")
-    other, _ = process()
-    ask(other, "next")
-    assert values(other)["context_summary"].startswith("they talked")
-    assert writer.calls == 1
-
-
-def test_options_of_the_engine_are_passed_on():
-    class Told:
-        def recall(self, model: str) -> dict[str, int]:
-            return {"max_input_tokens": 500}
-
-        def learn(self, model: str, limits: Any) -> None:
-            raise AssertionError("nothing was refused")
-
-    def is_first(message: Any) -> bool:
-        return message.content.startswith("question 1 ")
-
-    model, validator = model_of(4000), Validator()
-    options = {
-        "counter": exact_count,
-        "learned": Told(),
-        "pin_when": is_first,
-        "validator": validator,
-    }
-    held(
-        agent_of(model, middleware=ContextWindowMiddleware(config=INLINE, **options)),
-        10,
-        200,
-    )
-    last = [message.text for message in model.requests[-1].messages]
-    assert model.largest_tokens <= 500
-    assert [text for text in last if text.startswith("question 1 ")]
-    assert validator.accuracy("scripted") is not None
-
-
 def held(agent, turns, chars):
     """Take some turns."""
     for number in range(turns):
         out = ask(agent, f"question {number} {(LONG * 4)[:chars]}")
     return out
-
-
-class Spans(Client):
-    """Keeps what is traced instead of sending it."""
-
-    def __init__(self) -> None:
-        super().__init__("http://localhost", auto_batch_tracing=False, info={})
-        self.inputs: dict[str, str] = {}
-
-    def create_run(
-        self, name: str, inputs: dict[str, Any], run_type: str, **_: Any
-    ) -> None:
-        self.inputs[name] = str(inputs)
-
-    def update_run(self, *_: Any, **__: Any) -> None:
-        """The ends of spans are not asked for."""
-
-
-def test_the_span_in_a_trace_does_not_hold_request_and_state_once_more():
-    """The spans around and inside of it have them, and each copy is sent and paid for."""
-    client, agent = (
-        Spans(),
-        agent_of(
-            model_of(9_000), middleware=ContextWindowMiddleware(guard=ToolResultGuard())
-        ),
-    )
-
-    with tracing_context(client=client, enabled=True):
-        agent.invoke({"messages": [HumanMessage(LONG)]}, THREAD)
-
-    assert [name for name, inputs in client.inputs.items() if LONG[:50] in inputs] != []
-    assert {
-        name: inputs
-        for name, inputs in client.inputs.items()
-        if "ContextWindow" in name
-    } == {"ContextWindowMiddleware.wrap_model_call": "{}"}

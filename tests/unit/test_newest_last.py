@@ -137,27 +137,6 @@ def test_a_larger_newest_message_and_a_roomier_preset_show_no_less_of_it(
     assert large >= SAME * small
 
 
-def test_a_question_that_filled_the_window_leaves_room_for_what_follows():
-    """It keeps most of its room; each further step would be a compaction of its own."""
-    engine, messages, state, compactions = (
-        engine_of(counter=CharCounter()),
-        question(2 * LIMIT),
-        {},
-        [],
-    )
-    for number in range(8):
-        window = engine.measure(messages, session=state)
-        if compaction := engine.plan(window) or engine.emergency(window):
-            state |= engine.apply(compaction, window)
-            window = engine.measure(messages, session=state)
-        compactions.append(window.report["compactions"])
-        call = {"name": "read", "args": {}, "id": f"c{number}", "type": "tool_call"}
-        found = ToolMessage(text(150), tool_call_id=f"c{number}", id=f"r{number}")
-        messages = [*messages, AIMessage("", tool_calls=[call], id=f"b{number}"), found]
-    assert compactions[-1] <= 4
-    assert len(engine.build(window)[0].content) > 4 * LIMIT // 2
-
-
 @pytest.mark.parametrize("made", [question, result])
 def test_a_cut_of_what_is_newest_is_told_once_with_ids_and_sizes(made, caplog):
     """As a warning, an event and in the report, without a word of the text."""
@@ -178,16 +157,6 @@ def test_a_cut_of_what_is_newest_is_told_once_with_ids_and_sizes(made, caplog):
         "context.newest_clamped shown_tokens={'new': ["
     )
     assert "heron" not in record.getMessage()
-
-
-def test_nothing_is_told_where_only_old_messages_leave():
-    sink = MemorySink()
-    window, _ = fitted(
-        engine_of(counter=CharCounter(), sinks=[sink]),
-        [*turns(60)[:-1], *question(300)],
-    )
-    assert window.report["compactions"] == 1
-    assert (sink.of(NoticeEvent), window.report["clamped"]) == ([], {})
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,14 @@ import operator
 from typing import Annotated, Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
-from structlog.testing import capture_logs
 from typing_extensions import TypedDict
 
 from langchain_ctxwin import (
     ContextNodes,
-    ContextState,
-    add_context_nodes,
 )
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
 from langchain_ctxwin.testing import request_faults
@@ -30,7 +26,6 @@ from support.agents import (
     engine_of,
     is_refused,
     model_of,
-    talk,
     values,
 )
 from support.desk import TOOLS, agent_of
@@ -129,26 +124,6 @@ def test_the_drawing_shows_the_nodes_and_edges():
         if "-->" in line or ".->" in line
     }
     assert drawn == CONDITIONAL | FIXED
-
-
-def test_the_way_after_a_finished_turn_can_lead_on_and_the_model_node_has_its_given_name():
-    builder = StateGraph(ContextState)
-    nodes = ContextNodes(engine_of(1000))
-    add_context_nodes(
-        builder, nodes, model_node="writer", model=ScriptedChatModel(), after="review"
-    )
-    builder.add_node("review", lambda state: {})
-    builder.add_edge(START, "budget_check").add_edge(
-        "writer", "maybe_summarize"
-    ).add_edge("review", END)
-    edges = edges_of(builder.compile())
-    assert {
-        ("maybe_summarize", "review", True),
-        ("build_messages", "writer", False),
-    } <= edges
-    assert not [
-        edge for edge in edges if edge[0] == "maybe_summarize" and edge[1] == END
-    ]
 
 
 @pytest.mark.parametrize(
@@ -279,16 +254,6 @@ def test_an_overflow_is_recovered_inside_the_model_node_which_learns_the_limit(
     ) == [1250]
 
 
-def test_an_overflow_that_never_ends_leaves_as_the_providers_exception_and_a_resume_works():
-    graph = held(model := ScriptedChatModel(), 2000, 8, 540)
-    model.faults.extend(openai_overflow(1500, 1400 - 100 * i) for i in range(3))
-    with pytest.raises(SdkError, match="context_length_exceeded"):
-        ask(graph, "and now?")
-    assert len(model.requests) - 8 == 3
-    assert graph.get_state(THREAD).next == ("model",)
-    assert graph.invoke(None, THREAD)["messages"][-1].content.endswith("and now?")
-
-
 def test_other_errors_are_not_retried():
     limited = SdkError(
         "Rate limit reached: too many tokens per minute",
@@ -341,49 +306,6 @@ def test_nothing_to_send_is_a_typed_error(messages):
     assert model.requests == []
 
 
-def test_a_window_smaller_than_the_fixed_regions_is_refused_before_any_call():
-    model = ScriptedChatModel()
-    with pytest.raises(BudgetExceededError, match=r"(?s)tools.*What to change"):
-        ask(graph_of(model, 40, tools=[read]), "hi")
-    assert model.requests == []
-
-
-@pytest.mark.parametrize("interrupt", [["model"], ["build_messages"]])
-def test_a_run_that_stopped_before_the_model_resumes_with_the_same_request(interrupt):
-    model, straight = ScriptedChatModel(), ScriptedChatModel()
-    graph = graph_of(model, interrupt_before=interrupt)
-    ask(graph, "hi")
-    assert model.requests == []
-    graph.invoke(None, THREAD)
-    ask(graph_of(straight), "hi")
-    assert sent(model) == sent(straight)
-
-
-def test_an_edit_while_the_run_is_stopped_still_fits():
-    graph = graph_of(
-        model := ScriptedChatModel(input_limit=300), 300, interrupt_before=["model"]
-    )
-    graph.invoke({"messages": [HumanMessage("short", id="q")]}, THREAD)
-    graph.update_state(
-        THREAD,
-        {"messages": [HumanMessage("grown " + LONG * 10, id="q")]},
-        as_node="build_messages",
-    )
-    graph.invoke(None, THREAD)
-    assert [request.refused for request in model.requests] == [False]
-    assert model.requests[0].messages[-1].content.startswith("grown The quick")
-
-
-def test_an_edit_of_an_old_message_is_counted():
-    graph = graph_of(model := ScriptedChatModel(input_limit=600), 600)
-    graph.invoke({"messages": [HumanMessage("short", id="q")]}, THREAD)
-    graph.update_state(
-        THREAD, {"messages": [HumanMessage("grown " + LONG * 8, id="q")]}
-    )
-    ask(graph, "next")
-    assert [request.refused for request in model.requests] == [False, False]
-
-
 class OwnSummarizer:
     """A user's summarizer that calls a chat model."""
 
@@ -425,28 +347,6 @@ async def test_an_inline_summary_is_shown_and_does_not_leak_into_the_stream(
         "SUMMARY of what happened" in message.text
         for message in model.requests[-1].messages
     )
-
-
-def test_a_history_that_ends_in_an_answer_is_not_taken_for_a_finished_turn_when_a_summary_came_first():
-    model = ScriptedChatModel(policy=script("fine"))
-    history = [
-        m
-        for n in range(6)
-        for m in (HumanMessage(f"q{n} {LONG}"), AIMessage(f"a{n} {LONG}"))
-    ]
-    graph_of(model, engine=engine_of(4000, exact_count, trigger_messages=4)).invoke(
-        {"messages": history}, THREAD
-    )
-    assert len(model.requests) == 1
-
-
-def test_the_summary_can_be_a_user_message():
-    model = ScriptedChatModel(input_limit=600)
-    held(model, 600, 10, engine=engine_of(600, exact_count, summary_placement="user"))
-    system, *others = model.requests[-1].messages
-    (record,) = (message for message in others if message.id == "ctxwin-record")
-    assert (system.content, record.type) == (PROMPT, "human")
-    assert record.content.startswith("<record>")
 
 
 class Parent(TypedDict):
@@ -492,29 +392,3 @@ def test_subgraph_agents_keep_their_sessions_and_keep_apart():
             message.id == "ctxwin-record" for message in model.requests[-1].messages
         )
         assert not is_refused(model)
-
-
-def test_callbacks_given_to_the_model_node_reach_the_model_outside_a_graph():
-    seen = []
-
-    class Watch(BaseCallbackHandler):
-        def on_chat_model_start(self, *_args, **_kwargs):
-            seen.append("started")
-
-    node = ContextNodes(engine_of(1000)).model_node(
-        ScriptedChatModel(policy=script("fine"))
-    )
-    node.invoke({"messages": [HumanMessage("hi", id="h")]}, {"callbacks": [Watch()]})
-    assert seen == ["started"]
-
-
-def test_a_compaction_inside_the_model_node_is_reported():
-    node = ContextNodes(engine_of(1000)).model_node(
-        ScriptedChatModel(policy=script("fine"))
-    )
-    with capture_logs() as logs:
-        update = node.invoke({"messages": talk(20)})
-    assert "context.compacted" in [entry["event"] for entry in logs]
-    assert update["context_report"]["over_by"] == 0
-    left, view = update["context_record"]["left"]["messages"], update["context_view"]
-    assert left == view["start"]["index"] - len(view["pinned"]) > 0

@@ -5,17 +5,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.messages import HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 from pydantic import SecretStr
 
 from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
     ContextEngine,
-    ContextNodes,
     ModelLimits,
     RoutedChatModel,
     TokenEstimator,
@@ -170,21 +168,6 @@ def test_what_cannot_work_is_refused_with_what_to_give(make, arguments, options,
     assert refusal(make, *arguments, **options).startswith(told)
 
 
-def test_an_agents_jobs_write_its_summaries():
-    jobs = SummaryJobs(max_running=1)
-    started = []
-    jobs.start = lambda key, write, **options: started.append(key)
-    model = ScriptedChatModel(
-        profile={"max_input_tokens": 1_000, "max_output_tokens": 200}
-    )
-    agent = create_context_agent(
-        model, [], summarizer=lambda messages: "text", jobs=jobs
-    )
-    chat = [("user" if n % 2 == 0 else "ai", f"{n} {'why ' * 60}") for n in range(11)]
-    agent.invoke({"messages": chat})
-    assert started
-
-
 def test_a_long_value_is_shown_in_short():
     assert (brief("x" * 100), len(brief(SecretStr("key")))) == (
         f"'{'x' * 79}...",
@@ -283,42 +266,6 @@ def test_a_summary_of_nothing_that_left_is_dropped_and_said(graph_of):
     assert not state_of(graph)["context_summary"]
 
 
-@pytest.mark.parametrize("graph_of", GRAPHS)
-def test_the_application_writes_any_key(graph_of):
-    graph = graph_of(model_of())
-    graph.invoke(ask(), CONFIG)
-    graph.update_state(CONFIG, {"context_guard": {"compactions": 7}})
-    graph.invoke(ask(), CONFIG)
-    assert state_of(graph)["context_report"]["compactions"] == 7
-
-
-@tool
-def approve() -> str:
-    """Ask a person."""
-    return f"the person said {interrupt('may I?')}"
-
-
-@pytest.mark.parametrize("graph_of", GRAPHS)
-def test_a_person_can_answer_an_interrupt(graph_of):
-    graph = graph_of(ScriptedChatModel(policy=asks_once), [approve])
-    stopped = graph.invoke(ask(), CONFIG)
-    resumed = graph.invoke(Command(resume="yes"), CONFIG)
-    assert stopped["__interrupt__"][0].value == "may I?"
-    assert [m.content for m in resumed["messages"] if isinstance(m, ToolMessage)] == [
-        "the person said yes"
-    ]
-
-
-def asks_once(messages, _):
-    """Calls the tool, and is done when it has its result."""
-    is_answered = isinstance(messages[-1], ToolMessage)
-    return (
-        AIMessage("done")
-        if is_answered
-        else AIMessage("", tool_calls=[{"name": "approve", "args": {}, "id": "c1"}])
-    )
-
-
 PLAIN = (
     st.none()
     | st.booleans()
@@ -369,15 +316,6 @@ def test_no_stored_value_stops_a_conversation(stored):
         "done",
         "two",
     ]
-
-
-@pytest.mark.parametrize("odd", [5, "text", {"a": 1}, ["text"], [None]])
-def test_a_request_that_is_none_of_ours_is_built_again(odd):
-    nodes = ContextNodes(ContextEngine(LARGE))
-    request = nodes.model_input(
-        {**ask(), "llm_input_messages": odd, "context_view": [1]}
-    )
-    assert [message.content for message in request] == ["hi"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from langchain_ctxwin import (
     ContextConfig,
     ContextEngine,
     ModelLimits,
-    TokenEstimator,
     pin,
 )
 from langchain_ctxwin.core import after_measure, is_pinned, last_user, message_id
@@ -117,13 +116,6 @@ def test_a_pin_covers_its_whole_step():
     assert not any("not answered" in str(content) for content in shown.values())
 
 
-def test_a_pinned_leading_system_message_is_shown_once():
-    window, _ = compacted(
-        engine_of(600), [pin(SystemMessage("be brief", id="s")), *chat()]
-    )
-    assert ("s" in ids(window), window.report["compactions"]) == (False, 1)
-
-
 @pytest.mark.parametrize("number", range(0, 10, 3))
 def test_a_pinned_result_is_neither_cleared_nor_superseded_by_a_mark_or_by_pin_when(
     number,
@@ -193,21 +185,6 @@ def sent(engine, messages, state=None):
     )
 
 
-def refusal_of(engine, messages):
-    with pytest.raises(BudgetExceededError) as refused:
-        engine.emergency(engine.measure(messages))
-    return refused.value
-
-
-def test_pin_when_is_asked_once_about_a_message():
-    asked = []
-    engine = engine_of(pin_when=lambda message: asked.append(message.id))
-    messages, state = chat(), None
-    for stop in range(1, len(messages) + 1, 2):
-        _, _, state = sent(engine, messages[:stop], state)
-    assert asked == [message.id for message in messages]
-
-
 async def _always(message):
     return True
 
@@ -216,62 +193,6 @@ async def _always(message):
 def test_a_predicate_that_is_no_plain_function_is_refused(pin_when):
     with pytest.raises(ConfigError, match="pass a plain function"):
         engine_of(pin_when=pin_when)
-
-
-def test_a_predicate_that_fails_names_the_message_and_what_to_do():
-    engine = engine_of(pin_when=lambda message: message.content["no such key"])
-    with pytest.raises(ConfigError) as failed:
-        engine.measure([HumanMessage("hi", id="m0")])
-    assert str(failed.value) == (
-        "pin_when raised TypeError (string indices must be integers, not 'str') for the human message 'm0': "
-        "make it return True or False for every message"
-    )
-    assert isinstance(failed.value.__cause__, TypeError)
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_an_agent_keeps_what_pin_when_says(is_async):
-    rule, model, options = (
-        f"never book before nine {WORDS}",
-        model_of(400),
-        {"summarize": "off", "pin_first_user": False},
-    )
-    config = ContextConfig(output_reserve=0, **options)
-    agent = agent_on(
-        "nodes", model, config=config, pin_when=lambda message: message.content == rule
-    )
-    for number in range(12):
-        asked = {
-            "messages": [
-                ("user", rule if number == 1 else text(f"question {number}", 60))
-            ]
-        }
-        state = (
-            await agent.ainvoke(asked, THREAD)
-            if is_async
-            else agent.invoke(asked, THREAD)
-        )
-    assert len(state["messages"]) == 24
-    requests_ = [
-        [message.content for message in request.messages]
-        for request in model.requests[1:]
-    ]
-    assert all(rule in contents for contents in requests_)
-    assert not any(text("question 0", 60) in contents for contents in requests_[-3:])
-
-
-def test_a_cleared_result_that_is_pinned_is_verbatim_again_at_the_price_of_one_compaction():
-    engine, messages = engine_of(1000, clear_tools=("read",), keep=0.5), loop()
-    _, state = compacted(engine, messages)
-    gone = state["context_view"]["cleared"][-1]
-    marked = [pin(message) if message.id == gone else message for message in messages]
-    shown, window, state = sent(engine, marked, json.loads(json.dumps(state)))
-    assert shown[gone] == next(
-        message.content for message in messages if message.id == gone
-    )
-    compactions = window.report["compactions"]
-    assert compactions >= 2
-    assert sent(engine, marked, state)[1].report["compactions"] == compactions
 
 
 def test_a_pin_that_alone_exceeds_the_room_is_clamped_reported_and_stays_alike():
@@ -289,68 +210,6 @@ def test_a_pin_that_alone_exceeds_the_room_is_clamped_reported_and_stays_alike()
     messages += [AIMessage("yes", id="yes"), HumanMessage("and?", id="and")]
     later, window, _ = sent(engine, messages, json.loads(json.dumps(state)))
     assert (later["q3"], window.report["compactions"]) == (shown["q3"], 1)
-
-
-@pytest.mark.parametrize(
-    ("whole", "cut"),
-    [
-        (pin(user("q2", 100)), pin(user("q3", 900))),
-        (pin(user("q3", 600)), user("now", 400, what="a long question")),
-        (pin(user("q3", 600)), user("first", 500)),
-    ],
-    ids=[
-        "a small pin before a large one",
-        "a pin before the question",
-        "a pin before the first question",
-    ],
-)
-def test_what_is_cut_where_not_all_that_stays_fits(whole, cut):
-    shown, _, _ = sent(engine_of(), chat(**{whole.id: whole, cut.id: cut}))
-    assert shown[whole.id] == whole.content
-    assert len(shown[cut.id]) < len(cut.content)
-
-
-def test_a_clamped_question_that_is_pinned_is_verbatim_again():
-    engine = engine_of()
-    big = user("big", 500, what="a long question")
-    messages = [
-        big,
-        AIMessage(text("answer", 400), id="a"),
-        HumanMessage("go on", id="now"),
-    ]
-    window = engine.measure(messages)
-    state = engine.apply(engine.emergency(window, target_tokens=300), window)
-    assert "big" in state["context_view"]["clamped"]
-    shown, _, state = sent(engine, [pin(big), *messages[1:]], state)
-    assert shown["big"] == big.content
-    assert "big" not in state["context_view"]["clamped"]
-
-
-# --- together too much
-
-
-def test_pins_that_do_not_fit_together_are_cut_to_what_fits():
-    replaced = {
-        "q5": pin(user("q5", 400, what="my policy")),
-        "a6": pin(AIMessage("ok", id="a6")),
-    }
-    shown, window, _ = sent(engine_of(), chat(q3=pin(user("q3", 500)), **replaced))
-    assert window.over_by == 0
-    assert [len(shown[key]) < 1500 for key in ("q3", "q5")] == [True, True]
-    assert shown["a6"] == "ok"
-
-
-def test_pins_that_probably_fit_are_sent():
-    kept, counter = pin(user("q3", 2000)), TokenEstimator()
-    messages = chat(q3=kept)
-    alone = engine_of(10**6, counter=counter).measure(
-        [*chat(1)[:2], kept, messages[-1]]
-    )
-    limit = (alone.total_tokens + alone.upper_tokens) // 2 + 60
-    assert limit < alone.upper_tokens
-    shown, window, _ = sent(engine_of(limit, counter=counter), messages)
-    assert shown["q3"] == kept.content
-    assert window.over_by > 0
 
 
 # --- whatever the conversation
@@ -615,25 +474,3 @@ def test_a_mark_that_a_client_sent_pins_only_where_clients_may_pin(adapter, is_o
     shown = [message.text for message in model.requests[-1].messages]
     assert any(text.startswith("keep me") for text in shown) is is_open
     assert "RULE: never ship to Oslo." in shown
-
-
-def test_clients_whose_every_message_is_marked_end_no_conversation_where_they_may_not_pin():
-    model = model_of(1500)
-    agent = agent_on(
-        "nodes", model, config=ContextConfig(client_pins=False, output_reserve=0)
-    )
-    for number in range(12):
-        content = f"question {number} {agents.LONG}"
-        agent.invoke(
-            {
-                "messages": [
-                    {
-                        "role": "user",
-                        "content": content,
-                        "additional_kwargs": {"ctxwin_pin": True},
-                    }
-                ]
-            },
-            THREAD,
-        )
-    assert not agents.is_refused(model)

@@ -12,29 +12,23 @@ from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool, tool
-from langchain_openai import AzureChatOpenAI, ChatOpenAI
+from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
     ContextEngine,
-    ModelInfo,
     ModelLimits,
-    ModelRegistry,
-    ModelRouter,
-    RoutedChatModel,
     ToolSelector,
     create_context_agent,
 )
 from langchain_ctxwin.core.provider_call import (
     MAX_BREAKPOINTS,
-    forgets_history,
     with_breakpoints,
     with_prompt_breakpoint,
 )
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.models.sources import ExplicitSource, read_price_row
 
 MARK = {"type": "ephemeral"}
 HOUR = {**MARK, "ttl": "1h"}
@@ -157,19 +151,6 @@ def test_with_another_middleware_for_caching_there_are_four(adapter, ttl):
     }
 
 
-def test_marks_last_as_long_as_those_that_others_set():
-    """Anthropic refuses a longer one behind a shorter one."""
-    prompt = SystemMessage(
-        [{"type": "text", "text": "Be good.", "cache_control": HOUR}]
-    )
-    request = with_breakpoints(
-        [prompt, HumanMessage("<record>", id="ctxwin-record"), HumanMessage("Hi")],
-        [],
-        MARK,
-    )
-    assert request[1].content[0]["cache_control"] == HOUR
-
-
 @pytest.mark.parametrize(
     ("model", "config", "mark"),
     [
@@ -277,23 +258,6 @@ def test_openai_gets_a_breakpoint_behind_its_prompt_where_its_cache_matches_at_t
     )
 
 
-def test_a_source_of_models_may_state_that_a_cache_matches_at_breakpoints():
-    info = ModelInfo(
-        name="m",
-        provider="openai",
-        context_window=9_000,
-        capabilities=frozenset({"cache_breakpoints"}),
-    )
-    engine = ContextEngine(info)
-    window = engine.measure([HumanMessage("Hi")], system_prompt="Be good.")
-    assert openai_marks(engine.build(window)) == [1, 0]
-    catalog = {
-        "m": {"litellm_provider": "openai", "supports_prompt_cache_breakpoint": True}
-    }
-    catalog["m"] |= {"max_input_tokens": 9_000, "supports_function_calling": True}
-    assert "cache_breakpoints" in read_price_row("m", catalog["m"]).capabilities
-
-
 def test_of_openais_breakpoints_those_of_others_stay_as_far_as_they_are_written():
     """One at the prompt, in whatever form it was set, and the newest two of others: one is the server's own."""
     block = {"type": "text", "text": "Hi"}
@@ -388,16 +352,6 @@ def test_a_server_that_forgot_is_sent_the_whole_request(adapter):
     assert "question 0" in json.dumps(sent_by(model)[2]["input"])
 
 
-def test_a_refusal_for_another_reason_is_the_callers():
-    model = gpt(
-        answer(0), NotFoundError(), NotFoundError(), use_previous_response_id=True
-    )
-    with pytest.raises(NotFoundError):
-        talk(agent_of(model, "nodes"), turns=2)
-    assert forgets_history(NotFoundError())
-    assert not forgets_history(ValueError("previous_response_not_found"))
-
-
 def make_tool(number, words):
     return StructuredTool.from_function(
         lambda what: f"{what} done", name=f"tool{number}", description=f"Can {words}. " + "More on it. " * 40,
@@ -452,44 +406,3 @@ def test_a_tool_that_is_found_is_loaded_without_another_tool_set(adapter, can_lo
         tool.get("defer_loading", False) for tool in sent_by(model)[0]["tools"]
     )
     assert (deferred > 20) is can_load
-
-
-def test_azure_gets_no_key_that_some_of_its_versions_refuse():
-    azure = AzureChatOpenAI(
-        azure_endpoint="https://a.example",
-        api_key="none",
-        api_version="2024-06-01",
-        model="gpt",
-    )
-    engine = ContextEngine(limits=LIMITS)
-    window = engine.measure([HumanMessage("Hi")], called=azure)
-    assert (
-        engine.call_options(window, engine.build(window), conversation="a", call=azure)
-        == {}
-    )
-
-
-async def test_a_candidate_that_stands_in_gets_what_its_provider_takes():
-    """The request was made for another one: its blocks become text, its breakpoints are left out."""
-    blocks = [
-        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
-        {"type": "compaction", "content": "Ann flies."},
-    ]
-    made = AIMessage(blocks, response_metadata={"model_provider": "anthropic"})
-    marked = HumanMessage([{"type": "text", "text": "Hi", "cache_control": MARK}])
-    for ask in ("invoke", "ainvoke"):
-        failing, other = claude(*[ConnectionError("down")] * 2), gpt()
-        info = {"context_window": 9_000, "max_output_tokens": 100}
-        router = ModelRouter(
-            [failing, other],
-            ModelRegistry([ExplicitSource({"claude": info, "gpt": info})]),
-        )
-        answer = getattr(RoutedChatModel(router), ask)(
-            [marked, made, HumanMessage("So?")]
-        )
-        assert (answer if ask == "invoke" else await answer).text
-        told = json.dumps(sent_by(other)[-1]["input"])
-        assert breakpoints(sent_by(failing)[0]["messages"]) == 1
-        assert "Ann flies." in told
-        assert "cache_control" not in told
-        assert "thinking" not in told

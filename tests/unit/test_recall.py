@@ -12,7 +12,6 @@ from langchain.agents import create_agent
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.tools import ToolException
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import ToolNode
@@ -31,7 +30,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.readable import readable_text
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.recall import Excerpt, Found, asearch_messages
+from langchain_ctxwin.recall import Excerpt
 from support.conversations import conversations
 from support.fakes import ScriptedChatModel, script
 
@@ -64,11 +63,6 @@ def called(name, arguments, call_id="c"):
     return {"name": name, "args": arguments, "id": call_id}
 
 
-THOUGHT = {"type": "reasoning", "reasoning": "the user sounds like a zeppelin pilot"}
-WRAPPED = {
-    "type": "non_standard",
-    "value": {"type": "thinking", "thinking": "zeppelin"},
-}
 ATTACHED = {
     "type": "text-plain",
     "text": "The warranty ends in May.",
@@ -128,20 +122,6 @@ def test_a_message_is_found_by_what_it_says(text, query):
     assert search_messages(messages, query, max_tokens=10**6)[0] is messages[13]
 
 
-@pytest.mark.parametrize("query", ["submarine", "???", "\ud800", "🙂", "zeppelin"])
-def test_what_nobody_said_is_not_found(query):
-    """Reasoning was not said; an empty result costs nothing and is not truncated."""
-    thinking = AIMessage([THOUGHT, WRAPPED, {"type": "text", "text": "Hello."}])
-    found = search_messages(history("The spare key.", thinking), query)
-    assert (list(found), found.dropped, found.tokens, found.truncated) == (
-        [],
-        (),
-        0,
-        False,
-    )
-    assert search_messages([], query) == []
-
-
 def test_matches_are_ranked():
     """Rare words outweigh common ones, an answer is found by its question, and of equals the newest comes first."""
     common = "Where is it and what was it that you did there?"
@@ -157,35 +137,6 @@ def test_matches_are_ranked():
     ]
     twice = history("My number is 5.", "My number is 5.")
     assert ids(search_messages(twice, "number"))[:2] == ["m13", "m6"]
-
-
-def test_a_message_that_does_not_fit_is_left_out_and_named():
-    """Smaller messages behind it are still returned; nothing is cut."""
-    big, small = (
-        HumanMessage("falcon " * 30, id="big"),
-        HumanMessage("One falcon flew over it all.", id="small"),
-    )
-    found = search_messages(
-        [big, *history(), small], "falcon", max_tokens=12, counter=words
-    )
-    assert (ids(found), found.tokens, found.truncated) == (["small"], 6, True)
-    assert "big" in ids(found.dropped)
-
-
-async def test_a_result_is_a_list_that_also_counts():
-    """Its messages may have been given in any form that LangChain takes."""
-    found = await asearch_messages(
-        [("user", "The key is blue."), {"role": "ai", "content": ""}],
-        "key",
-        max_tokens=500,
-    )
-    expected = [HumanMessage("The key is blue.")]
-    assert isinstance(found, list)
-    assert (found, found.dropped, found.tokens) == (
-        Found(expected),
-        (),
-        TokenEstimator()(expected),
-    )
 
 
 def test_excerpts_are_short_messages_and_the_best_parts_of_long_ones():
@@ -209,20 +160,6 @@ def test_excerpts_are_short_messages_and_the_best_parts_of_long_ones():
         message=short, index=8, text=short.text, start_char=0, is_whole=True
     )
     assert [excerpt for excerpt in found.excerpts if excerpt.is_whole] == [whole]
-
-
-def test_the_room_goes_to_many_short_messages():
-    """The most relevant message is left out when others that fit in its room say as much."""
-    long = HumanMessage(f"{'Falcon, ' * 12}{PADDING}"[:500], id="long")
-    short = [HumanMessage(f"Falcon number {n}.", id=f"short{n}") for n in range(9)]
-    messages, size = history(long, *short), words([long])
-    found = search_messages(messages, "falcon", max_tokens=size + 5, counter=words)
-    assert {message.id for message in short} <= set(ids(found))
-    assert (
-        search_messages(messages, "falcon", max_tokens=10 * size, counter=words)[0]
-        is long
-    )
-    assert found.dropped[0] is long
 
 
 def test_a_result_is_found_by_its_call_and_shown_with_it():
@@ -421,36 +358,6 @@ def test_a_mistake_comes_back_as_a_sentence_and_marked_as_an_error(arguments, an
     assert (message.status, answer in message.text) == ("error", True)
 
 
-def test_the_model_sees_three_arguments():
-    schema = create_recall_tool().tool_call_schema.model_json_schema()
-    assert (list(schema["properties"]), schema.get("required")) == (
-        ["query", "message_id", "offset_chars"],
-        None,
-    )
-    assert all("description" in field for field in schema["properties"].values())
-
-
-def test_messages_come_whole_and_in_the_order_they_were_said():
-    """Each has its id, who said it, and the turn."""
-    call = AIMessage("Let me look.", id="m2", tool_calls=[called("find", {"key": 1})])
-    messages = [
-        told(0, "Find the key."),
-        call,
-        ToolMessage("A key.", tool_call_id="c", id="m3", name="find"),
-    ]
-    page = run(
-        calling(*messages, AIMessage("The key is here.", id="m4", name="A" * 65)),
-        query="key",
-    )
-    assert page == (
-        "4 of 4 matching messages, the most relevant that fit, oldest first:\n\n"
-        "[m0, user, turn 1]\nFind the key.\n\n"
-        '[m2, assistant, turn 1]\nLet me look.\nfind {"key":1}\n\n'
-        '[m3, tool find, turn 1]\nfind {"key":1}\nA key.\n\n'
-        f"[m4, assistant {'A' * 64}, turn 1]\nThe key is here."
-    )
-
-
 def test_neither_the_question_nor_earlier_recalls_are_returned():
     """A question matches itself best of all, and so do its earlier answers."""
     recall = AIMessage(
@@ -497,14 +404,6 @@ def test_what_is_shown_only_in_part_counts_as_not_seen():
     assert shown(run(state, query="key")) == ["m0", "a", "b"]
 
 
-def test_a_view_that_is_of_another_history_hides_nothing():
-    """A start that is gone, or a state that is damaged, does not keep the tool from searching."""
-    for damaged in (view("gone", 3), {"start": "?"}):
-        assert "[m0, user, turn 1]" in run(
-            calling(told(0, "The key."), view=damaged), query="key"
-        )
-
-
 def test_a_message_is_read_by_its_id():
     """As the argument or as the query, also in view; without an id by its position, in a state of any shape."""
     state = calling(told(0, "The key."))
@@ -549,33 +448,6 @@ def test_many_messages_are_shown_in_part_and_one_in_several_places():
     )
 
 
-@pytest.mark.parametrize("offset", [-1, 8, 99])
-def test_a_place_outside_of_a_message_is_refused(offset):
-    with pytest.raises(
-        ToolException,
-        match=f"offset_chars={offset} is outside of the message, which has 8 characters",
-    ):
-        run(calling(told(0, "The key.")), message_id="m0", offset_chars=offset)
-
-
-def test_long_ids_are_shown_by_their_beginning_and_found_by_it():
-    """Where no other one begins like it; what is ambiguous is named."""
-    handles = {
-        "11111111-2222-3333-4444": "11111111-2222-3333-4444",
-        "11111111-2222-3333-5555": "11111111-2222-3333-5555",
-        "aaaaaaaa-bbbb-cccc-dddd": "aaaaaaaa",
-        "m3": "m3",
-    }
-    state = {"messages": [HumanMessage(key, id=key) for key in handles]}
-    for key, handle in handles.items():
-        assert run(state, message_id=handle).startswith(f"[{handle}, user")
-        assert run(state, message_id=handle).endswith(f"\n{key}")
-    with pytest.raises(
-        ToolException, match="2 messages have an id that begins like '11111111'"
-    ):
-        run(state, message_id="11111111")
-
-
 class Steep:
     """Counts more for a whole than for its parts together."""
 
@@ -584,35 +456,6 @@ class Steep:
 
     def __call__(self, messages, *, tools=None):
         raise AssertionError("the text alone is asked for")
-
-
-def test_a_long_message_that_is_read_by_its_id_fits_with_its_label():
-    call = {
-        "name": "read",
-        "args": {"path": "lorem " * 300, "n": [1, {"deep": "x"}]},
-        "id": "c0",
-    }
-    messages = [
-        HumanMessage("question", id="m0"),
-        AIMessage("", id="m1", tool_calls=[call]),
-    ]
-    for most in range(200, 260):
-        page = run(
-            {"messages": messages}, tool=create_recall_tool(max_tokens=most), query="m1"
-        )
-        assert "read on" in page
-        assert TokenEstimator().count_text(page) <= most
-
-
-def test_of_an_answer_whose_prices_do_not_add_up_the_least_relevant_messages_go():
-    state = calling(
-        *(told(number, f"Key number {number} of the house.") for number in range(90))
-    )
-    page = run(
-        state, tool=create_recall_tool(max_tokens=300, counter=Steep()), query="key 7"
-    )
-    assert 200 < Steep().count_text(page) <= 300
-    assert "Key number 7 of" in page
 
 
 @settings(deadline=None, max_examples=40)  # the first search imports the index

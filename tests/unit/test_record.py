@@ -30,8 +30,7 @@ from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.core import Record, RecordLine, extended, record_text
 from langchain_ctxwin.core.notes import MAX_NAMES, STATEMENT_CHARS, record_lines
 from langchain_ctxwin.core.readable import readable_text
-from langchain_ctxwin.core.record import FEW_THINGS, HOLDS, NAMED, SHOWN, USED, one_line
-from langchain_ctxwin.core.session import read_key
+from langchain_ctxwin.core.record import HOLDS, NAMED, SHOWN, USED, one_line
 from support.recording import (
     HOSTILE,
     PRICES,
@@ -512,48 +511,6 @@ def test_what_was_spoken_leaves_the_lines_of_the_same_words_in_writing(is_spoken
     assert readable_text(answer) == words
 
 
-def test_fields_in_any_script_are_noted_under_their_labels():
-    fields = {
-        "city": "北京",
-        "town": "मुंबई",
-        "status": "in-progress",
-        "guest": "O'Brien",
-        "who": "Jean-Luc",
-    }
-    numbers = {"balance": 1000, "credit_limit": 1000, "pad": "x" * 99}
-    told = [
-        line.text
-        for line in lines_of(
-            called("look", {}), result(json.dumps({**fields, **numbers}))
-        )
-    ]
-    assert [value for value in fields.values() if value not in " ".join(told)] == []
-    assert "balance=1000 credit_limit=1000" in " ".join(told)
-
-
-def test_a_long_document_leaves_its_values_and_rules():
-    text = (
-        "Never ship on Friday. "
-        + "The weather was nice. " * 90
-        + "The contract is C-4471."
-    )
-    found = kinds_of(said(text))
-    assert ("said", "Never ship on Friday.") in found
-    assert ("seen", "contract=C-4471") in found
-    assert ("said", "The weather was nice.") not in found
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["", [], [{"type": "image_url", "image_url": {"url": "http://x/y.png"}}], [""]],
-)
-def test_a_message_without_text_says_nothing(content):
-    assert [line.kind for line in lines_of(HumanMessage(content, id="u"))] in (
-        [],
-        ["said"],
-    )
-
-
 @given(hostile_texts, hostile_texts)
 def test_notes_are_deterministic_and_on_one_line(text, other):
     messages = [said(text), called("look", {"q": other}, text=text), result(other)]
@@ -697,20 +654,6 @@ def test_a_changed_value_replaces_what_is_surely_about_the_same_thing(
     assert shown == (f"user: {second}" if is_replaced else f"user: {first} {second}")
 
 
-def test_a_changed_rule_is_worth_as_much_as_the_rule():
-    record = record_of(
-        said("Dose must be at most 5 mg.", "u1"),
-        said("Dose must be at most 5 mg.", "u2"),
-    )
-    before = record.lines[0].uses
-    changed = added(
-        record, [RecordLine("said", "Dose must be at most now 7 mg.", "u3", 1)]
-    )
-    assert changed.lines == (
-        RecordLine("said", "Dose must be at most now 7 mg.", "u3", before),
-    )
-
-
 NOW = [
     RecordLine("said", text, "m1")
     for text in ["B-17 now B-17 now now"] * 2 + ["now B-17 B-17"]
@@ -732,39 +675,6 @@ def test_a_stored_record_goes_on_as_if_it_had_not_been_stored(before, more, room
     assert whole.of_messages(["m2"]).lines == tuple(
         line for line in whole.lines if line.source == "m2"
     )
-
-
-# ---- storage ----------------------------------------------------------------------------------------------------
-
-
-GARBAGE = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-)
-
-
-@given(
-    GARBAGE
-    | st.fixed_dictionaries(
-        {
-            "lines": GARBAGE | st.lists(st.tuples(GARBAGE, GARBAGE, GARBAGE, GARBAGE)),
-            "left": GARBAGE | st.just(LEFT),
-        },
-        optional={"shown": GARBAGE},
-    )
-)
-@example(
-    {"lines": [["heard", "Ship.", "m1", 0]], "left": LEFT}
-)  # kinds of a later version are not guessed at
-def test_garbage_is_no_record_and_stops_nobody(stored):
-    record, faults = read_key("context_record", stored)
-    assert isinstance(render_record(record), str)
-    assert faults in {(), ("context_record holds nothing of ours: it was dropped",)}
-    assert record == Record() or not faults
-    assert faults or not (isinstance(stored, dict) and stored.get("lines"))
 
 
 # ---- room -------------------------------------------------------------------------------------------------------
@@ -795,20 +705,6 @@ def test_the_room_is_never_exceeded(price, before, more, room):
     assert not record.lines or price(render_record(record)) <= room
 
 
-def test_the_room_is_kept_to_when_what_is_kept_is_the_dearest():
-    """Lines differ in characters per token: what is chosen by characters may be far over the room at first."""
-    talk = [
-        RecordLine(
-            "said", f"The weather of Mister {chr(65 + at)} is nice today.", f"t{at}"
-        )
-        for at in range(26)
-    ]
-    values = [seen_line(str(10_000_000 + at), f"v{at}", 1) for at in range(40)]
-    price = PRICES["digits are dear"]
-    shown = render_record(added(Record(), [*talk, *values], room=1_500, price=price))
-    assert 0 < price(shown) <= 1_500
-
-
 @pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
 @given(before=st.lists(lines, max_size=15), free=st.integers(0, 60))
 def test_only_what_is_free_is_shown_and_the_rest_waits(price, before, free):
@@ -822,49 +718,6 @@ def test_only_what_is_free_is_shown_and_the_rest_waits(price, before, free):
         added(record, [], price=price).lines
         == added(Record(), before, price=price).lines
     )
-
-
-def test_rules_of_all_languages_stand_whole_among_much_work():
-    rules = [rule for language in RULES for rule in RULES[language][:5]]
-    history = []
-    for at, rule in enumerate(rules):
-        history.append(said(f"It rained. {rule} Go on.", f"u{at}"))
-        for row in range(10):
-            history += call(
-                f"/srv/{at}/{row}.py",
-                json.dumps([{"id": f"W-{at}{row}{n}", "at": n} for n in range(9)]),
-            )
-    shown = render_record(record_of(*history, room=1_500, price=PRICES["estimate"]))
-    assert [rule for rule in rules if rule not in shown] == []
-
-
-def test_rules_outlive_values_and_talk():
-    talk = [
-        said(f"It rained in town number {at} all day long.", f"t{at}")
-        for at in range(60)
-    ]
-    values = [
-        result(f"row {10_000 + at}", call_id=f"c{at}", key=f"r{at}") for at in range(60)
-    ]
-    record = record_of(said("Never deploy on Friday."), *talk, *values, room=400)
-    assert "Never deploy" in render_record(record)
-
-
-@pytest.mark.parametrize(("length", "earlier"), [(FEW_THINGS, 0), (FEW_THINGS + 1, 9)])
-def test_what_a_log_shows_far_behind_waits_for_what_was_used_before(length, earlier):
-    orders = [RecordLine("seen", f"order={n}", "m1", USED) for n in range(101, 110)]
-    later = [
-        RecordLine("seen", f"line={n}", "m2", USED) for n in range(200, 200 + length)
-    ]
-    record = extended(
-        Record(),
-        [*orders, *later],
-        shown="",
-        room_tokens=200,
-        free_tokens=200,
-        price=len,
-    )
-    assert sum(str(n) in record.text for n in range(101, 110)) == earlier
 
 
 def test_a_value_that_the_view_still_shows_needs_no_line():

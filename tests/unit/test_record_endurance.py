@@ -11,10 +11,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
 from langchain_ctxwin.core.compaction import LEAST_RECORD_SHARE, LEAST_RECORD_TOKENS
-from langchain_ctxwin.core.notes import MAX_SCAN_CHARS
 from support.agents import engine_of
 from support.conversations import CharCounter
-from support.recording import called, lines_of, result, said
+from support.recording import called, result, said
 
 WINDOW, RESERVE = 4_000, 500
 MEGABYTE = 1_000_000
@@ -131,29 +130,6 @@ def test_the_request_fits_whatever_left_and_its_record_is_data(name):
             AIMessage("Well. " * 900, id=f"after {question}"),
             said("And then?", question),
         ]
-
-
-@pytest.mark.parametrize("name", RULES)
-def test_a_rule_in_any_script_is_remembered_word_for_word(name):
-    _, session = sent(
-        [
-            said("Begin.", "first"),
-            said(RULES[name], "rule"),
-            *talk(40),
-            said("And now?", "q"),
-        ],
-        {},
-    )
-    shown = render_record(session["context_record"])
-    assert [part for part in RULES[name].split() if part not in shown] == []
-
-
-@pytest.mark.parametrize("of", [result, said])
-def test_of_a_huge_message_only_the_ends_are_looked_at(of):
-    end = "order 88213 is late. " * (MAX_SCAN_CHARS // 20)
-    assert lines_of(of(end + "seal 4711 " * MEGABYTE + end)) == lines_of(
-        of(end + "seal 9999 " * MEGABYTE + end)
-    )
 
 
 @pytest.mark.parametrize(
@@ -395,8 +371,3 @@ def test_what_a_person_said_lasts_in_a_long_history_that_is_met_at_once(name, si
     record = met_at_once([*small_talk(40, said_at), *since(1_000)])
     assert shown in record
     assert gone not in record
-
-
-def test_what_an_agent_used_lasts_through_much_talk_in_a_history_that_is_met_at_once():
-    used = [HumanMessage("Book it.", id="u"), *step("b", "ok", code="QX-7781")]
-    assert "QX-7781" in met_at_once([*used, *small_talk(1_000)])

@@ -7,7 +7,6 @@ import json
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import ModelResponse, wrap_model_call
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -17,20 +16,14 @@ from langgraph.types import interrupt
 from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
-    ContextEngine,
-    ContextNodes,
-    ContextState,
     ContextWindowError,
     acompact,
-    add_context_nodes,
     aundo,
     compact,
     create_context_agent,
     undo,
 )
-from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import CompactionEvent, MemorySink
-from langchain_ctxwin.testing import ScriptedChatModel
 from support.agents import THREAD, WORD, agent_on, ask, model_of, on_both, talk, values
 from support.fakes import exact_count, script
 
@@ -110,29 +103,6 @@ def test_undo_brings_the_former_view_back_and_the_next_request_shows_it(adapter)
     assert {event.thread for event in heard.events} == {"1"}
     with pytest.raises(ContextWindowError, match="nothing to undo"):
         undo(agent, THREAD)
-
-
-@on_both
-def test_undo_after_a_second_compaction_goes_back_to_the_first_and_no_further(adapter):
-    agent, _ = talked(adapter)
-    compact(agent, THREAD)
-    first = values(agent)
-    agent.invoke(
-        {
-            "messages": talk(9)[:-1]
-            and [m.model_copy(update={"id": f"x{m.id}"}) for m in talk(9)]
-        },
-        THREAD,
-    )
-    compact(agent, THREAD)
-    second = values(agent)
-    assert second["context_view"]["start"] != first["context_view"]["start"]
-    undo(agent, THREAD)
-    after = values(agent)
-    assert after["context_view"] == first["context_view"]
-    assert after["context_record"] == {
-        k: v for k, v in first["context_record"].items() if k != "former"
-    }
 
 
 @on_both
@@ -216,31 +186,6 @@ def test_a_model_writes_the_summary_with_the_focus_and_one_that_fails_leaves_the
     assert values(agent)["context_guard"]["ineffective"] == 1
 
 
-def test_a_call_that_other_middleware_answers_first_is_told():
-    is_answered = []
-
-    @wrap_model_call
-    def answers(request, handler):
-        return (
-            ModelResponse(result=[AIMessage("from a cache")])
-            if is_answered
-            else handler(request)
-        )
-
-    model = ScriptedChatModel(window=8_192, max_tokens=1_024)
-    agent = create_agent(
-        model,
-        middleware=[answers, ContextWindowMiddleware()],
-        checkpointer=InMemorySaver(),
-    )
-    agent.invoke({"messages": [HumanMessage("hi")]}, THREAD)
-    is_answered.append(True)
-    with pytest.raises(
-        ContextWindowError, match="does not reach ContextWindowMiddleware"
-    ):
-        compact(agent, THREAD)
-
-
 def test_what_cannot_be_compacted_says_what_to_pass():
     agent, _ = talked("nodes", turns=1)
     without = create_context_agent(model_of(LIMIT, policy=script("done")), [])
@@ -270,35 +215,6 @@ def test_what_cannot_be_compacted_says_what_to_pass():
     with pytest.raises(ContextWindowError, match="nothing to undo"):
         undo(agent, THREAD)
     assert compact(agent, THREAD) is None
-
-
-def test_an_imported_thread_that_the_middleware_never_answered_is_told():
-    model = model_of(LIMIT, policy=script("done"))
-    agent = create_agent(
-        model, middleware=[ContextWindowMiddleware()], checkpointer=InMemorySaver()
-    )
-    agent.update_state(THREAD, {"messages": talk(12)}, as_node="model")
-    with pytest.raises(
-        ContextWindowError, match=r"has no answer yet .* invoke the agent once"
-    ):
-        compact(agent, THREAD)
-
-
-def test_a_graph_that_ends_in_parallel_nodes_stays_idle():
-    model = model_of(LIMIT, policy=script("done"))
-    nodes = ContextNodes(
-        ContextEngine(model, exact_count, config=ContextConfig(output_reserve=0))
-    )
-    builder, ran = StateGraph(ContextState), []
-    add_context_nodes(builder, nodes, model=model, after="log")
-    for name in ("log", "left", "right"):
-        builder.add_node(name, lambda _: ran.append(1))
-    builder.add_edge("__start__", "budget_check").add_edge("agent", "maybe_summarize")
-    builder.add_edge("log", "left").add_edge("log", "right")
-    graph = builder.compile(checkpointer=InMemorySaver())
-    graph.invoke({"messages": talk(12)}, THREAD)
-    assert compact(graph, THREAD).left
-    assert (graph.get_state(THREAD).next, len(ran)) == ((), 3)
 
 
 @tool

@@ -29,10 +29,6 @@ GARBAGE = st.recursive(
         st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner)
     ),
 )
-COUNTS = ["anchor", "checked", "sizes", "speakers", "limits", "messages", "first", "resets",
-          "reported"]  # fmt: skip
-GUARD = ["compactions", "dropped_turns", "ineffective", "asked", "since", "reason"]
-VIEW = ["start", "pinned", "cleared", "clamped", "covered"]
 NUMBER = st.integers(-2, 4) | st.sampled_from(
     [True, 1.5, 10**400, float("inf"), float("nan")]
 )
@@ -110,39 +106,6 @@ def counts():
     ).counts
 
 
-def test_a_summary_outlives_the_messages_that_it_covers():
-    state = {
-        "context_summary": "They asked.",
-        "context_view": {"start": {"id": "q", "index": 0}},
-    }
-    session = engine().measure(HISTORY, session=state).session
-    assert (session.summary, session.faults) == ("They asked.", ())
-
-
-@pytest.mark.parametrize("value", ["text", [1], 5])
-def test_a_value_that_is_no_mapping_is_dropped(value):
-    kept, faults = read_key("context_counts", value)
-    assert (kept, len(faults)) == ({}, 1)
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    counts=GARBAGE | st.dictionaries(st.sampled_from(COUNTS), GARBAGE),
-    guard=GARBAGE | st.dictionaries(st.sampled_from(GUARD), GARBAGE),
-    view=GARBAGE | st.dictionaries(st.sampled_from(VIEW), GARBAGE),
-    summary=GARBAGE,
-    report=GARBAGE,
-)
-def test_garbage_never_stops_a_thread(counts, guard, view, summary, report):
-    """Measuring, and storing what was seen, works on any state, and a second time on the result without a line."""
-    state = {"context_counts": counts, "context_guard": guard, "context_view": view}
-    state |= {"context_summary": summary, "context_report": report}
-    window = engine().measure(HISTORY, session=state)
-    again = engine().measure(HISTORY, session=after_measure(window).to_json())
-    assert again.total_tokens == window.total_tokens
-    assert not [fault for fault in again.session.faults if "dropped" in fault]
-
-
 @given(
     st.fixed_dictionaries(
         {}, optional={name: GARBAGE | nearly for name, nearly in NEARLY.items()}
@@ -179,16 +142,6 @@ def test_a_view_with_a_value_of_another_type_is_dropped_with_a_line(view):
         View(),
         ("context_view holds nothing of ours: it was dropped",),
     )
-
-
-def test_a_summary_that_covers_what_is_gone_stops_no_thread():
-    """The view has no start, so that everything is shown: the summary leaves with the message that it went up to."""
-    state = {
-        "context_view": {"covered": {"through": {"id": "gone", "index": 70}}},
-        "context_summary": "They asked.",
-    }
-    session = engine().measure(HISTORY, session=state).session
-    assert (session.summary, session.view) == ("", View())
 
 
 @settings(deadline=None)

@@ -20,10 +20,9 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableConfig, RunnableLambda
-from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, TokenEstimator
+from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE
 from langchain_ctxwin.core.summary_prompt import sections_text
 from langchain_ctxwin.errors import ConfigError, SummarizationError
@@ -32,7 +31,6 @@ from langchain_ctxwin.summarize.model import (
     MIN_TRANSCRIPT_TOKENS,
     SUMMARY_INSTRUCTIONS,
     as_summarizer,
-    writer_of,
 )
 
 CHAT: list[AnyMessage] = [
@@ -202,45 +200,6 @@ def test_a_conversation_larger_than_the_summarizers_window_is_folded_in_parts(
     assert f'part="1 of {len(requests)}"' in requests[0]
 
 
-def test_the_models_own_window_is_reduced_by_what_it_may_write():
-    """The output that the model states is kept free."""
-    chat, max_tokens, input_limit = (
-        [HumanMessage(f"Message {number}.") for number in range(1_000)],
-        50,
-        1100,
-    )
-    stated = WindowModel(
-        responses=["s"],
-        profile={"max_input_tokens": 1200, "max_output_tokens": 100},
-        seen=[],
-    )
-    given, larger = (
-        WindowModel(responses=["s"], seen=[]),
-        WindowModel(responses=["s"], seen=[]),
-    )
-    summarize(stated, chat, max_tokens=max_tokens)
-    summarize(given, chat, max_tokens=max_tokens, max_input_tokens=input_limit)
-    summarize(larger, chat, max_tokens=max_tokens, max_input_tokens=input_limit + 10)
-    assert stated.seen == given.seen
-    assert stated.seen != larger.seen
-
-
-def test_a_message_larger_than_a_part_is_cut_to_head_and_tail_with_a_note():
-    """One huge message costs one call and keeps its beginning and its end; without a known window nothing is cut."""
-    model, messages = (
-        Recorder("short"),
-        [HumanMessage("BEGIN " + "x" * 1_000_000 + " END")],
-    )
-    summarize(model, messages, max_input_tokens=900)
-    summarize(model, messages)
-    assert (len(model.prompts), LetterCounter()(model.prompts[0]) <= 900) == (2, True)
-    assert re.search(
-        r"User: BEGIN x+\n\[\.\.\. 99\d{4} characters left out \.\.\.\]\nx+ END\n",
-        model.requests[0],
-    )
-    assert len(model.requests[1]) > 1_000_000
-
-
 def test_a_window_too_small_for_the_task_is_refused_without_a_call():
     """When instructions and summary leave no room, the error says what to change; the smallest that does is used."""
     model, refused = (
@@ -286,60 +245,6 @@ def test_unusable_answers_are_refused(answer, complaint):
         summarize(lambda _: answer)
 
 
-@pytest.mark.parametrize(
-    "line", ["- The port is 8080.\n", "The port is 8080. ", "端口是八千零八十。"]
-)
-def test_a_summary_much_longer_than_asked_for_is_cut_not_lost(line):
-    """A list ends with a whole line, one long line with a whole word; a little over the size asked for passes whole."""
-    allowed_tokens = int(100 * LENGTH_TOLERANCE)
-    longest = line * (4 * allowed_tokens // len(line))
-    assert summarize(lambda _: longest) == longest.strip()
-    cut = summarize(lambda _: line * 1_000)
-    assert allowed_tokens * 0.8 < LetterCounter().count_text(cut) <= allowed_tokens
-    assert f"{line * 1_000}".startswith(cut.removesuffix("..."))
-    assert not re.search(r"80?8?\.\.\.$|8080$", cut)
-
-
-@pytest.mark.parametrize("max_tokens", [500, 2_000])
-def test_a_small_window_is_used_for_the_conversation(max_tokens):
-    """At least half of what is paid for is new: a long conversation takes few calls, whatever length is asked for."""
-    counter, room = TokenEstimator(), 3_072
-    chat = [
-        HumanMessage(f"Fact {number}: " + "the meeting moved to Tuesday. " * 12)
-        for number in range(400)
-    ]
-    profile = {"max_input_tokens": room + 1_024, "max_output_tokens": 1_024}
-    model = WindowModel(
-        responses=["- a line of notes.\n" * 3_000], profile=profile, seen=[]
-    )
-    ModelSummarizer(model, counter=counter).summarize(
-        chat, previous="It rained.\n" * 900, max_tokens=max_tokens
-    )
-    assert len(model.seen) <= sum(counter([message]) for message in chat) / (0.5 * room)
-    assert all(counter(prompt) <= room for prompt in model.seen)
-    facts = re.findall(r"Fact (\d+)", "".join(prompt[-1].text for prompt in model.seen))
-    assert facts == [str(number) for number in range(400)]
-
-
-@pytest.mark.parametrize(
-    "error",
-    [PROVIDER_DOWN, StopIteration(), SummarizationError("own"), KeyboardInterrupt()],
-)
-async def test_failures_of_the_model_are_soft_and_interrupts_are_none(error):
-    """Whatever the provider raises becomes a SummarizationError that carries the original."""
-
-    def fail(_: Any) -> str:
-        raise error
-
-    if not isinstance(error, Exception):
-        with pytest.raises(type(error)):
-            summarize(fail)
-        return
-    with pytest.raises(SummarizationError, match="the summarizer failed") as caught:
-        summarize(fail)
-    assert isinstance(caught.value.__cause__, Exception)
-
-
 async def _async_answer(messages: list[AnyMessage]) -> str:
     await asyncio.sleep(0)
     return f"{len(messages)} messages"
@@ -372,17 +277,6 @@ def test_every_kind_of_model_writes_summaries(kind):
     summarizer = as_summarizer(MODELS[kind]())
     assert type(summarizer) is ModelSummarizer
     assert summarizer.summarize(CHAT, previous="", max_tokens=50) == "2 messages"
-
-
-def test_nothing_new_keeps_the_previous_summary_without_a_call():
-    """Without messages the previous summary stands; with nothing at all there is nothing to summarize."""
-    model = Recorder("never")
-    assert summarize(model, [], "It rained.") == "It rained."
-    with pytest.raises(SummarizationError, match="nothing to summarize"):
-        summarize(model, [HumanMessage("")])
-    with pytest.raises(SummarizationError, match="max_tokens=0"):
-        summarize(model, max_tokens=0)
-    assert model.prompts == []
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -511,18 +405,6 @@ def test_input_refused_as_too_large_is_folded_in_smaller_parts():
 
 # ------------------------------------------------------------------------------------------------ without a model
 
-ORDER: list[AnyMessage] = [
-    HumanMessage("Exchange the lamp of order #W12. Never ship to the old address."),
-    AIMessage(
-        "", tool_calls=[{"name": "get_order", "args": {"order_id": "#W12"}, "id": "c1"}]
-    ),
-    ToolMessage(
-        '{"item": {"name": "Desk Lamp", "id": 1008292230}, "status": "delivered"}',
-        tool_call_id="c1",
-    ),
-    AIMessage("Your lamp was delivered. Which one do you want instead?"),
-]
-
 
 # The second counts a text as more than the sum of its parts, as no honest counter would.
 COUNTERS = (
@@ -544,21 +426,6 @@ def extract(
     )
 
 
-def test_it_writes_the_record_of_the_messages():
-    """What was said, done and seen; what one line tells, no other repeats, and the lines of before stay beside."""
-    before = extract(ORDER)
-    assert before.splitlines() == [
-        "user: Never ship to the old address.",
-        "user: Exchange the lamp of order #W12.",
-        "get_order(#W12) → status=delivered",
-        "- id=1008292230 Desk Lamp",
-        "answered: Your lamp was delivered. Which one do you want instead?",
-    ]
-    assert extract([], before) == before
-    after = extract([HumanMessage("Send it to INV-77.")], before)
-    assert after.splitlines() == [*before.splitlines(), "user: Send it to INV-77."]
-
-
 @given(
     texts=st.lists(st.text(max_size=300), min_size=1, max_size=8),
     max_tokens=st.integers(1, 400),
@@ -576,16 +443,6 @@ def test_a_summary_is_never_longer_than_asked_for(texts, max_tokens, counter):
     except SummarizationError:
         return
     assert 0 < count(summary) <= max_tokens
-
-
-@pytest.mark.parametrize(
-    ("messages", "max_tokens", "says"),
-    [([], 9, "nothing to summarize"), (ORDER, 0, "max_tokens=0")],
-)
-def test_what_cannot_be_summarized_is_refused(messages, max_tokens, says):
-    """With the value and what to do."""
-    with pytest.raises(SummarizationError, match=says):
-        extract(messages, max_tokens=max_tokens)
 
 
 def test_a_prompt_of_ones_own_is_filled_in_and_sections_take_the_place_of_ours():
@@ -615,12 +472,6 @@ def test_a_prompt_of_ones_own_is_filled_in_and_sections_take_the_place_of_ours()
     assert "About refunds." in asked.text
     assert "## Orders\nevery number, with its state" in asked.text
     assert "## Decisions" not in asked.text
-
-
-def test_summarizers_with_other_prompts_are_other_writers():
-    model = ChatOpenAI(model="a", api_key="unused")
-    plain, own = ModelSummarizer(model), ModelSummarizer(model, sections=["Orders"])
-    assert writer_of(own) != writer_of(plain) == writer_of(ModelSummarizer(model))
 
 
 @pytest.mark.parametrize(

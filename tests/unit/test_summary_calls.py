@@ -152,60 +152,6 @@ def test_a_model_that_is_only_async_writes_in_the_background(is_awaited):
     assert summary_of(agent) == SUMMARY
 
 
-@pytest.mark.parametrize("failure", [asyncio.CancelledError, KeyError])
-async def test_what_an_async_summarizer_raises_costs_no_turn(failure):
-    """Not even what usually ends a task."""
-
-    async def write(messages):
-        raise failure
-
-    agent = agent_with(write, summarize="inline")
-    for question in questions():
-        answer = await agent.ainvoke(question, {"configurable": THREAD})
-    assert len(answer["messages"]) == 2 * len(questions())
-    assert (
-        agent.get_state({"configurable": THREAD}).values["context_guard"]["ineffective"]
-        > 0
-    )
-
-
-async def test_a_caller_who_gives_up_is_heard():
-    """A cancelled run ends, whatever its summarizer does."""
-    began = asyncio.Event()
-
-    async def write(messages):
-        began.set()
-        await asyncio.sleep(PATIENCE)
-
-    agent = agent_with(write, summarize="inline")
-
-    async def talk():
-        for question in questions():
-            await agent.ainvoke(question, {"configurable": THREAD})
-
-    run = asyncio.create_task(talk())
-    await began.wait()
-    run.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
-
-
-def test_a_summarizer_that_edits_what_it_gets_edits_copies():
-    """The history is the application's."""
-
-    class Vandal:
-        def summarize(self, messages, *, previous, max_tokens):
-            for message in messages:
-                message.content = "gone"
-            return SUMMARY
-
-    agent = agent_with(Vandal(), summarize="inline")
-    ask(agent)
-    assert summary_of(agent) == SUMMARY
-    history = agent.get_state({"configurable": THREAD}).values["messages"]
-    assert all("gone" not in message.text for message in history)
-
-
 @pytest.mark.parametrize(("words", "is_aside"), [(1500, True), (5, False)])
 async def test_a_large_history_does_not_hold_up_the_event_loop(words, is_aside):
     """What is decided about megabytes is decided in threads; a small one is faster where it is."""

@@ -14,10 +14,8 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_openai import ChatOpenAI
 from langgraph.store.memory import InMemoryStore
-from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
-from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.jobs import Job, SummaryStore, Written, default_jobs
@@ -155,17 +153,6 @@ def test_no_more_than_the_bound_run_at_a_time(gate):
     assert (jobs.drain(PATIENCE), jobs.begin(gate, "c")) == (0, True)
 
 
-def test_a_summarizer_that_hangs_keeps_its_place_until_it_returns(gate):
-    jobs = Jobs(max_running=2)
-    assert [jobs.begin(gate, key, seconds=1) for key in "ab"] == [True, True]
-    jobs.now += HOUR
-    assert (jobs.find("a").state, jobs.begin()) == ("failed", False)
-    gate.opened.set()
-    jobs.settle()
-    assert jobs.begin()
-    assert jobs.ended() == done("text")
-
-
 LATE = "no summary within 30 seconds: use a faster summarizer or raise summary_timeout_seconds"
 
 
@@ -216,20 +203,6 @@ def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(
     assert jobs.ended() == done("second")
 
 
-def test_forgetting_ends_no_work_and_draining_counts_what_is_still_written(gate):
-    jobs = Jobs()
-    jobs.begin(gate)
-    jobs.begin(key="quick", seconds=2 * HOUR)
-    for key in ("key", "unknown"):
-        jobs.forget(key)
-    jobs.cancel("unknown")
-    assert (jobs.drain(0.2), jobs.find("quick").state, jobs.find("key").state) == (
-        1,
-        "ready",
-        "running",
-    )
-
-
 def test_the_most_recently_used_results_are_remembered(monkeypatch):
     monkeypatch.setattr(module, "MAX_REMEMBERED", 3)
     jobs = Jobs()
@@ -251,70 +224,6 @@ def test_a_summary_is_stored_before_the_job_is_done_and_used_instead_of_written_
     store.put("key", Written(text="stored", calls=1, input_tokens=9))
     others.begin(gate, store=store)
     assert (others.ended(), gate.calls) == (done("stored", calls=1, input_tokens=9), 0)
-
-
-def failing_store(put):
-    store = type("Store", (InMemoryStore,), {"put": lambda *_, **__: put()})()
-    return SummaryStore(store, "thread")
-
-
-@pytest.mark.parametrize(
-    "error", [ConnectionError("gone"), PanicError("gone")], ids=repr
-)
-def test_a_store_that_fails_does_not_fail_the_job(error):
-    jobs = Jobs()
-    with capture_logs() as logs:
-        jobs.begin(store=failing_store(raising(error)))
-        assert jobs.ended() == done("text")
-    assert [entry["event"] for entry in logs] == (
-        ["summary.not_stored"] if isinstance(error, Exception) else []
-    )
-
-
-def test_a_store_that_hangs_does_not_fail_the_job(gate):
-    """At the end of its time the job is done with the text that it has."""
-    jobs = Jobs()
-    jobs.begin(store=failing_store(gate))
-    gate.wait_entered()
-    assert jobs.find("key") == Job(state="running")
-    jobs.now += HOUR
-    assert (jobs.find("key").state, jobs.find("key").written.text) == ("ready", "text")
-
-
-@pytest.mark.parametrize(
-    ("setting", "told"),
-    [
-        (
-            {"max_running": 0},
-            "max_running=0: give a whole number of summaries, at least 1",
-        ),
-        (
-            {"max_running": "4"},
-            "max_running='4': give a whole number of summaries, at least 1",
-        ),
-        (
-            {"drain_seconds": float("nan")},
-            "drain_seconds=nan: give a number of seconds, 0 to wait for nothing",
-        ),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(setting, told):
-    with pytest.raises(ConfigError) as raised:
-        SummaryJobs(**setting)
-    assert str(raised.value).startswith(told)
-
-
-def test_a_process_without_threads_refuses_and_remembers_nothing(monkeypatch):
-    """A system at its limit, or an interpreter at its end, gives no thread."""
-    jobs = Jobs()
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            module,
-            "in_daemon",
-            lambda work: raising(RuntimeError("can't start new thread"))(),
-        )
-        assert not jobs.begin()
-    assert (jobs.find("key"), jobs.threads, jobs.begin()) == (None, 0, True)
 
 
 @needs_fork

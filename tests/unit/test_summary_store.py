@@ -5,7 +5,6 @@ import threading
 from contextlib import asynccontextmanager
 
 import pytest
-from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
@@ -108,34 +107,6 @@ async def test_a_damaged_item_is_none(store, value):
     assert await arun(summaries.getting("key")) == WRITTEN
 
 
-def test_the_item_expires_only_where_the_store_can_let_it():
-    """Stores refuse a time to live that they do not support. The text is never embedded, and a read does not write."""
-
-    class Recording(InMemoryStore):
-        supports_ttl = False
-
-        def put(self, namespace, key, value, index=None, **options):
-            self.seen = (index, options)
-
-        def get(self, namespace, key, *, refresh_ttl=None):
-            self.refresh = refresh_ttl
-
-    plain, expiring = Recording(), Recording()
-    expiring.supports_ttl = True
-    for store in (plain, expiring):
-        SummaryStore(store, "thread").put("key", WRITTEN)
-        SummaryStore(store, "thread").get("key")
-    assert (plain.seen, expiring.seen) == (
-        (False, {}),
-        (False, {"ttl": module.TTL_MINUTES}),
-    )
-    assert (plain.refresh, BaseStore.supports_ttl, SqliteStore.supports_ttl) == (
-        False,
-        False,
-        True,
-    )
-
-
 class Broken(InMemoryStore):
     """A store whose database is gone."""
 
@@ -208,14 +179,3 @@ async def test_a_store_that_hangs_is_not_waited_for(
         told
         == [("summary.not_read", "TimeoutError: no answer within 0.05 seconds")] * 2
     )
-
-
-async def test_a_cancelled_read_is_cancelled(hung):
-    """Cancelling the turn is no failure of the store."""
-    task = asyncio.get_running_loop().create_task(
-        arun(SummaryStore(hung, "thread").getting("key"))
-    )
-    assert await asyncio.to_thread(hung.entered.wait, PATIENCE)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task

@@ -6,14 +6,12 @@ from functools import partial
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableLambda
 
 from langchain_ctxwin import ContextConfig, ContextEngine
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.observe import MemorySink, SummaryEvent
-from langchain_ctxwin.summarize import ModelSummarizer
-from langchain_ctxwin.summarize.jobs import _Meter, attempt, writing_summary
+from langchain_ctxwin.summarize.jobs import attempt, writing_summary
 from langchain_ctxwin.util import arun, run
 from support.fakes import ScriptedChatModel, SdkError, script
 
@@ -96,42 +94,6 @@ def test_parallel_summaries_are_counted_apart():
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(work, range(20))) == list(range(20))
-
-
-@pytest.mark.parametrize(
-    "usage",
-    [
-        None,
-        {},
-        {"input_tokens": None},
-        {"input_tokens": -5, "output_tokens": "7"},
-        {"input_tokens": 1.5},
-    ],
-)
-def test_an_odd_usage_report_counts_as_nothing(usage):
-    meter = _Meter()
-    meter.on_chat_model_start({}, [])
-    message = AIMessage("text").model_copy(update={"usage_metadata": usage})
-    for generations in ([[ChatGeneration(message=message)]], [[]], []):
-        meter.on_llm_end(LLMResult(generations=generations))
-    assert meter.written("text").cost == {
-        "calls": 1,
-        "input_tokens": 0,
-        "output_tokens": 0,
-    }
-
-
-async def test_a_timed_summary_says_what_it_cost():
-    """Sync and async, the time box returns the text with its calls and tokens."""
-    model = model_of("The user wants tea.")
-    direct = run(writing(ModelSummarizer(model)))
-    awaited = await arun(writing(ModelSummarizer(model)))
-    assert (direct.text, direct.calls, direct.input_tokens) == (
-        "The user wants tea.",
-        1,
-        model.requests[0].tokens,
-    )
-    assert direct.cost == awaited.cost
 
 
 async def test_a_failure_keeps_its_cause():

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from structlog.testing import capture_logs
@@ -109,20 +107,6 @@ def test_a_result_that_is_to_be_whole_is_whole_with_a_warning_where_it_cannot_fi
     ] == [False]
 
 
-def test_a_whole_result_that_is_larger_than_the_room_is_warned_of():
-    """Naming the tool, its size and the room."""
-    state = {
-        "context_report": {"input_limit": 1_000, "total_tokens": 500},
-        "messages": [],
-    }
-    guard = ToolResultGuard(ToolResultConfig(full=True))
-    runtime = SimpleNamespace(state=state, config=THREAD, execution_info=None)
-    with capture_logs() as logs:
-        assert guard.output(ROWS, "rows", {}, runtime) == ROWS
-    [log] = [log for log in logs if log["event"] == "tool_result.too_large"]
-    assert (log["tool"], log["tokens"] > log["room_tokens"] > 0) == ("rows", True)
-
-
 def test_switches_of_the_guard_follow_a_live_configuration():
     """From the next call on."""
     live = Live(tool_results={"max_tokens": 400})
@@ -155,16 +139,6 @@ def test_a_retriever_follows_a_live_configuration():
     assert retriever.retrieve("q", max_context_tokens=120).tokens <= 120
 
 
-@pytest.mark.parametrize("kind", [BudgetedRetriever, BudgetedCompressor])
-def test_what_holds_no_settings_of_retrieval_is_refused(kind):
-    """With what to pass instead."""
-    with pytest.raises(
-        ConfigError, match="pass a RetrievalConfig, a FileConfig or a ConfigFile"
-    ):
-        kind.from_config(ToolResultConfig())
-    assert RetrievalConfig().max_context_tokens
-
-
 def router(config: Any = None) -> ModelRouter:
     infos = [info("small", 8_000, "1"), info("large", 8_000, "10")]
     return ModelRouter(infos, config=config)
@@ -181,10 +155,3 @@ def test_a_router_follows_a_live_configuration():
         ConfigError, match="pass a RoutingConfig, a FileConfig or a ConfigFile"
     ):
         router(RetrievalConfig())
-
-
-def test_messages_of_a_guarded_agent_are_not_touched_by_the_switch():
-    """What is off is off for what others wrote, too."""
-    guard = ToolResultGuard(ToolResultConfig(enabled=False))
-    messages = [HumanMessage("hi"), AIMessage("x" * 100_000)]
-    assert guard.output(messages, "rows", {}) is messages

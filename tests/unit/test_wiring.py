@@ -36,9 +36,7 @@ from langchain_ctxwin import (
     ModelLimits,
     add_context_nodes,
     create_context_agent,
-    create_recall_tool,
 )
-from langchain_ctxwin.core.tool_schemas import name_of
 from support import agents
 from support.fakes import ScriptedChatModel, script, tool_loop
 from support.oracle import exact_count
@@ -126,15 +124,6 @@ def test_any_state_with_messages_works_and_hides_our_keys(state):
     assert all("Obey me." not in str(request.messages) for request in model.requests)
 
 
-def test_a_prompt_that_reads_the_state_gets_the_keys_of_the_application():
-    """A callable sees every key of the state, whatever it is made of."""
-    model = ScriptedChatModel()
-    nodes = nodes_of(system_prompt=lambda state, _: f"You help {state['customer']}.")
-    graph = builder_of(ModelState, nodes, model).compile()
-    graph.invoke({"messages": [("user", "hi")], "customer": "Ada"})
-    assert model.requests[0].messages[0].content == "You help Ada."
-
-
 def test_nodes_that_are_added_by_hand_bring_their_keys_too():
     """Without the keys every step would start over, silently."""
     model, nodes = (
@@ -156,18 +145,6 @@ def test_nodes_that_are_added_by_hand_bring_their_keys_too():
     graph = builder.compile(checkpointer=InMemorySaver())
     talk(graph)
     assert graph.get_state(THREAD).values["context_guard"]["compactions"] > 0
-
-
-def test_a_request_that_nobody_checked_is_not_built():
-    """With a callable prompt the nodes take the graph's own state: without our keys they say so at the first step."""
-    nodes = nodes_of(system_prompt=lambda *_: "You are helpful.")
-    builder = StateGraph(MessagesState)
-    builder.add_node("budget_check", nodes.budget_check)
-    builder.add_node("build_messages", nodes.build_messages)
-    builder.add_edge(START, "budget_check")
-    builder.add_edge("budget_check", "build_messages")
-    with pytest.raises(ConfigError, match=r"class State\(ContextState\)"):
-        builder.compile().invoke({"messages": [("user", "hi")]})
 
 
 def keeps_last(old: list[Any], new: Any) -> list[Any]:
@@ -224,56 +201,6 @@ def test_the_hook_manages_the_window_of_an_agent_with_a_loop_of_its_own():
         <= WINDOW
     )
     assert agent.get_state(THREAD).values["context_guard"]["compactions"] > 0
-
-
-async def test_the_hook_works_when_awaited():
-    """The same, async."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from langgraph.prebuilt import create_react_agent  # see above
-
-        model = ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"}))
-        agent = create_react_agent(
-            model, [read], pre_model_hook=nodes_of().pre_model_hook
-        )
-    history = [("user", "word " * 300), ("assistant", "word " * 300), ("user", "Read.")]
-    await agent.ainvoke({"messages": history})
-    assert (
-        max(exact_count(request.messages, tools=[read]) for request in model.requests)
-        <= WINDOW
-    )
-
-
-def test_a_ready_agent_takes_the_state_and_context_of_the_application():
-    """Keys of its own are set and returned, ours are neither."""
-
-    class Context(TypedDict):
-        name: str
-
-    model = ScriptedChatModel()
-    limits = ModelLimits(context_window=WINDOW, max_output_tokens=100)
-    agent = create_context_agent(
-        model, [], limits=limits, state_schema=Extended, context_schema=Context
-    )
-    answer = agent.invoke(
-        {"messages": [("user", "hi")], "customer": "Ida"}, context={"name": "x"}
-    )
-    assert set(answer) == {"messages", "customer"}
-    assert "customer" in agent.get_input_jsonschema()["properties"]
-
-
-@pytest.mark.parametrize("option", ["middleware", "trigger", "chekpointer"])
-def test_an_argument_of_another_agent_is_refused_with_where_it_belongs(option):
-    with pytest.raises(
-        ConfigError,
-        match=rf"no argument '{option}': settings belong into config=ContextConfig",
-    ):
-        create_context_agent(
-            ScriptedChatModel(),
-            [],
-            limits=ModelLimits(context_window=WINDOW),
-            **{option: None},
-        )
 
 
 def test_the_middleware_takes_limits_without_an_engine():
@@ -428,13 +355,6 @@ def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
     nodes.model_node(ScriptedChatModel().bind_tools([read]))
     tools = nodes.measure({"messages": [HumanMessage("hi")]}).parts.tools
     assert [tool["function"]["name"] for tool in tools] == ["read"]
-
-
-def test_tools_of_the_model_that_the_nodes_were_not_given_are_counted():
-    nodes = ContextNodes(ContextEngine(limits=8192), tools=[read])
-    nodes.model_node(ScriptedChatModel().bind_tools([read, create_recall_tool()]))
-    tools = nodes.measure({"messages": [HumanMessage("hi")]}).parts.tools
-    assert [name_of(tool) for tool in tools] == ["read", "recall"]
 
 
 def test_a_model_node_that_never_reads_the_request_is_told_once():
