@@ -46,7 +46,7 @@ class RoutedChatModel(BaseChatModel):
 
     Key init args:
         router: chooses the candidate.
-        temperature, max_tokens, stop: defaults of every call, as with any chat model.
+        values: `temperature`, `max_tokens` and `stop` as defaults of every call, as with any chat model.
 
     Instantiate:
         ```python

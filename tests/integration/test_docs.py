@@ -43,7 +43,14 @@ def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
     result = build(str(tmp_path / "site"))
     assert result.returncode == 0, result.stderr[-2_000:]
     page = (tmp_path / "site" / "reference" / "engine" / "index.html").read_text()
-    assert "ContextEngine" in page
+    # a constructor's signature, and its arguments as a table
+    assert 'id="langchain_ctxwin.ContextEngine"' in page
+    assert "Key init args" not in page
+    assert "<b>limits</b>" in page or "<code>limits</code>" in page
+    notebook = tmp_path / "site" / "notebooks" / "01_quickstart"
+    assert "01_quickstart-1.png" in (notebook / "index.html").read_text()
+    assert (notebook.parent / "01_quickstart-1.png").stat().st_size > 1_000
+    assert 'rel="next"' in (tmp_path / "site" / "index.html").read_text()
     assert "fonts.googleapis" not in (tmp_path / "site" / "index.html").read_text()
     assert (
         "no-run"
