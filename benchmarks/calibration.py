@@ -23,7 +23,6 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 import exact
-import usage_requests
 from langchain_ctxwin import (
     Compaction,
     ContextEngine,
@@ -43,6 +42,12 @@ SOURCES = ("mini_swe_deepseek", "openhands_claude", "pi_sessions", "tau2")
 
 WHOLE = frozenset({"openhands_claude", "generated"})
 """Sources whose requests are recorded whole. Elsewhere a constant part is missing, which has to be learned."""
+
+FAMILIES = {"claude": "anthropic", "gpt": "openai", "deepseek": "deepseek"}
+"""Words in the name of a recorded model, with its tokenizer family; others are counted as generic."""
+
+FIRST_CLAUDES = ("claude-3", "-4-0", "-4-2", "-4-5", "-4.5", "-4-6", "-4.6")
+"""Generations of Claude that have the older vocabulary."""
 
 GENERATED_CONVERSATIONS = 24
 HIDDEN_TOKENS = (16, 96, 350)  # what simulated providers add to every request
@@ -122,7 +127,16 @@ def recorded(row: dict[str, Any], source: str, model: str) -> Sized:
         transcript_of(row, source),
         sizes,
         model=model,
-        family=usage_requests.family_of(model),
+        family=family_of(model),
+    )
+
+
+def family_of(model: str) -> str:
+    name = model.lower()
+    if "claude" in name and any(part in name for part in FIRST_CLAUDES):
+        return "claude3"
+    return next(
+        (family for word, family in FAMILIES.items() if word in name), "generic"
     )
 
 
@@ -358,38 +372,6 @@ def report(found: list[Sighting]) -> None:
         )
 
 
-def report_first(data: Path) -> None:
-    """Recorded requests of many models: each is the first one that a new conversation would send."""
-    recorded, left_out = usage_requests.load(data)
-    print(
-        f"\nfirst requests of many models: {len(recorded)}, {sum(left_out.values())} left out; most are very short"
-    )
-    print(
-        "| family | requests | this package | `count_tokens_approximately` | above the upper bound |"
-    )
-    print("|---|---:|---:|---:|---:|")
-    for family in [*sorted({one.family for one in recorded}), "all"]:
-        ours, theirs, above = [], [], []
-        for row in (one for one in recorded if family in (one.family, "all")):
-            tools: list[Any] = list(row.tools)
-            engine = ContextEngine(
-                ModelLimits(WINDOW), counter=TokenEstimator(row.family)
-            )
-            window = engine.measure(row.messages, tools=tools)
-            ours.append(abs(window.total_tokens / row.tokens - 1) * 100)
-            theirs.append(
-                abs(
-                    count_tokens_approximately(row.messages, tools=tools) / row.tokens
-                    - 1
-                )
-                * 100
-            )
-            above.append(row.tokens > window.upper_tokens)
-        print(
-            f"| {family} | {len(ours)} | {in_words(ours)} | {in_words(theirs)} | {percent(above):.1f} % |"
-        )
-
-
 def in_words(errors: list[float]) -> str:
     return f"{mean(errors):.2f} / {quantile(errors):.2f}" if errors else "-"
 
@@ -404,9 +386,7 @@ def percent(hits: list[bool]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--data", type=Path, help="folder with transcripts/ and usage_truth/"
-    )
+    parser.add_argument("--data", type=Path, help="folder with transcripts/")
     parser.add_argument(
         "--every", type=int, default=1, help="look at each so manieth conversation only"
     )
@@ -431,8 +411,6 @@ def main() -> None:
                 for sighting in found
             ]
         )
-    if options.data:
-        report_first(options.data)
     print(f"\n{time.perf_counter() - began:.0f} seconds")
 
 

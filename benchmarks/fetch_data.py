@@ -52,7 +52,6 @@ NOT_REBUILT = {
     "json_payloads/": "single responses chosen from octokit/fixtures, GitHub's and Stripe's OpenAPI descriptions, "
     "Hostaway's documentation and vega-datasets",
     "tokens/": "counted once by eight tokenizers; one of them is no longer public, two need files of their own",
-    "usage_truth/": "collected by hand from recordings in public test suites",
     "overflow_errors.jsonl.gz": "collected by hand from issues and documents",
     "tool_selection/": "StableToolBench, BFCL and MetaTool, pooled and cleaned by hand",
     "routing/llmrouter_9models": "LLMRouter's training set, with prices of its own list",

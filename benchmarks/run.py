@@ -31,12 +31,7 @@ STATED = "DATA"  # stands for the data folder in what is written
 
 TRANSCRIPTS, PAYLOADS, ROUTING = "transcripts", "json_payloads", "routing"
 SELECTION, CHATS, DOCUMENTS = "tool_selection", "memory_qa", "retrieval"
-ERRORS, USAGE, TOKENS, FACTS = (
-    "overflow_errors.jsonl.gz",
-    "usage_truth",
-    "tokens",
-    "model_facts",
-)
+ERRORS, TOKENS, FACTS = "overflow_errors.jsonl.gz", "tokens", "model_facts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +90,7 @@ BENCHMARKS = (
         quick="--scenarios parallel --windows 8192 --managers ours-nodes tail-and-list",
     ),
     Benchmark(script="cost", quick="--windows 8192 --per-file 1", data=(TRANSCRIPTS,)),
-    Benchmark(script="replay", quick="--limit 1 --windows 8192", data=(TRANSCRIPTS,)),
-    Benchmark(script="calibration", quick="--every 12", data=(TRANSCRIPTS, USAGE)),
+    Benchmark(script="calibration", quick="--every 12", data=(TRANSCRIPTS,)),
     Benchmark(script="tokens", quick="--quick", data=(TOKENS, TRANSCRIPTS)),
     Benchmark(script="overflow", data=(ERRORS,)),
     Benchmark(
@@ -104,18 +98,9 @@ BENCHMARKS = (
     ),
     Benchmark(
         script="tool_selection",
-        quick="--limit 20 --conversations 1",
-        data=(SELECTION, TRANSCRIPTS),
+        quick="--limit 20",
+        data=(SELECTION,),
         needs_data=True,
-    ),
-    Benchmark(
-        script="tool_selection",
-        form="with embeddings",
-        full="--embeddings --conversations 0",
-        quick="--embeddings --limit 20 --conversations 0",
-        data=(SELECTION, TRANSCRIPTS),
-        needs_data=True,
-        is_extra=True,
     ),
     Benchmark(script="memory", quick="--chats 1", data=(CHATS,), needs_data=True),
     Benchmark(script="routing", data=(ROUTING,)),

@@ -1,7 +1,6 @@
 """Are the tools that a request needs among those that fit, beside plain BM25, and how often does the set change?
 
-    python benchmarks/tool_selection.py --data DIR                  # DIR/tool_selection, DIR/transcripts
-    python benchmarks/tool_selection.py --data DIR --embeddings     # with an offline sentence model, too
+    python benchmarks/tool_selection.py --data DIR      # DIR/tool_selection
 
 A query counts when all of its tools are chosen. A definition costs the tokens of its compact JSON, counted exactly.
 The baseline is BM25 with its usual parameters over names, descriptions and parameters, stemmed, filled in its order;
@@ -20,21 +19,18 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 from types import SimpleNamespace
 from typing import Any
 
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 import exact
 from langchain_ctxwin.text import TermIndex, query_terms, terms
 from langchain_ctxwin.tools import ToolSelector
-from sentence_model import sentence_model
-from transcripts import load
 
 BUDGETS = (
     *(
@@ -53,7 +49,6 @@ GOALS = {
 """The share of all queries, and the points gained on queries for several servers."""
 
 MS_GOAL = 5.0
-ROOM = 4_000  # tokens of tools in a conversation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +79,7 @@ def main() -> None:
         "--data",
         type=Path,
         required=True,
-        help="folder with tool_selection and transcripts",
-    )
-    parser.add_argument(
-        "--embeddings",
-        action="store_true",
-        help="rank by meaning too, with an offline sentence model",
+        help="folder with tool_selection",
     )
     parser.add_argument(
         "--tuning",
@@ -102,27 +92,13 @@ def main() -> None:
         default=None,
         help="at most so many queries of a collection",
     )
-    parser.add_argument(
-        "--conversations",
-        type=int,
-        default=10,
-        help="recorded conversations of each kind",
-    )
     options = parser.parse_args()
-    embeddings = sentence_model() if options.embeddings else None
-    report_queries(
-        options.data, embeddings, held_out=not options.tuning, limit=options.limit
-    )
-    if options.conversations:
-        report_conversations(options.data, embeddings, options.conversations)
+    report_queries(options.data, held_out=not options.tuning, limit=options.limit)
 
 
-def report_queries(
-    data: Path, embeddings: Embeddings | None, *, held_out: bool, limit: int | None
-) -> None:
-    kind = "words and meaning" if embeddings else "words alone"
+def report_queries(data: Path, *, held_out: bool, limit: int | None) -> None:
     print(
-        f"\nAll tools of a query among those that fit ({kind}; {'held-out' if held_out else 'tuning'} queries)"
+        f"\nAll tools of a query among those that fit (words alone; {'held-out' if held_out else 'tuning'} queries)"
     )
     print(
         f"{'':17}{'tokens':>7}{'queries':>9}{'BM25':>8}{'as dear':>9}{'ours':>8}{'filled':>8}{'goal':>7}{'+search':>9}",
@@ -135,9 +111,7 @@ def report_queries(
     for name, tokens in BUDGETS:
         found = read(data / "tool_selection", name)
         cases = [case for case in found.cases if case.is_held_out == held_out][:limit]
-        selector = ToolSelector(
-            found.tools.values(), tokens, embeddings=embeddings, counter=json_tokens
-        )
+        selector = ToolSelector(found.tools.values(), tokens, counter=json_tokens)
         plain = PlainBm25(found, tokens)
         selector.select(cases[0].text)  # builds the index
         half = len(cases) // 2
@@ -198,63 +172,6 @@ def line(name: str, tokens: int, rows: Sequence[SimpleNamespace]) -> str:
         f"{mean(r.changed for r in rows):>9.2f}{len(spread):>10}{plain:>8.3f}{ours:>8.3f}"
         f"{(ours - plain) * 100:>+8.1f}{points:>6}{median(times):>8.2f}{times[int(0.95 * len(times))]:>7.2f}"
     )
-
-
-def report_conversations(data: Path, embeddings: Embeddings | None, limit: int) -> None:
-    """Play recordings with the tools of all of them in one pool; a source whose name is taken keeps the first tool."""
-    transcripts = list(load(data))
-    pool = {
-        tool["function"]["name"]: tool
-        for transcript in transcripts
-        for tool in transcript.tools
-    }
-    size = sum(json_tokens([], tools=[tool]) for tool in pool.values())
-    print(
-        f"\nRecorded conversations: {len(pool)} tools of all in one pool ({size:,} tokens) and {ROOM:,} tokens of room"
-    )
-    print(
-        f"{'':22}{'conversations':>14}{'steps':>7}{'changes':>9}{'per conversation':>18}{'calls':>7}{'loaded':>8}"
-    )
-    selector = ToolSelector(
-        pool.values(), ROOM, embeddings=embeddings, counter=json_tokens
-    )
-    for source in dict.fromkeys(transcript.source for transcript in transcripts):
-        recorded = [one for one in transcripts if one.source == source and one.tools][
-            :limit
-        ]
-        steps = [step for one in recorded for step in played(one.messages, selector)]
-        if not (calls := [loaded for step in steps for loaded in step.loaded]):
-            continue
-        changes = sum(step.changed for step in steps)
-        print(
-            f"{source:22}{len(recorded):>14}{len(steps):>7}{changes:>9}{changes / len(recorded):>18.2f}",
-            end="",
-        )
-        print(f"{len(calls):>7}{mean(calls):>8.3f}")
-
-
-def played(
-    messages: Sequence[AnyMessage], selector: ToolSelector
-) -> Iterator[SimpleNamespace]:
-    """Choose before each answer of the model; what it called is looked up in what was loaded.
-
-    The recorded model could not search: a call of a tool that was not loaded loads it with the next step.
-    """
-    names: tuple[str, ...] = ()
-    for at, message in enumerate(messages):
-        if not isinstance(message, AIMessage):
-            continue
-        chosen = selector.select(messages[:at], previous=names)
-        is_first, names = not names, chosen.names
-        called = [
-            call["name"]
-            for call in message.tool_calls
-            if selector.named([call["name"]])
-        ]
-        yield SimpleNamespace(
-            changed=not is_first and bool(chosen.added or chosen.removed),
-            loaded=[name in names for name in called],
-        )
 
 
 class PlainBm25:
