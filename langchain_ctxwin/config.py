@@ -230,6 +230,9 @@ class ContextConfig(Settings):
         max_request_bytes: Bytes of a request that the API takes, where pictures are sent inline: the oldest ones are
             left out in time.
         max_images: Images of a request that the API takes. Both are learned from a refusal, and known of Anthropic.
+        media: Where the data of pictures and files are once they left the view: in the state, as they came, or in the
+            store that the graph was compiled with, one item per digest, until the thread is deleted. Then the message
+            in the state holds a reference; `undo`, a new pin and the tool `recall` bring the picture back.
         max_recoveries: How often one model call is repeated after the provider refused it as too large.
         output_reserve: Tokens reserved for the answer; by default what the model is set to request, else a bounded
             share.
@@ -291,6 +294,7 @@ class ContextConfig(Settings):
     prompt_cache: Literal["5m", "1h", "off"] = "5m"
     max_request_bytes: Count | None = None
     max_images: Count | None = None
+    media: Literal["state", "store"] = "state"
     max_recoveries: CountOrZero = 2
     output_reserve: CountOrZero | None = None
     allow_guess: bool = False
@@ -299,7 +303,7 @@ class ContextConfig(Settings):
     on_budget: Literal["raise", "interrupt"] = "raise"
 
     @property
-    def media(self) -> MediaLimits:
+    def media_limits(self) -> MediaLimits:
         """The pictures and files that one request may have."""
         return MediaLimits(max_bytes=self.max_request_bytes, max_images=self.max_images)
 

@@ -25,6 +25,7 @@ from langchain_ctxwin.summarize.jobs import default_jobs, namespace_of_summaries
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tool_results.cursors import namespace_of_results
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore
+from langchain_ctxwin.util.media_store import namespace_of_media
 from langchain_ctxwin.util.memo import clear_conversations
 from langchain_ctxwin.util.stores import delete_items
 
@@ -45,6 +46,9 @@ class Forgotten:
 
     summaries: int = 0
     """Items of the graph's store that held a summary."""
+
+    media: int = 0
+    """Items of the graph's store that held a picture or a file."""
 
     events: int = 0
     """Rows of histories of events."""
@@ -74,7 +78,8 @@ def forget(
 
     Args:
         thread_id: name of the conversation.
-        store: the graph's store: summaries in the background, and results of a `LangGraphResultStore` on it.
+        store: the graph's store: summaries in the background, pictures and files that left the view, and results of a
+            `LangGraphResultStore` on it.
         checkpointer: that of the graph; the thread, and what a pruning left that died, are deleted from it.
         results: the `ToolResultGuard`, or the store that it was given; several as a list.
         history: the `HistorySink`, `History` or path of each history of events.
@@ -121,6 +126,9 @@ def forget(
         jobs=cancelled,
         results=sum(one.clear(namespace) for one in stores),
         summaries=delete_items(store, namespace_of_summaries(thread_id))
+        if store is not None
+        else 0,
+        media=delete_items(store, namespace_of_media(thread_id))
         if store is not None
         else 0,
         events=sum(_forgotten_events(one, thread_id) for one in histories),

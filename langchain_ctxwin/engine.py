@@ -761,7 +761,7 @@ class ContextEngine:
             has_deferred=rules.provider not in NEVER_DEFER
             and pricing.has_deferred(tools),
             rules=rules,
-            media=settings.media,
+            media=settings.media_limits,
             now_seconds=self.clock() if settings.compact_when_idle else None,
             pins=history.wished | history.marked
             if settings.client_pins

@@ -20,13 +20,15 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 
+from langchain_ctxwin.core.blobs import digest_of, digests_in, filled, media_in
 from langchain_ctxwin.core.blocks import compact_json, text_of
 from langchain_ctxwin.core.calls import calls_of, is_user
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.limits import require_tokens
+from langchain_ctxwin.core.media import has_media
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.readable import readable_text
-from langchain_ctxwin.core.session import read_session
+from langchain_ctxwin.core.session import read_key, read_session
 from langchain_ctxwin.core.tokens import TokenEstimator, WholePrice, text_price
 from langchain_ctxwin.core.tool_schemas import RECALL_KEY
 from langchain_ctxwin.core.turns import NOTE_KEY, as_messages
@@ -40,7 +42,9 @@ from langchain_ctxwin.text import (
     terms,
     word_cut,
 )
+from langchain_ctxwin.util.media_store import MediaStore
 from langchain_ctxwin.util.memo import memo_of_texts
+from langchain_ctxwin.util.work import run
 
 __all__ = [
     "Excerpt",
@@ -56,6 +60,8 @@ MIN_TOKENS = (
 )
 LEAST_TOKENS = 8  # of a message with its label: what is ranked behind as many as fill the room is not priced
 MOST_CHARS = 16  # of a token: what is read at once is no longer than so many characters for each one
+# Part of the input limit that the pictures and files of one message may take, where they are more than one answer.
+MEDIA_SHARE = 0.25
 QUOTED_CHARS = 80  # of a query or an id, in an answer that finds nothing
 CALL_CHARS = 200  # of the call above its result: as much as the record has of one
 NAME_CHARS = 64  # of a name in a label, the longest that providers accept; anybody's message may have a longer one
@@ -256,7 +262,8 @@ def create_recall_tool(
     It reads the `messages` of the graph state, those that were moved to the store, and what `context_view` says of
     them, so that it returns nothing that the model sees anyway. The model gives `query`, `message_id` or both. Short
     messages come whole, of long ones the best passages, each with its message's id and the position to read on from;
-    all in the order in which they were said. An answer is at most `max_tokens` long.
+    all in the order in which they were said. An answer is at most `max_tokens` long. A message that is read by its id
+    comes with its pictures and files, as many as a quarter of the input limit holds.
 
     Args:
         max_tokens: room of one answer, at least 200.
@@ -287,7 +294,7 @@ def create_recall_tool(
         query: Query = "",
         message_id: MessageId = "",
         offset_chars: OffsetChars = 0,
-    ) -> str:
+    ) -> str | list[Any]:
         state: Any = runtime.state
         if isinstance(state, list):
             state = {"messages": state}
@@ -299,14 +306,25 @@ def create_recall_tool(
             raise ToolException(
                 "Nothing to look for: give `query` with words to search for, or `message_id`."
             )
-        if wanted:
-            return reader.read(
-                reader.position_of(wanted),
-                query if offset_chars <= 0 else "",
-                offset_chars,
+        if wanted or query in reader.ids:
+            at = reader.position_of(wanted or query)
+            about = query if wanted and offset_chars <= 0 else ""
+            text = reader.read(at, about, offset_chars)
+            if offset_chars > 0 or not has_media(reader.messages[at]):
+                return text
+            room = max(
+                max_tokens - price(text),
+                int(
+                    MEDIA_SHARE
+                    * (
+                        read_key("context_report", state.get("context_report"))[0].get(
+                            "input_limit"
+                        )
+                        or 0
+                    )
+                ),
             )
-        if query in reader.ids:
-            return reader.read(reader.ids.index(query), "", offset_chars)
+            return [_text(text), *_media(reader.messages[at], runtime, room, counter)]
         return reader.search(
             query, _searchable(reader.messages, name), _in_sight(reader.messages, state)
         )
@@ -319,6 +337,31 @@ def create_recall_tool(
         parse_docstring=False,
         metadata={RECALL_KEY: True},
     )
+
+
+def _media(
+    message: AnyMessage, runtime: Any, room: int, counter: TokenCounter | None
+) -> list[Any]:
+    """The pictures and files of a message, as many as fit, with lines about the others."""
+    if runtime.store is not None and (digests := digests_in(message)):
+        thread = str(runtime.config["configurable"].get("thread_id") or "")
+        data = run(MediaStore(runtime.store, thread).getting(digests))
+        message = filled(message, data)
+    blocks = media_in(message)
+    kept = [block for block in blocks if not digest_of(block)]
+    count = counter or TokenEstimator()
+
+    def price(block: Any) -> int:
+        return count([HumanMessage([block])])
+
+    fit = take_while_fits(kept, room, price, on_overflow="skip")
+    gone = len(blocks) - len(fit.kept)
+    told = f"[{gone} of {len(blocks)} not shown: no longer stored, or more than {room:,} tokens]"
+    return [*fit.kept, *([_text(told)] if gone else ())]
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
 
 
 def _matching(

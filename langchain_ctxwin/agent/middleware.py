@@ -474,6 +474,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             is_bounded=is_bounded,
             bind=lambda tools: bound_by_agent(request, model, tools),
             place=place_of(request.runtime, prompt),
+            kept=request.state["messages"],
         )
         call = AgentCall(request, setup)
         if take_step := sought_step.get():

@@ -5,7 +5,7 @@ AgentStep(state, setup)  ->  check  ->  [summarize]  ->  [compress]  ->  request
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.agent.choices import Choices, limited_by
+from langchain_ctxwin.agent.media import placing_media
 from langchain_ctxwin.agent.spending import within_budget
 from langchain_ctxwin.agent.state import (
     SESSION,
@@ -77,6 +78,9 @@ class CallSetup:
 
     place: RunPlace = NOWHERE
     """Where the conversation runs."""
+
+    kept: Sequence[AnyMessage] = ()
+    """The messages of the state, where those of the request may be others."""
 
 
 class AgentStep:
@@ -166,6 +170,24 @@ class AgentStep:
             self.state |= update
             self._window, self._request = window, None
 
+    @property
+    def kept(self) -> Sequence[AnyMessage]:
+        """The messages of the state, where those of the request may be others."""
+        return self.setup.kept or self.state.get("messages") or ()
+
+    def rewrite(
+        self, keys: Collection[str | None], change: Callable[[AnyMessage], AnyMessage]
+    ) -> None:
+        """Replace the messages with these ids, in this step and in the state."""
+        if not keys:
+            return
+        new = [change(one) for one in self.kept if one.id in keys]
+        self.news["messages"] = [*self.news.get("messages", []), *new]
+        self.state["messages"] = [
+            change(one) if one.id in keys else one for one in self.state["messages"]
+        ]
+        self._window, self._request = None, None
+
     def prepare(self) -> Work[None]:
         """Take every step that precedes the model call, in one go."""
         yield from self.check()
@@ -177,6 +199,7 @@ class AgentStep:
     def check(self) -> Work[None]:
         """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call."""
         faults = read_key("context_tools", self.state.get("context_tools"))[1]
+        yield from placing_media(self)
         yield from self.choose()
         yield from within_budget(self)
         window = yield from self.engine.verifying(self.window)

@@ -24,6 +24,7 @@ from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.jobs import SummaryStore, Written, writing_summary
+from langchain_ctxwin.util.media_store import MediaStore
 from langchain_ctxwin.util.work import Work
 
 # Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that.
@@ -42,6 +43,9 @@ class RunPlace:
 
     thread_id: str = ""
     """The conversation's thread, which subgraphs share; empty without a checkpointer."""
+
+    media: MediaStore | None = None
+    """Where pictures and files are that left the view; None when there is no store."""
 
     prompt_scope: str = ""
     """System prompt, where there is no name: part of the key, so that no summary is shown under another prompt."""
@@ -63,12 +67,14 @@ def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> RunPl
         )
     # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
     names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
-    summaries = (
-        SummaryStore(runtime.store, info.thread_id, "|".join(names))
-        if runtime.store is not None
-        else None
+    place = RunPlace("|".join([info.thread_id, *names]), thread_id=info.thread_id)
+    if runtime.store is None:
+        return place
+    return replace(
+        place,
+        summaries=SummaryStore(runtime.store, info.thread_id, "|".join(names)),
+        media=MediaStore(runtime.store, info.thread_id),
     )
-    return RunPlace("|".join([info.thread_id, *names]), summaries, info.thread_id)
 
 
 def engine_of(engine: ContextEngine, runtime: Runtime[Any] | None) -> ContextEngine:

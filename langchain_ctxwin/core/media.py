@@ -5,22 +5,23 @@ They cost few tokens and many bytes, so that a request can be too large long bef
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AnyMessage
 
+from langchain_ctxwin.core.blobs import CHARS, media_in, with_media
 from langchain_ctxwin.core.blocks import (
     MAX_DEPTH,
-    MEDIA_KINDS,
-    RESULT_KEYS,
-    blocks_of,
     kind_of,
+    with_fields,
 )
 from langchain_ctxwin.core.overflow import ContextOverflow
+
+K = TypeVar("K")
 
 # Of the bytes that an API takes; the rest is for text, a million tokens of which have four megabytes.
 BYTES_SHARE = 0.875
@@ -94,7 +95,7 @@ class MediaSize:
     @classmethod
     def of(cls, message: AnyMessage) -> MediaSize:
         """Return the media of a message that a person, a tool or an application wrote."""
-        blocks = [*_media_in(message)]
+        blocks = media_in(message)
         return cls(
             num_bytes=sum(map(_inline_chars, blocks)),
             images=sum(kind_of(block) == "image" for block in blocks),
@@ -114,7 +115,7 @@ class MediaSize:
 
 def has_media(message: AnyMessage) -> bool:
     """Return whether a message that a person, a tool or an application wrote has pictures or files."""
-    return any(_media_in(message))
+    return any(media_in(message))
 
 
 def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> MediaLimits:
@@ -130,8 +131,8 @@ def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> MediaLimits:
 
 
 def left_out(
-    shown: Mapping[str, MediaSize], spared: Iterable[MediaSize], limits: MediaLimits
-) -> frozenset[str]:
+    shown: Mapping[K, MediaSize], spared: Iterable[MediaSize], limits: MediaLimits
+) -> frozenset[K]:
     """Return the keys of the messages whose media are not shown: the oldest, as many as it takes, never the newest.
 
     They are left out by whole halves of a limit: the same ones until the next half is needed.
@@ -169,46 +170,18 @@ def _oldest_beyond(sizes: Sequence[int], spared: int, most: float) -> int:
 
 def without_media(message: AnyMessage, key: str) -> AnyMessage:
     """Return the message with a line in the place of each picture and file."""
-    return message.model_copy(update={"content": _stubbed(message.content, key)})
 
+    def line(block: Mapping[str, Any]) -> Mapping[str, Any]:
+        told = f"[{kind_of(block)} left out; still in the history as message {key}]"
+        return {"type": "text", "text": told}
 
-def _stubbed(content: Any, key: str) -> Any:
-    if not isinstance(content, list):
-        return content
-    return [_stub(block, key) for block in content]
-
-
-def _stub(block: Any, key: str) -> Any:
-    kind = kind_of(block)
-    if kind in MEDIA_KINDS:
-        return {
-            "type": "text",
-            "text": f"[{kind} left out; still in the history as message {key}]",
-        }
-    if kind != "result":
-        return block
-    return {
-        **block,
-        **{name: _stubbed(block[name], key) for name in RESULT_KEYS if name in block},
-    }
-
-
-def _media_in(message: AnyMessage) -> Iterator[Mapping[str, Any]]:
-    """The blocks of media in the content of a message, and in the results that it states."""
-    if isinstance(message, AIMessage):
-        return
-    waiting: list[Any] = [message.content]
-    while waiting:
-        for block in blocks_of(waiting.pop()):
-            kind = kind_of(block)
-            if kind in MEDIA_KINDS:
-                yield block
-            elif kind == "result":
-                waiting += [block.get(key) for key in RESULT_KEYS]
+    return with_fields(message, content=with_media(message.content, line))
 
 
 def _inline_chars(value: Any, depth: int = 0) -> int:
     """Characters of the texts in a block that are no names or addresses."""
+    if isinstance(value, Mapping) and type(value.get(CHARS)) is int:
+        return int(value[CHARS])
     if isinstance(value, Mapping) and depth < MAX_DEPTH:
         return sum(_inline_chars(part, depth + 1) for part in value.values())
     if isinstance(value, bytes | bytearray):

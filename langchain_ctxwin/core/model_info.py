@@ -161,6 +161,9 @@ RULES = {
 turn or a function response; its integration and Anthropic's move system messages to the front. Anthropic wants the
 reasoning before a call only where the model is set to think each time (`MANUAL_THINKING`)."""
 
+CHAT_COMPLETIONS = ("openai", "deepseek", "qwen")
+"""Families whose classes speak OpenAI's Chat Completions, where they do not say that they use the Responses API."""
+
 MANUAL_THINKING = "enabled"
 """Type of the `thinking` setting of Claude models that think by a given budget; those that tie their reasoning to what
 preceded it take it no more."""
@@ -210,11 +213,11 @@ def rules_of(model: object) -> Rules:
     inner = unbound(model)
     family = _class_family(inner) or provider_named(getattr(inner, "provider", None))
     rules = RULES.get(family, UNKNOWN)
+    is_marked = any(getattr(inner, mark, None) for mark in RESPONSES_MARKS)
+    uses_responses = (
+        is_marked or getattr(inner, "output_version", None) == "responses/v1"
+    )
     if getattr(inner, "openai_api_base", None):
-        is_marked = any(getattr(inner, mark, None) for mark in RESPONSES_MARKS)
-        uses_responses = (
-            is_marked or getattr(inner, "output_version", None) == "responses/v1"
-        )
         rules = replace(UNKNOWN, provider="openai" if uses_responses else "other")
     profile = getattr(inner, "profile", None)
     tools_can_come_later = (
@@ -234,6 +237,7 @@ def rules_of(model: object) -> Rules:
         takes_cache_key=takes_cache_key,
         loads_tools=family == "anthropic" and tools_can_come_later,
         takes_betas=rules.provider == "anthropic" and hasattr(inner, "betas"),
+        media_in_results=uses_responses or family not in CHAT_COMPLETIONS,
         keeps_history=getattr(inner, "use_previous_response_id", False) is True,
     )
 

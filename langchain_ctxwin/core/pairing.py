@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, zip_longest
 from typing import Any
 
 from langchain_core.messages import (
@@ -22,6 +22,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from langchain_ctxwin.core.blobs import with_media
 from langchain_ctxwin.core.blocks import (
     block_text,
     blocks_of,
@@ -48,6 +49,7 @@ OPENING_TEXT = "[The conversation continues from here.]"
 CONTINUE_TEXT = "[Continue.]"
 UNANSWERED_TEXT = "[No result: this call was not answered.]"
 LATE_TEXT = "[Result of an earlier call, which came late]"
+MEDIA_TEXT = "[Pictures and files of the results above, in their order]"
 SYSTEM_NOTE_TEXT = "[System note]"
 NAMELESS = "call"  # begins the id of a call that came without one
 UNANSWERED = ":unanswered"  # ends the id of a placeholder
@@ -99,6 +101,9 @@ class Rules:
     """A call that waits for its result has to come back with the reasoning before it; so with a provider that nobody
     knows."""
 
+    media_in_results: bool = True
+    """The results of tools may hold pictures and files. With Chat Completions they are in user messages only."""
+
     takes_betas: bool = False  # its client sends feature headers that a call names
     keeps_history: bool = False
     """Its server goes on from the newest response id among the messages, so that those before it are not sent."""
@@ -135,6 +140,8 @@ def repair_step(
         body = tuple(
             shown for part in parts for shown in _lone(part, rules, unanswered)
         )
+    if not rules.media_in_results:
+        body = tuple(_media_behind_results(body))
     opening = _opening(body[0], previous, rules) if body else ""
     return (note_message(opening, f"{body[0].id}:opening"), *body) if opening else body
 
@@ -242,6 +249,24 @@ def _filled(message: AnyMessage) -> AnyMessage:
         if message.content is missing
         else message
     )
+
+
+def _media_behind_results(messages: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
+    """Yield the messages with the pictures and files of results in a user-side note behind these results."""
+    moved = list[Any]()
+
+    def place(block: Mapping[str, Any]) -> Mapping[str, Any]:
+        moved.append(block)
+        return {"type": "text", "text": f"[{kind_of(block)} {len(moved)}: see below]"}
+
+    for message, following in zip_longest(messages, messages[1:]):
+        is_result = isinstance(message, ToolMessage)
+        content = with_media(message.content, place) if is_result else message.content
+        yield with_fields(message, content=content)
+        if moved and not isinstance(following, ToolMessage):
+            label = {"type": "text", "text": MEDIA_TEXT}
+            yield note_message([label, *moved], f"{message.id}:media")
+            moved = []
 
 
 def _opening(first: AnyMessage, previous: AnyMessage | None, rules: Rules) -> str:

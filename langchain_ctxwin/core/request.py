@@ -21,11 +21,12 @@ from langchain_ctxwin.core.assembly import (
     constraints_text,
     record_text,
 )
+from langchain_ctxwin.core.blobs import digests_in
 from langchain_ctxwin.core.calls import is_result, result_ids
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.history import Before, show_step, show_steps
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
-from langchain_ctxwin.core.media import NO_LIMITS, MediaSize, left_out
+from langchain_ctxwin.core.media import MediaSize, left_out
 from langchain_ctxwin.core.native import (
     has_bound_reasoning,
     loaded_tools,
@@ -140,7 +141,7 @@ class Request:
         summary = self.summary if summary is None else summary
         start = parts.start_of(view)
         unbound = self.unbound_under(view)
-        media = self._left_out_media(view, start)
+        media = self._without_media(view)
         view = (
             view if media == view.without_media else replace(view, without_media=media)
         )
@@ -288,24 +289,31 @@ class Request:
             before = before.following(step)
             yield step
 
-    def _left_out_media(self, view: View, start: int) -> frozenset[str]:
-        """Ids of the messages whose pictures the request has no room for; explicit pins are shown whole."""
-        parts = self.parts
-        if parts.media == NO_LIMITS or not parts.history.media:
-            return frozenset()
-        before = {position.index for position in view.pinned}
-        spared = list[MediaSize]()
-        shown = dict[str, MediaSize]()
-        for index in sorted(
-            index for index in parts.history.media if index >= start or index in before
-        ):
-            key = message_id(parts.messages, index)
-            size = MediaSize.of(parts.messages[index])
-            if index in parts.pins:
-                spared.append(size)
-            elif key not in view.cleared:
-                shown[key] = size
-        return left_out(shown, spared, parts.media)
+    def _without_media(self, view: View) -> frozenset[str]:
+        """Ids of the messages whose pictures the request has no room for, or that hold references to them alone."""
+        messages = self.parts.messages
+        return frozenset(
+            message_id(messages, index)
+            for index, has_room in self.media_in(view).items()
+            if not has_room or digests_in(messages[index])
+        )
+
+    def media_in(self, view: View) -> dict[int, bool]:
+        """Return the positions of the pictures and files in a view, true where they have room; explicit pins have."""
+        parts, start = self.parts, self.parts.start_of(view)
+        pinned = {position.index for position in view.pinned}
+        sizes = {
+            index: MediaSize.of(parts.messages[index])
+            for index in sorted(parts.history.media)
+            if (index >= start or index in pinned)
+            and message_id(parts.messages, index) not in view.cleared
+        }
+        spared = [size for index, size in sizes.items() if index in parts.pins]
+        others = {
+            index: size for index, size in sizes.items() if index not in parts.pins
+        }
+        without = left_out(others, spared, parts.media)
+        return {index: index not in without for index in sizes}
 
     def unbound_under(self, view: View) -> int:
         """Position up to which reasoning is left out: another view changes what all of it is tied to."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
+from langchain_ctxwin.core.blobs import apart
 from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
@@ -116,7 +117,9 @@ def content_digest(messages: Sequence[AnyMessage], start: int, stop: int) -> str
             else []
         )
         digest.update(
-            json.dumps([message.type, message.content, calls], default=str).encode()
+            json.dumps(
+                [message.type, apart(message)[0].content, calls], default=str
+            ).encode()
         )
     return digest.hexdigest()
 

@@ -24,6 +24,7 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
+from langchain_ctxwin.core.blobs import apart
 from langchain_ctxwin.core.calls import (
     call_ids,
     calls_of,
@@ -105,7 +106,7 @@ def checksum(messages: Iterable[AnyMessage], total: int = 0) -> int:
     """
     for message in messages:
         content: Any = message.content
-        told = content if isinstance(content, str) else repr(content)
+        told = content if isinstance(content, str) else repr(apart(message)[0].content)
         if isinstance(message, AIMessage) and (
             message.tool_calls or message.invalid_tool_calls
         ):

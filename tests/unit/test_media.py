@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
 
 from langchain_ctxwin import (
     ConfigError,
@@ -246,3 +247,44 @@ def test_media_are_found_in_whatever_form_they_are_stated(block, size):
     message = HumanMessage([block], id="h")
     assert MediaSize.of(message) == size
     assert MediaSize.of(without_media(message, "h")) == MediaSize()
+
+
+CHAT = ChatOpenAI(model="gpt-4o", api_key="x")
+RESPONSES = ChatOpenAI(model="gpt-5", api_key="x", use_responses_api=True)
+
+
+def calls_at_once(*contents):
+    calls = [
+        {"name": "look", "args": {}, "id": f"c{n}"} for n, _ in enumerate(contents)
+    ]
+    results = [
+        ToolMessage(content, tool_call_id=f"c{n}", id=f"t{n}")
+        for n, content in enumerate(contents)
+    ]
+    return [
+        HumanMessage("Look.", id="u"),
+        AIMessage("", tool_calls=calls, id="a"),
+        *results,
+    ]
+
+
+def test_chat_completions_gets_the_pictures_of_results_from_a_user():
+    """Its tool messages take texts only; behind all results of a step, in their order, and no prefix changes."""
+    shot, text = picture(), {"type": "text", "text": "a page"}
+    history = calls_at_once([text, shot], "plain", [shot])
+    engine = engine_of()
+    request = engine.build(engine.measure(history, called=CHAT))
+    sent = CHAT._get_request_payload(request)["messages"]
+    told = [
+        [part["type"] for part in one["content"]]
+        for one in sent
+        if isinstance(one["content"], list)
+    ]
+    roles = ["user", "assistant", "tool", "tool", "tool", "user"]
+    assert [one["role"] for one in sent] == roles
+    assert told == [["text", "text"], ["text"], ["text", "image_url", "image_url"]]
+    later = [*history, AIMessage("I see.", id="b"), HumanMessage("So?", id="v")]
+    longer = engine.build(engine.measure(later, called=CHAT))
+    assert longer[: len(request)] == request
+    assert engine.build(engine.measure(history, called=RESPONSES)) == history
+    assert engine.build(engine.measure(history)) == history

@@ -1,0 +1,52 @@
+"""Pictures and files of a conversation: apart from its checkpoints once they left the view, back when shown again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langchain_ctxwin.core.blobs import apart, digests_in, filled
+from langchain_ctxwin.engine import settings_of
+from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.util.work import Work
+
+if TYPE_CHECKING:
+    from langchain_ctxwin.agent.step import AgentStep
+
+NO_STORE = (
+    'media="store", and this run has no store: compile the graph with store=, such as InMemoryStore() or '
+    'PostgresStore, or set ContextConfig(media="state")'
+)
+
+
+def placing_media(step: AgentStep) -> Work[None]:
+    """Put the data of what left the view into the store, and bring back what is shown again.
+
+    A message is replaced in the state by one of the same id. What the store does not take stays in the state, and what
+    it does not have is shown as a line.
+
+    Raises:
+        ConfigError: data are to be in a store, and the run has none.
+    """
+    window, place = step.window, step.setup.place
+    is_apart, store = settings_of(window).media == "store", place.media
+    if is_apart and place.thread and store is None:
+        raise ConfigError(NO_STORE)
+    messages, media = window.parts.messages, window.parts.history.media
+    if store is None or not media:
+        return
+    kept = {message.id: message for message in step.kept}
+    in_view = window.media_in(window.view)
+    shown = [messages[index] for index, has_room in in_view.items() if has_room]
+    if is_apart:
+        others = {messages[index].id for index in media} - {one.id for one in shown}
+        left = {key: apart(kept[key])[1] for key in others & kept.keys()}
+        data = {
+            digest: text for found in left.values() for digest, text in found.items()
+        }
+        if data and (yield from store.putting(data)):
+            gone = {key for key, found in left.items() if found}
+            step.rewrite(gone, lambda message: apart(message)[0])
+    if digests := frozenset[str]().union(*map(digests_in, shown)):
+        known = yield from store.getting(digests)
+        back = {one.id for one in shown if digests_in(one) & known.keys()}
+        step.rewrite(back, lambda message: filled(message, known))
