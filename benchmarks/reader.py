@@ -335,7 +335,11 @@ def main() -> None:
             answers += ask(reader, conversation, chosen, options.window)
     for line in table(reads, [policy.name for policy in chosen]):
         print(line)
-    for policy in chosen:
+    if not answers[""]:
+        print(
+            "questions: none, for no early result is JSON whose fields nothing repeats"
+        )
+    for policy in chosen if answers[""] else ():
         print(
             f"questions {policy.name}: {answers[policy.name]} of {answers['']} answers are exact"
         )

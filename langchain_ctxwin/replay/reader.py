@@ -9,16 +9,16 @@ model reads worse than yours does, so that only differences between requests on 
 
 from __future__ import annotations
 
-import ctypes
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import accumulate, chain
+from itertools import accumulate
 from math import fsum
 from pathlib import Path
 from typing import Any
 
+import httpx
 from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.blocks import compact_json
@@ -36,8 +36,11 @@ MOST_HISTORY_CHARS = (
 )
 LEAST_CHARS = 1.5  # of a conversation for each token of a window: of a shorter one nothing has to leave
 MOST_REPLY_CHARS = 2_500  # of an answer: longer ones are whole files
-# tokens; the second have a number for each word of the vocabulary
-READ_AT_ONCE, SCORED_AT_ONCE = (256, 64)
+READ_SECONDS = (
+    3_600.0  # the longest wait for one answer: a busy core reads ten tokens a second
+)
+CERTAIN = 1e6  # added to the score of the token that comes next: no other can be chosen
+LEAST_LOG_PROBABILITY = -104.0  # where single precision ends
 STEPS_PER_CONVERSATION = (
     3  # half of them need a value of the far past, where there are any
 )
@@ -339,10 +342,11 @@ class Surprise:
 
 
 class LanguageModel:
-    """A model that llama.cpp runs, for the nats of a text behind a prompt. It reads; it writes nothing.
+    """A model that llama.cpp runs in this process, for the nats of a text behind a prompt.
 
-    A prompt is a list of texts that are cut into tokens one by one, so that prompts that begin alike have the same
-    tokens there, which are read once.
+    It has to write the reply token by token, and llama.cpp reports how probable each was to it. A prompt is a list of
+    texts that are cut into tokens one by one, so that prompts that begin alike have the same tokens there, which are
+    read once.
     """
 
     def __init__(
@@ -360,11 +364,10 @@ class LanguageModel:
             threads: that work at once.
 
         Raises:
-            ConfigError: `llama-cpp-python` is missing, or it cannot load the file.
+            ConfigError: `xllamacpp` is missing, or it cannot load the file.
         """
         try:
-            self._llama: Any = import_module("llama_cpp")
-            self._numpy: Any = import_module("numpy")
+            llama: Any = import_module("xllamacpp")
         except ImportError as error:
             raise ConfigError(
                 f"a reader needs llama.cpp ({error}): pip install 'langchain-ctxwin[reader]'"
@@ -373,44 +376,28 @@ class LanguageModel:
             raise ConfigError(
                 f"--reader {model}: there is no such file; give a model in the GGUF format"
             )
-        self._load(Path(model), context_tokens, threads)
-        self.context_tokens = context_tokens
-        # tokens that the context holds; None while it holds an answer, too
-        self._held: list[int] | None = []
-        self._kept: tuple[list[int], Any] = ([], None)
-
-    def _load(self, model: Path, context_tokens: int, threads: int) -> None:
-        llama = self._llama
-        llama.llama_backend_init()
-        # kept, because it is called from C
-        self._quiet = llama.llama_log_callback(lambda *_: None)
-        llama.llama_log_set(self._quiet, ctypes.c_void_p(0))
-        model_settings = llama.llama_model_default_params()
-        model_settings.n_gpu_layers = 0
-        self._model = llama.llama_model_load_from_file(
-            str(model).encode(), model_settings
-        )
-        settings = llama.llama_context_default_params()
-        settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.n_seq_max = (
-            context_tokens,
-            *[READ_AT_ONCE] * 2,
-            1,
-        )
-        settings.n_threads = settings.n_threads_batch = threads
-        settings.swa_full = False  # layers that look back a short way keep no more
-        self._context = (
-            llama.llama_init_from_model(self._model, settings) if self._model else None
-        )
-        if not self._context:
+        settings = llama.CommonParams()
+        settings.model.path = str(model)
+        settings.n_ctx, settings.n_parallel = context_tokens, 1
+        settings.n_gpu_layers, settings.warmup, settings.verbosity = 0, False, -1
+        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads
+        # layers that look back a short way keep all, so that a reply can be taken back from them
+        settings.swa_full = True
+        try:
+            self._server = llama.Server(settings)
+        except RuntimeError as error:
             raise ConfigError(
-                f"--reader {model}: llama.cpp cannot load it with {context_tokens:,} tokens of context"
-            )
-        self._vocabulary = llama.llama_model_get_vocab(self._model)
-        self._words = llama.llama_vocab_n_tokens(self._vocabulary)
-        self._memory = llama.llama_get_memory(self._context)
-        self._batch = llama.llama_batch_init(READ_AT_ONCE, 0, 1)
-        has_first = llama.llama_vocab_get_add_bos(self._vocabulary)
-        self._first = [llama.llama_vocab_bos(self._vocabulary)] if has_first else []
+                f"--reader {model}: llama.cpp cannot load it with {context_tokens:,} tokens of context: {error}"
+            ) from error
+        self._http = httpx.Client(
+            base_url=self._server.listening_address,
+            timeout=READ_SECONDS,
+            trust_env=False,
+            # no connection outlives its request: nobody closes a reader
+            limits=httpx.Limits(max_keepalive_connections=0),
+        )
+        self.context_tokens = context_tokens
+        self._first = [token["id"] for token in self._tokens("", add_special=True)]
 
     def surprise(
         self, prompt: Sequence[str], reply: str, groups: Mapping[str, Sequence[str]]
@@ -424,105 +411,76 @@ class LanguageModel:
 
         Returns None for what the context cannot hold.
         """
-        before = [*self._first, *chain.from_iterable(map(self._tokens, prompt))]
+        before = [*self._first]
+        for text in prompt:
+            before += [token["id"] for token in self._tokens(text)]
         tokens = self._tokens(reply)
         if not tokens or len(before) + len(tokens) > self.context_tokens:
             return None
-        nats, firsts = self._nats(before, tokens)
-        ends = self._ends(tokens)
-        found = {ALL: (fsum(nats), len(nats))}
+        read = self._read(before, [token["id"] for token in tokens])
+        ends = _ends(tokens)
+        places = [
+            (begin, end, -max(LEAST_LOG_PROBABILITY, told["logprob"]))
+            for begin, end, told in zip([0, *ends], ends, read, strict=False)
+            if told
+        ]
+        found = {ALL: (fsum(nats for *_, nats in places), len(places))}
         for name, parts in groups.items():
             begins = ((reply.find(part), len(part)) for part in parts)
             spans = [(at, at + length) for at, length in begins if at >= 0]
-            places = zip([0, *ends], ends, strict=False)
             chosen = [
-                n
-                for n, (a, b) in zip(nats, places, strict=True)
-                if any(a < end and at < b for at, end in spans)
+                nats
+                for begin, end, nats in places
+                if any(begin < stop and at < end for at, stop in spans)
             ]
             if chosen:
                 found[name] = fsum(chosen), len(chosen)
+        is_first_choice = all(
+            told["top_logprobs"][0]["id"] == told["id"] for told in read if told
+        )
         return Surprise(
-            prompt_tokens=len(before), nats=found, is_first_choice=all(firsts)
+            prompt_tokens=len(before), nats=found, is_first_choice=is_first_choice
         )
 
-    def _tokens(self, text: str) -> list[int]:
-        raw = text.encode("utf-8", "replace")
-        # a token is at least a byte, and some vocabularies put one in front
-        room = len(raw) + 8
-        buffer = (self._llama.llama_token * room)()
-        count = self._llama.llama_tokenize(
-            self._vocabulary, raw, len(raw), buffer, room, False, False
-        )
-        return list(buffer[: max(0, count)])
+    def _tokens(self, text: str, *, add_special: bool = False) -> list[dict[str, Any]]:
+        wanted = {
+            "content": text,
+            "add_special": add_special,
+            "parse_special": False,
+            "with_pieces": True,
+        }
+        found: list[dict[str, Any]] = self._asked("/tokenize", wanted)["tokens"]
+        return found
 
-    def _ends(self, tokens: Sequence[int]) -> list[int]:
-        """Where in the text each token ends, in characters."""
-        ends, raw, buffer = list[int](), b"", ctypes.create_string_buffer(256)
-        for token in tokens:
-            count = self._llama.llama_token_to_piece(
-                self._vocabulary, token, buffer, 256, 0, True
-            )
-            raw += buffer.raw[: max(0, count)]
-            ends.append(len(raw.decode("utf-8", "ignore")))
-        return ends
-
-    def _nats(
+    def _read(
         self, before: Sequence[int], tokens: Sequence[int]
-    ) -> tuple[list[float], list[bool]]:
-        """The nats of each token behind others, and whether it is the most probable one there."""
-        self._hold(before[:-1])
-        self._held = None
-        nats, firsts = list[float](), list[bool]()
-        numpy, line, behind = self._numpy, [before[-1], *tokens[:-1]], len(before) - 1
-        for at in range(0, len(line), SCORED_AT_ONCE):
-            self._decode(line[at : at + SCORED_AT_ONCE], behind + at, is_scored=True)
-            for place, token in enumerate(tokens[at : at + SCORED_AT_ONCE]):
-                pointer = self._llama.llama_get_logits_ith(self._context, place)
-                scores = numpy.ctypeslib.as_array(pointer, (self._words,)).astype(
-                    numpy.float64
-                )
-                top = scores.max()
-                nats.append(
-                    float(
-                        top + numpy.log(numpy.exp(scores - top).sum()) - scores[token]
-                    )
-                )
-                firsts.append(bool(scores[token] == top))
-        return nats, firsts
-
-    def _hold(self, tokens: Sequence[int]) -> None:
-        """Have the context hold exactly these tokens, from the longest beginning that is kept of them on."""
-        wanted = list(tokens)
-        if self._held is None or wanted[: len(self._held)] != self._held:
-            self._llama.llama_memory_clear(self._memory, True)
-            kept, state = self._kept
-            is_kept = wanted[: len(kept)] == kept
-            self._held, state = (kept, state) if is_kept else ([], None)
-            if state is not None:
-                self._llama.llama_state_seq_set_data(
-                    self._context, state, len(state), 0
-                )
-        for at in range(len(self._held), len(wanted), READ_AT_ONCE):
-            self._decode(wanted[at : at + READ_AT_ONCE], at, is_scored=False)
-        self._held = wanted
-        # kept, because a reply cannot be taken back from layers that look back a short way
-        size = self._llama.llama_state_seq_get_size(self._context, 0)
-        state = (ctypes.c_uint8 * size)()
-        self._llama.llama_state_seq_get_data(self._context, state, size, 0)
-        self._kept = wanted, state
-
-    def _decode(self, tokens: Sequence[int], begin: int, *, is_scored: bool) -> None:
-        batch = self._batch
-        batch.n_tokens = len(tokens)
+    ) -> list[dict[str, Any]]:
+        """What llama.cpp says of each token behind others; empty for one that ends inside of a character."""
+        every = list[dict[str, Any]]()
         for place, token in enumerate(tokens):
-            batch.token[place], batch.pos[place], batch.n_seq_id[place] = (
-                token,
-                begin + place,
-                1,
-            )
-            batch.seq_id[place][0], batch.logits[place] = 0, int(is_scored)
-        if code := self._llama.llama_decode(self._context, batch):
-            raise ConfigError(
-                f"llama.cpp could not read {len(tokens)} tokens behind {begin:,}: code {code}"
-            )
+            wanted = {
+                "prompt": [*before, *tokens[:place]],
+                "logit_bias": [[token, CERTAIN]],
+                "n_predict": 1,
+                "n_probs": 1,
+                "samplers": [],
+                "temperature": 0,
+            }
+            told = self._asked("/completion", wanted).get("completion_probabilities")
+            every.append(told[0] if told else {})
+        return every
+
+    def _asked(self, path: str, wanted: Mapping[str, Any]) -> Any:
+        answer = self._http.post(path, json=wanted)
+        if answer.is_error:
+            raise ConfigError(f"llama.cpp refused {path}: {answer.text[:200]}")
+        return answer.json()
+
+
+def _ends(tokens: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Where in the text each token ends, in characters; a part of one has bytes as its piece."""
+    pieces = (token["piece"] for token in tokens)
+    every = accumulate(
+        piece.encode() if isinstance(piece, str) else bytes(piece) for piece in pieces
+    )
+    return [len(raw.decode("utf-8", "ignore")) for raw in every]

@@ -24,7 +24,7 @@ PACKAGES_OF_EXTRA = {
     "reload": ["watchfiles"],
     "cli": ["rich"],
     "otel": ["opentelemetry"],
-    "reader": ["llama_cpp"],
+    "reader": ["xllamacpp"],
 }
 MODULES_OF_EXTRA = {
     "agents": {"langchain_ctxwin.middleware", "langchain_ctxwin.agent.middleware"},

@@ -1,18 +1,9 @@
 """Does a language model that reads requests say what they lose, and no more than its figures allow?"""
 
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
-from pathlib import Path
-
 import pytest
 
 from langchain_ctxwin import ConfigError
 from langchain_ctxwin.replay.reader import ALL, FAR, LanguageModel, Read, regret, table
-
-MODEL, DATA = os.environ.get("CTXWIN_READER_MODEL"), os.environ.get("CTXWIN_DATA")
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "reader.py"
 
 
 def read(
@@ -74,42 +65,3 @@ def test_a_table_has_a_row_for_each_policy_that_was_read():
 def test_a_reader_says_what_is_missing(tmp_path):
     with pytest.raises(ConfigError, match="reader"):
         LanguageModel(tmp_path / "none.gguf")
-
-
-@pytest.mark.skipif(
-    not (MODEL and DATA and find_spec("llama_cpp")),
-    reason="no CTXWIN_READER_MODEL, data or llama_cpp",
-)
-def test_the_benchmark_reads_three_steps():
-    options = [
-        "--data",
-        str(DATA),
-        "--model",
-        str(MODEL),
-        "--steps",
-        "3",
-        "--policies",
-        "ours",
-        "keep-last",
-    ]
-    command = [sys.executable, str(BENCHMARK), *options]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=1_200, check=True
-    )
-    assert "nats a token" in done.stdout
-    assert any(line.startswith("ours") for line in done.stdout.splitlines())
-
-
-@pytest.mark.skipif(
-    not (MODEL and find_spec("llama_cpp")), reason="no CTXWIN_READER_MODEL or llama_cpp"
-)
-def test_what_stands_in_the_prompt_is_more_probable():
-    model = LanguageModel(str(MODEL), context_tokens=1_024)
-    prompt = ["The order is W-4711. " * 4, "What is the order? It is "]
-    told = model.surprise(prompt, "W-4711.", {"number": ["4711"]})
-    other = model.surprise(prompt, "K-9302.", {})
-    assert told is not None
-    assert other is not None
-    assert told.is_first_choice
-    assert told.nats[ALL][0] < other.nats[ALL][0]
-    assert 0 < told.nats["number"][1] <= told.nats[ALL][1]
