@@ -50,7 +50,7 @@ from langchain_ctxwin.tool_results.guard import ContentPrices
 from langchain_ctxwin.tool_results.pages import Page, PagePlace
 from langchain_ctxwin.tool_results.query import Question
 from langchain_ctxwin.tool_results.reading import NotedPage, Reader
-from langchain_ctxwin.tool_results.showing import Inside, ResultView
+from langchain_ctxwin.tool_results.showing import ResultView, inside_text
 
 BUDGETS = (1_000, 4_000)
 MS_GOAL = 10.0
@@ -327,14 +327,9 @@ def holds_all(answers: list[NotedPage], style: Style) -> bool:
         found.extend(whole)
         if part is None:
             continue
-        inside = Inside(view.value(part), view.layout.path_of(part))
-        title = inside.title_at(read)
-        rest = (
-            rest[len(text) :]
-            .removeprefix("\n" if whole else "")
-            .removeprefix(f"(goes on) {title}\n" if title else "")
-        )
-        if rest != inside.text[read : read + len(rest)]:
+        inside = inside_text(view.value(part), view.layout.path_of(part))
+        rest = rest[len(text) :].removeprefix("\n" if whole else "")
+        if rest != inside[read : read + len(rest)]:
             return False
         is_done = answer.page.next is None or not answer.page.next.char
         read = 0 if is_done else read + len(rest)

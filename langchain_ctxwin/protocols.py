@@ -88,6 +88,7 @@ class Summarizer(Protocol):
         ...
 
 
+@runtime_checkable
 class ResultStore(Protocol):
     """Keeps large tool results as bytes until they expire; may be called by several threads at once.
 

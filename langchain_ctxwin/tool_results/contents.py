@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
-from langchain_core.utils.utils import LC_AUTO_PREFIX
 from pydantic_core import to_jsonable_python
 
 from langchain_ctxwin.core.blocks import MEDIA_TYPES, compact_json
@@ -74,10 +73,10 @@ def restored(text: str, kind: str) -> Content:
 
 
 def _said(block: Any) -> Any:
-    """What a block says: a text block's text or JSON, any other block as it is."""
+    """What a block says: a text block's text or JSON; of media all but their data."""
     text = text_of(block)
     if text is None:
-        return block
+        return without_data(block) if is_media(block) else block
     value = json_value(text)
     return text if value is None else value
 
@@ -88,23 +87,15 @@ def json_value(text: str) -> Any:
         return None
     try:
         value = json.loads(text)
+        return value if _depth(value) <= MAX_DEPTH else None
     except (ValueError, RecursionError):
         return None
-    return value if _is_flat(value) else None
 
 
-def _is_flat(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        children = [
-            item
-            for node in level
-            for item in (node.values() if isinstance(node, dict) else node)
-        ]
-        level = [child for child in children if isinstance(child, dict | list)]
-        if not level:
-            return True
-    return False
+def _depth(value: dict[str, Any] | list[Any]) -> int:
+    items = value.values() if isinstance(value, dict) else value
+    inside = (_depth(item) for item in items if isinstance(item, dict | list))
+    return 1 + max(inside, default=0)
 
 
 def is_blocks(content: Any) -> bool:
@@ -132,15 +123,7 @@ def text_of(block: Any) -> str | None:
     """Return the text of a block that is nothing but a text, None for other blocks: their keys are data as well."""
     if isinstance(block, str):
         return block
-    others = {key: value for key, value in block.items() if key not in ("type", "text")}
-    is_marked_only = others.keys() <= {"id"} and str(
-        others.get("id", LC_AUTO_PREFIX)
-    ).startswith(LC_AUTO_PREFIX)
-    text = (
-        block.get("text")
-        if is_marked_only and block.get("type", "text") == "text"
-        else None
-    )
+    text = block.get("text") if block.keys() <= {"type", "text", "id"} else None
     return text if isinstance(text, str) else None
 
 
@@ -175,25 +158,18 @@ def with_addresses(content: Any) -> Any:
 
 
 def _addressed(block: Mapping[str, Any]) -> Any:
-    values = [block.get(key) for key in LINK_KEYS]
-    urls = [
-        value.get("url") if isinstance(value, Mapping) else value for value in values
-    ]
-    url = next(
-        (url for url in urls if isinstance(url, str) and not url.startswith("data:")),
-        None,
+    stated = (block.get(key) for key in LINK_KEYS)
+    urls = [one.get("url") if isinstance(one, Mapping) else one for one in stated]
+    links = (
+        url for url in urls if isinstance(url, str) and not url.startswith("data:")
     )
-    if url is None:
+    if (url := next(links, None)) is None:
         return block
-    others = {
-        key: value
-        for key, value in block.items()
-        if key not in ("type", "id", *LINK_KEYS)
-    }
+    facts = {**block, **(block.get("extras") or {})}
     said = ", ".join(
         text
-        for text in {**others, **(others.get("extras") or {})}.values()
-        if isinstance(text, str)
+        for key, text in facts.items()
+        if key not in ("type", "id", *LINK_KEYS) and isinstance(text, str)
     )
     return {
         "type": "text",
@@ -211,40 +187,10 @@ def without_data(block: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def repeats(content: Any, structured: Any) -> bool:
-    """Say whether the structured content of an MCP tool says what its content says.
-
-    Servers print a value as one text, or the items of a list as a text each, and name a value that is no object
-    `result`, because structured content has to be an object.
-
-    Examples:
-        >>> repeats(
-        ...     [{"type": "text", "text": "7"}, {"type": "text", "text": "8"}],
-        ...     {"result": [7, 8]},
-        ... )
-        True
-    """
-    blocks = content if is_blocks(content) else [content]
-    said = [_parsed(text_of(block)) for block in blocks]
-    named = structured.get("result") if isinstance(structured, Mapping) else None
-    return said == named or (len(said) == 1 and said[0] in (structured, named))
-
-
-def _parsed(text: str | None) -> Any:
-    try:
-        return json.loads(text or "")
-    except ValueError:
-        return text
-
-
 def jsonable(value: Any) -> Any:
     """Return a value of any type in the types of JSON: models as objects, anything unknown as its `str`."""
     try:
-        return to_jsonable_python(
-            value, serialize_unknown=True, inf_nan_mode="constants"
-        )
-    except (
-        ValueError,
-        RecursionError,
-    ):  # an object inside itself, or bytes that are no text
+        return to_jsonable_python(value, serialize_unknown=True)
+    # an object inside itself, or bytes that are no text
+    except (ValueError, RecursionError):
         return str(value)

@@ -20,7 +20,7 @@ from langgraph.types import Command
 from langchain_ctxwin.config import MAX_AMOUNT, ToolResultConfig, group_of
 from langchain_ctxwin.core.blocks import leaves
 from langchain_ctxwin.core.calls import is_user
-from langchain_ctxwin.core.events import OTHER, ToolResultEvent
+from langchain_ctxwin.core.events import ToolResultEvent
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.notes import READ_MORE
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, text_price
@@ -53,7 +53,7 @@ from langchain_ctxwin.tool_results.cursors import (
 )
 from langchain_ctxwin.tool_results.query import Question, question_of
 from langchain_ctxwin.tool_results.reading import THREAD_SECONDS, Reader
-from langchain_ctxwin.tool_results.showing import layout_of, leaves_out, query_words
+from langchain_ctxwin.tool_results.showing import is_shortened, query_words
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from langchain_ctxwin.tool_results.wrapping import (
     Reduced,
@@ -77,7 +77,6 @@ would become so small while the window fills up that reading takes three times a
 MEDIA_SHARE = (
     0.5  # of the budget of a large result, that media may take beside a long text
 )
-STORE_SECONDS = 3.0  # longest wait for a store: a tool call waits for it, a healthy one takes milliseconds a megabyte
 NAME_TAKEN = f"a tool has the name {READ_MORE!r}, which the guard's own tool has: give yours another name"
 
 Handler = Callable[[Any], ToolMessage | Command[Any]]
@@ -135,16 +134,21 @@ class ToolResultGuard:
         new_id: Callable[[], str] = lambda: secrets.token_urlsafe(ID_CHARS * 3 // 4),
         sinks: Iterable[MetricsSink] | Reporter = (),
     ) -> None:
-        _check_arguments(
-            config=config,
-            signer=signer,
-            store=store,
-            counter=counter,
-            scope=scope,
-            clock=clock,
-            new_id=new_id,
-        )
-        self._config = ToolResultConfig() if config is None else config
+        settings = group_of(config or ToolResultConfig(), "tool_results")
+        wanted = "a ToolResultConfig, a FileConfig or a ConfigFile, or None"
+        expect(settings, ToolResultConfig, "config", wanted)
+        expect(signer, CursorSigner | None, "signer", "a CursorSigner, or None")
+        wanted = "a store with the methods put, get and delete, or None"
+        expect(store, ResultStore | None, "store", wanted)
+        functions = {
+            "counter": counter,
+            "scope": scope,
+            "clock": clock,
+            "new_id": new_id,
+        }
+        for name, function in functions.items():
+            expect(function, Callable | None, name, "a function")
+        self._config = config or settings
         self._signer = signer
         self._store = MemoryResultStore(clock=clock) if store is None else store
         self._clock = clock
@@ -178,12 +182,9 @@ class ToolResultGuard:
 
     def counting(self, counter: TokenCounter) -> ToolResultGuard:
         """Return this guard with a counter, where it was made without one; kept results and settings are the same."""
-        _check_callable(counter=counter)
-        return (
-            self
-            if self._counter is not None
-            else self._with(_counter=counter, _prices=ContentPrices(counter))
-        )
+        if self._counter is not None:
+            return self
+        return self._with(_counter=counter, _prices=ContentPrices(counter))
 
     def reporting(self, reporter: Reporter) -> ToolResultGuard:
         """Return this guard with somebody's sinks, where it was made without any; otherwise it is the same."""
@@ -215,76 +216,48 @@ class ToolResultGuard:
         self, request: Any, handler: Handler
     ) -> ToolMessage | Command[Any]:
         """Guard one call of a `ToolNode` or of `create_agent`; `read_more` works even if the node does not have it."""
-        output = handler(self._prepared(request))
-        shown: ToolMessage | Command[Any] = self.output(
-            output, *_called(request), is_bound=request.tool is not None
-        )
-        return shown
+        request = self._prepared(request)
+        output = handler(request)
+        if called := _called(request):
+            output = self.output(output, *called)
+        return output
 
     async def awrap_tool_call(
         self, request: Any, handler: AsyncHandler
     ) -> ToolMessage | Command[Any]:
         """Like `wrap_tool_call`, for async runs."""
-        output, is_bound = (
-            await handler(self._prepared(request)),
-            request.tool is not None,
-        )
-        shown: ToolMessage | Command[Any] = await self.aoutput(
-            output, *_called(request), is_bound=is_bound
-        )
-        return shown
+        request = self._prepared(request)
+        output = await handler(request)
+        if called := _called(request):
+            output = await self.aoutput(output, *called)
+        return output
 
     def _prepared(self, request: Any) -> Any:
-        tool, name = request.tool, request.tool_call["name"]
-        if name == READ_MORE:
-            if tool is not None and not is_read_more(tool):
-                raise ConfigError(NAME_TAKEN)
-            return request.override(tool=self._read_more) if tool is None else request
-        if tool is None or not self.config.for_tool(name).enabled:
+        tool = request.tool
+        if request.tool_call["name"] != READ_MORE:
             return request
-        return request.override(tool=wrapped(tool))
+        if tool is not None and not is_read_more(tool):
+            raise ConfigError(NAME_TAKEN)
+        return request.override(tool=self._read_more) if tool is None else request
 
     def output(
-        self,
-        output: Any,
-        tool: str,
-        args: Mapping[str, Any],
-        runtime: Any = None,
-        *,
-        is_bound: bool = True,
+        self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None
     ) -> Any:
         """Return what a tool returned, made to fit: a message, a command with messages, a list of them, or a value."""
-        if tool == READ_MORE or not self.config.for_tool(tool).enabled:
+        if not self._guards(tool):
             return output
         call = self._call(tool, args, runtime)
-        shown = with_views(
-            output, partial(self._shown, call), getattr(runtime, "tool_call_id", None)
-        )
-        self._report(call, is_bound=is_bound)
-        return shown
+        return self._reported(call, self._views(call, output, runtime))
 
     async def aoutput(
-        self,
-        output: Any,
-        tool: str,
-        args: Mapping[str, Any],
-        runtime: Any = None,
-        *,
-        is_bound: bool = True,
+        self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None
     ) -> Any:
         """Like `output`, in a thread, so that the event loop goes on."""
-        if tool == READ_MORE or not self.config.for_tool(tool).enabled:
+        if not self._guards(tool):
             return output
         call = self._call(tool, args, runtime, asyncio.get_running_loop())
-        look, call_id = (
-            partial(self._shown, call),
-            getattr(runtime, "tool_call_id", None),
-        )
-        shown = await asyncio.wrap_future(
-            in_daemon(partial(with_views, output, look, call_id))
-        )
-        self._report(call, is_bound=is_bound)
-        return shown
+        work = partial(self._views, call, output, runtime)
+        return self._reported(call, await asyncio.wrap_future(in_daemon(work)))
 
     def read(self, cursor: str, *, runtime: Any = None, **asked: Any) -> str:
         """Return a page of a kept result, as the tool `read_more` does.
@@ -316,47 +289,42 @@ class ToolResultGuard:
         page: str = await asyncio.wrap_future(in_daemon(work))
         return page
 
-    def _report(self, call: _Call, *, is_bound: bool) -> None:
-        """Report what was seen, in the run's own thread: only there it is known which run it is.
+    def _guards(self, tool: str) -> bool:
+        return tool != READ_MORE and self.config.for_tool(tool).enabled
 
-        The name of a tool that the agent does not have is a text that its model made up, and no name.
-        """
+    def _views(self, call: _Call, output: Any, runtime: Any) -> Any:
+        call_id = getattr(runtime, "tool_call_id", None)
+        return with_views(output, partial(self._shown, call), call_id)
+
+    def _reported(self, call: _Call, shown: Any) -> Any:
+        """Report what was seen, in the run's own thread: only there it is known which run it is."""
         for event in call.events:
-            self._reporter.emit(event if is_bound else replace(event, tool=OTHER))
+            self._reporter.emit(event)
+        return shown
 
     def _call(
         self, tool: str, args: Mapping[str, Any], runtime: Any, loop: Any = None
     ) -> _Call:
         state, config = getattr(runtime, "state", None), self.config.for_tool(tool)
-        asked = next(
-            (message for message in reversed(_messages(state)) if is_user(message)),
-            None,
-        )
+        asked = [message.text for message in _messages(state) if is_user(message)]
         # Results that are shown whole may take all the room that is left.
-        budget = (
-            config.model_copy(update={"max_tokens": MAX_AMOUNT, "max_share": 1.0})
-            if config.full
-            else config
-        )
+        whole = {"max_tokens": MAX_AMOUNT, "max_share": 1.0} if config.full else {}
+        budget = budget_of(config.model_copy(update=whole), state, self._prices)
+        texts = (text for text in leaves(args) if isinstance(text, str))
         return _Call(
             tool=tool,
             args=args,
             thread=self._thread(runtime),
-            budget_tokens=budget_of(budget, state, self._prices),
-            texts=(
-                *(text for text in leaves(args) if isinstance(text, str)),
-                *([asked.text] if asked else []),
-            ),
+            budget_tokens=budget,
+            texts=(*texts, *asked[-1:]),
             config=config,
             loop=loop,
         )
 
     def _thread(self, runtime: Any) -> str:
-        thread: Any = self._scope(runtime)
-        if not isinstance(thread, str):
-            raise ConfigError(
-                f"scope returned {thread!r:.60}: return tenant and thread as one text"
-            )
+        thread: str = expect(
+            self._scope(runtime), str, "scope(runtime)", "tenant and thread as a text"
+        )
         return thread
 
     def _shown(self, call: _Call, content: Any) -> Reduced | None:
@@ -372,11 +340,7 @@ class ToolResultGuard:
             )
         if not config.full and (not fits or config.chosen_fields or config.page_rows):
             read = content_of(with_addresses(content))
-            if (
-                not fits
-                or leaves_out(read, config.chosen_fields)
-                or _has_more_rows(read, config.page_rows)
-            ):
+            if not fits or is_shortened(read, config.chosen_fields, config.page_rows):
                 return self._reduced(call, content, read, size, is_oversized=not fits)
         call.add(tokens=size, is_oversized=not fits)
         return None
@@ -396,24 +360,15 @@ class ToolResultGuard:
             words=query_words((*config.keywords, *call.texts)),
             extraction=config.extraction,
         )
-        reader, tokens, is_stored = (
-            self._reader(result_id, config),
-            call.budget_tokens - media.tokens,
-            False,
+        first = partial(
+            self._reader(result_id, config).first,
+            *(read, record, config, call.budget_tokens - media.tokens),
         )
-        answer = reader.first(read, record, config, tokens, is_stored=True)
+        answer, is_stored = first(is_stored=True), False
         if not answer.is_everything:
-            is_stored = self._is_kept(
-                key_of(call.thread, result_id),
-                answer.record.to_bytes(),
-                config,
-                call.loop,
-            )
-            answer = (
-                answer
-                if is_stored
-                else reader.first(read, record, config, tokens, is_stored=False)
-            )
+            key, kept = key_of(call.thread, result_id), answer.record.to_bytes()
+            is_stored = self._is_kept(key, kept, config, call.loop)
+            answer = answer if is_stored else first(is_stored=False)
         call.add(
             tokens=size,
             shown_tokens=self._prices.content(answer.text) + media.tokens,
@@ -430,12 +385,8 @@ class ToolResultGuard:
             "left_out": list(answer.page.shown.left_out),
             "shortened": list(answer.page.shown.shortened),
         }
-        shown = (
-            [{"type": "text", "text": answer.text}, *media.kept]
-            if media.kept
-            else answer.text
-        )
-        return Reduced(shown, facts, is_stored)
+        text = {"type": "text", "text": answer.text}
+        return Reduced([text, *media.kept] if media.kept else answer.text, facts)
 
     def _media(
         self, content: Any, budget_tokens: int, *, is_oversized: bool
@@ -486,28 +437,17 @@ class ToolResultGuard:
         """How long a result is kept: as stated, else as long as its thread where there is a store of its own."""
         if config.ttl_seconds is not None:
             return config.ttl_seconds
-        return (
-            TTL_SECONDS
-            if isinstance(self._store, MemoryResultStore)
-            else THREAD_SECONDS
-        )
+        is_own = isinstance(self._store, MemoryResultStore)
+        return TTL_SECONDS if is_own else THREAD_SECONDS
 
     def _reader(self, result_id: str, config: ToolResultConfig) -> Reader:
-        keys, signer = (
-            [key.get_secret_value() for key in self.config.cursor_keys],
-            self._signer,
-        )
-        ttl_seconds = self._ttl_seconds(config)
+        keys = [key.get_secret_value() for key in self.config.cursor_keys]
+        ttl_seconds, signer = self._ttl_seconds(config), self._signer
         if signer is None and keys:
             signer = CursorSigner(keys, ttl_seconds, self._clock)
-        elif signer is None:
-            signer = CursorSigner.random(ttl_seconds, self._clock)
-        return Reader(
-            result_id,
-            signer,
-            self._prices.text,
-            ttl_seconds=min(signer.ttl_seconds, ttl_seconds),
-        )
+        signer = signer or CursorSigner.random(ttl_seconds, self._clock)
+        lasts = min(signer.ttl_seconds, ttl_seconds)
+        return Reader(result_id, signer, self._prices.text, ttl_seconds=lasts)
 
     def _is_kept(
         self, key: str, value: bytes, config: ToolResultConfig, loop: Any
@@ -521,19 +461,12 @@ class ToolResultGuard:
         """What the store answers, or the error that it fails with; in async runs its coroutine is asked."""
         own = getattr(self._store, f"a{method}", None)
         try:
-            if loop is not None and own is not None:
-                answer = asyncio.run_coroutine_threadsafe(own(*args), loop)
-            else:
-                answer = in_daemon(partial(getattr(self._store, method), *args))
-            try:
-                return answer.result(STORE_SECONDS)
-            finally:
-                answer.cancel()
+            if loop is None or own is None:
+                return getattr(self._store, method)(*args)
+            return asyncio.run_coroutine_threadsafe(own(*args), loop).result()
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may fail the call
-            event = (
-                "tool_result.not_stored" if method == "put" else "tool_result.not_read"
-            )
-            log_failure(event, error, timeout_seconds=STORE_SECONDS, key=args[0])
+            event = "not_stored" if method == "put" else "not_read"
+            log_failure(f"tool_result.{event}", error, key=args[0])
             return error
 
 
@@ -559,17 +492,10 @@ class _Call:
         )
 
 
-def _has_more_rows(content: Content, page_rows: int | None) -> bool:
-    layout = layout_of(content) if page_rows is not None else None
-    return (
-        layout is not None
-        and layout.unit == "rows"
-        and len(layout.rows) > (page_rows or 0)
-    )
-
-
-def _called(request: Any) -> tuple[str, Mapping[str, Any], Any]:
-    return request.tool_call["name"], request.tool_call["args"], request.runtime
+def _called(request: Any) -> tuple[str, Mapping[str, Any], Any] | None:
+    """What a call's output is guarded by; none of a tool that a model made up."""
+    call = request.tool_call
+    return (call["name"], call["args"], request.runtime) if request.tool else None
 
 
 class ContentPrices:
@@ -587,7 +513,7 @@ class ContentPrices:
         self._count = count
         self._count_text = text_price(count)
         self._upper: Callable[[int], int] = getattr(count, "upper", int)
-        self._empty = count([ToolMessage("", tool_call_id="")])
+        self._empty = self.message(ToolMessage("", tool_call_id=""))
 
     def text(self, text: str) -> int:
         """Return the tokens of a text."""
@@ -595,12 +521,12 @@ class ContentPrices:
 
     def content(self, content: Any) -> int:
         """Return the tokens of a message's content, media by kind and size."""
-        if not stays_blocks(content):
-            return self.text(
-                content if isinstance(content, str) else content_of(content).text
+        if stays_blocks(content):
+            return max(
+                0, self.message(ToolMessage(content, tool_call_id="")) - self._empty
             )
-        return self._upper(
-            max(0, self._count([ToolMessage(content, tool_call_id="")]) - self._empty)
+        return self.text(
+            content if isinstance(content, str) else content_of(content).text
         )
 
     def message(self, message: Any) -> int:
@@ -624,20 +550,12 @@ def budget_of(
     limit, total = (_of(report, name) for name in ("input_limit", "total_tokens"))
     if not isinstance(limit, int) or not isinstance(total, int):
         return config.max_tokens
-    asking = next(
-        (
-            message
-            for message in reversed(_messages(state))
-            if isinstance(message, AIMessage)
-        ),
-        None,
-    )
-    room = limit - total - (prices.message(asking) if asking else 0)
-    calls = max(1, len(asking.tool_calls) if asking else 1)
+    asking = [one for one in _messages(state) if isinstance(one, AIMessage)][-1:]
+    room = limit - total - sum(map(prices.message, asking))
+    calls = max(1, *(len(message.tool_calls) for message in asking), 1)
     least = int(PAGE_SHARE * limit / calls) if is_page else 0
-    return min(
-        config.max_tokens, max(MIN_TOKENS, least, int(config.max_share * room / calls))
-    )
+    share = int(config.max_share * room / calls)
+    return min(config.max_tokens, max(MIN_TOKENS, least, share))
 
 
 def thread_of(runtime: Any) -> str:
@@ -661,42 +579,11 @@ def _of(state: Any, key: str) -> Any:
 
 def _as_own_tool(one: Any) -> BaseTool:
     try:
-        found = one if isinstance(one, BaseTool) else as_tool(one)
+        found: Any = one if isinstance(one, BaseTool) else as_tool(one)
     except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{one!r:.80} is no tool: pass functions and BaseTools ({error})"
-        ) from error
-    if not isinstance(found, BaseTool):
-        raise ConfigError(f"{one!r:.80} is no tool: pass functions and BaseTools")
+        found = error
+    expect(found, BaseTool, "tools", "functions and BaseTools")
     if found.name == READ_MORE and not is_read_more(found):
         raise ConfigError(NAME_TAKEN)
-    return found
-
-
-def _check_arguments(*, config: Any, signer: Any, store: Any, **functions: Any) -> None:
-    """Raise `ConfigError` for arguments that would fail at the first large result."""
-    if config is not None and not isinstance(
-        group_of(config, "tool_results"), ToolResultConfig
-    ):
-        raise ConfigError(
-            f"config={config!r:.80}: pass a ToolResultConfig, a FileConfig or a ConfigFile, or None"
-        )
-    expect(signer, CursorSigner | None, "signer", "a CursorSigner, or None")
-    if store is not None and (
-        isinstance(store, type)
-        or not all(
-            callable(getattr(store, name, None)) for name in ("put", "get", "delete")
-        )
-    ):
-        raise ConfigError(
-            f"store={store!r:.80} has no methods put, get and delete: pass MemoryResultStore() or the like"
-        )
-    _check_callable(**functions)
-
-
-def _check_callable(**functions: Any) -> None:
-    for name, function in functions.items():
-        if function is not None and not callable(function):
-            raise ConfigError(
-                f"{name}={function!r:.80} cannot be called: pass a function, or leave it out"
-            )
+    own: BaseTool = found
+    return own

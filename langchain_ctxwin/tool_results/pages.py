@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.core.clamping import HEAD_SHARE
 from langchain_ctxwin.core.tokens import WholePrice
-from langchain_ctxwin.text import sentence_spans, word_cut
-from langchain_ctxwin.tool_results.contents import Content, is_media
+from langchain_ctxwin.text import word_cut
+from langchain_ctxwin.tool_results.contents import Content
 from langchain_ctxwin.tool_results.cursors import ResultRecord
 from langchain_ctxwin.tool_results.showing import (
-    Inside,
     Projected,
     ResultView,
+    inside_text,
     layout_of,
     together,
 )
 
 FIRST_ROWS = 32  # printed at first to see whether a page is full; twice as many each time it is not
 FIRST_CHARS = 1_000  # the same for a page of text
-TITLE_SHARE = 0.5  # most of a page that repeats the title of the part that goes on there; it stands where that begins
 EMPTY_SHARE = 0.2
 """Part of a page that is not left empty before an entry that is larger than a page: below, it shows little of that. Of
 0.5, 0.33 and 0.2, first views of recorded API results show most per token with this one."""
@@ -42,9 +41,6 @@ MOST_CHARS_PER_TOKEN = (
     8  # of a page's budget: text of longer tokens is rules and blanks
 )
 PRECISION = 32  # a page is filled up to one part in so many: prices cost time
-SENTENCES_CHARS = (
-    1_200  # how far back from the end of a page the end of a sentence is looked for
-)
 NOTHING = Projected(value=())
 EDGES = "its beginning and its end"  # what a result is called that is shown in one shortened form
 
@@ -172,27 +168,22 @@ def _filled_up(view: ResultView, page: Page, room: PageRoom) -> Page:
 
 
 def _part(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
-    """The page that is a part of one entry; its first line repeats the title of what goes on there, if short."""
-    text, prefix = view.layout.rows[0], ""
+    """The page that is a part of one entry."""
+    text, entry = view.layout.rows[0], place.entry
     if view.layout.unit != "text":
-        inside = Inside(view.value(place.entry), view.layout.path_of(place.entry))
-        text, title = inside.text, inside.title_at(place.char)
-        prefix = f"(goes on) {title}\n" if title else ""
-        prefix = prefix if room.price(prefix) <= int(room.tokens * TITLE_SHARE) else ""
+        text = inside_text(view.value(entry), view.layout.path_of(entry))
     start = min(place.char, len(text))
-    stop = page_end(text, start, max(1, room.tokens - room.price(prefix)), room.price)
-    following = (
-        replace(place, char=stop)
-        if stop < len(text)
-        else replace(place, entry=place.entry + 1, char=0)
-    )
+    stop = page_end(text, start, room.tokens, room.price)
+    following = replace(place, char=stop)
+    if stop == len(text):
+        following = replace(place, entry=entry + 1, char=0)
     return Page(
-        body=prefix + text[start:stop],
+        body=text[start:stop],
         start=place,
         next=following if following.entry < len(view) else None,
         stop=following.entry,
-        shown=replace(view.projected([place.entry]), value=()),
-        inside=view.layout.name(place.entry),
+        shown=replace(view.projected([entry]), value=()),
+        inside=view.layout.name(entry),
         chars=(start, stop),
     )
 
@@ -214,17 +205,11 @@ def chosen(
         styles = [replace(record, fields=config.chosen_fields)]
     elif layout.unit != "text" and config.projection:
         lengths = sorted((CHARS_PER_TOKEN * room.tokens, *TEXT_CHARS), reverse=True)
-        # Whole, an image would be shown as the text of its data.
-        whole = [] if any(map(is_media, layout.rows)) else [record]
-        styles = [*whole, *(replace(record, text_chars=chars) for chars in lengths)]
+        styles += [replace(record, text_chars=chars) for chars in lengths]
     views = [ResultView(layout, style) for style in styles]
     last = _last_entry(views[0], 0, room)
-    fitting = (
-        number for number, view in enumerate(views[:-1]) if _has_room(view, last, room)
-    )
-    best = (
-        next(fitting, -1) if len(views) > 1 and _has_room(views[-1], last, room) else -1
-    )
+    fitting = (view for view in views if _has_room(view, last, room))
+    best = views.index(next(fitting, views[-1]))
     return styles[best], views[best]
 
 
@@ -265,21 +250,21 @@ def first_page(view: ResultView, config: ToolResultConfig, room: PageRoom) -> Pa
 
 
 def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> int:
-    """Return where the page ends that begins at `start`: as much as fits in `budget_tokens`.
+    """Return where the page ends that begins at `start`: as much as fits in `budget_tokens`, at least one character.
 
-    It ends after a paragraph, a line or a sentence where that fills half of the budget, else after a word or a
-    character. It has at least one character, whatever that costs. Its price is checked as a whole.
+    It ends after a line where that fills half of the budget, else after a word.
     """
-
-    def fits(chars: int) -> bool:
-        return price(text[start : start + chars]) <= budget_tokens
-
     most = min(len(text) - start, budget_tokens * MOST_CHARS_PER_TOKEN)
-    chars = most_that_fit(most, FIRST_CHARS, fits)
-    if start + chars < len(text):
-        cut = _last_break(text, start, start + chars) - start
-        chars = cut if fits(cut) else chars
-    return min(len(text), start + max(1, chars))
+    chars = most_that_fit(
+        most,
+        FIRST_CHARS,
+        lambda count: price(text[start : start + count]) <= budget_tokens,
+    )
+    stop = start + max(1, chars)
+    if stop >= len(text):
+        return len(text)
+    line = text.rfind("\n", (start + stop) // 2, stop) + 1
+    return line or word_cut(text, start, stop)
 
 
 def tail_start(text: str, budget_tokens: int, price: WholePrice, earliest: int) -> int:
@@ -292,24 +277,6 @@ def tail_start(text: str, budget_tokens: int, price: WholePrice, earliest: int) 
     chars = most_that_fit(
         most, FIRST_CHARS, lambda chars: price(text[size - chars :]) <= budget_tokens
     )
-    return earliest if size - chars == earliest else _next_break(text, size - chars)
-
-
-def _last_break(text: str, start: int, stop: int) -> int:
-    """The end of a paragraph, a line or a sentence in the second half of a part; else of a word, or a character."""
-    middle = (start + stop) // 2
-    for mark in ("\n\n", "\n"):
-        found = text.rfind(mark, middle, stop)
-        if found >= 0:
-            return found + len(mark)
-    ends = [
-        end
-        for _, end in sentence_spans(text, max(middle, stop - SENTENCES_CHARS), stop)
-    ][:-1]
-    return ends[-1] if ends else word_cut(text, start, stop)
-
-
-def _next_break(text: str, start: int) -> int:
-    """The next line in the first half of the end of a text that begins at `start`; else that place."""
-    line = text.find("\n", max(0, start - 1), (start + len(text)) // 2)
-    return line + 1 if line >= 0 else start
+    start = size - chars
+    line = text.find("\n", max(0, start - 1), (start + size) // 2) + 1
+    return line if line and start > earliest else start

@@ -14,27 +14,27 @@ import operator
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain, count, product
+from itertools import product
 from typing import Any
 
 from langchain_ctxwin.core.field_paths import Step, compile_fields
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.text import Span
 from langchain_ctxwin.tool_results.contents import json_value
 from langchain_ctxwin.tool_results.pages import QUESTION_BITS
 from langchain_ctxwin.tool_results.showing import (
+    GAP,
     Layout,
     ResultView,
     joined,
     print_value,
 )
 
-MAX_CHARS = 500  # of a text to search for, of an expression, and of names to sort or count by: a sentence or two
-MAX_FIELDS = 100  # of a read; who wants more wants all
-MAX_FIELDS_CHARS = 10_000  # of a text of fields: as many, of a hundred characters each
+MAX_CHARS = 500  # of a text to search for, and of an expression: a sentence or two
+MAX_FIELDS_CHARS = 10_000  # of a text of fields: a hundred of a hundred characters each
 _PATH = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^,])+')
 
 Fields = Sequence[str] | str | None
@@ -51,9 +51,8 @@ class Question:
     # show rows by these fields; after `-` the largest value first
     sort: tuple[str, ...] = ()
     count_by: tuple[str, ...] = ()  # show how many rows have each value of these fields
-    tokens: int | None = (
-        None  # largest size of the page; None: what the tool's results may take
-    )
+    # largest size of the page; None: what the tool's results may take
+    tokens: int | None = None
     rows: int | None = None  # most rows of a page
     is_first: bool = False  # the first view of a result
 
@@ -70,9 +69,9 @@ class Question:
         return {name: value for name, value in given.items() if value}
 
     @property
-    def selects(self) -> bool:
-        """True when rows are chosen, ordered or counted, and not only read on."""
-        return bool(self.contains or self.where or self.sort or self.count_by)
+    def is_about_rows(self) -> bool:
+        """True when rows are chosen by their fields, ordered or counted."""
+        return bool(self.where or self.sort or self.count_by)
 
     @property
     def digest(self) -> int:
@@ -94,19 +93,13 @@ def question_of(
 ) -> Question:
     """Return what a call asks; paths may be given as one text, parted by commas outside of quotes, or as a JSON list.
 
-    An argument that cannot be read, or is of the wrong type or out of range, raises a `ConfigError`.
+    An argument that cannot be read, or is of the wrong type, raises a `ConfigError`.
     """
     for name, text in {"contains": contains, "where": where}.items():
-        if not isinstance(text, str | None) or len(text or "") > MAX_CHARS:
+        if len(expect(text, str | None, name, "a text") or "") > MAX_CHARS:
             raise ConfigError(
                 f"{name}={text!r:.60}: give a text of at most {MAX_CHARS} characters"
             )
-    if page_tokens is not None and (
-        not isinstance(page_tokens, int) or page_tokens < 1
-    ):
-        raise ConfigError(
-            f"page_tokens={page_tokens!r:.60}: give a positive number of tokens, or leave it out"
-        )
     Pattern(contains or "")
     condition_of(where or "")
     return Question(
@@ -115,7 +108,7 @@ def question_of(
         where=where or "",
         sort=_paths("sort", sort),
         count_by=_paths("count_by", count_by),
-        tokens=page_tokens,
+        tokens=expect(page_tokens, int | None, "page_tokens", "a number of tokens"),
     )
 
 
@@ -123,34 +116,24 @@ def _paths(name: str, given: Fields) -> tuple[str, ...]:
     listed: Any = given or ()
     if isinstance(given, str) and len(given) <= MAX_FIELDS_CHARS:
         value = json_value(given)
-        listed = (
-            value
-            if isinstance(value, list)
-            else [path.strip() for path in _PATH.findall(given)]
-        )
-    is_list = (
-        isinstance(listed, Sequence)
-        and not isinstance(listed, str)
-        and len(listed) <= MAX_FIELDS
-    )
-    if not is_list or not all(isinstance(path, str) for path in listed):
+        found = [path.strip() for path in _PATH.findall(given)]
+        listed = value if isinstance(value, list) else [path for path in found if path]
+    if not isinstance(listed, list | tuple) or not all(
+        isinstance(path, str) for path in listed
+    ):
         raise ConfigError(
-            f'{name}={given!r:.60}: give a list of at most {MAX_FIELDS} paths, fields=["*"] for all'
+            f'{name}={given!r:.60}: give a short list of paths, fields=["*"] for all'
         )
-    paths = tuple(path for path in listed if path)
-    if paths:
-        compile_fields([path.removeprefix("-") for path in paths])
-    return paths
+    if listed:
+        compile_fields([path.removeprefix("-") for path in listed])
+    return tuple(listed)
 
 
 # ---------------------------------------------------------------------------------------------------------- answering
 
-ENTRY_SHARE = 0.25  # largest part of a page that one row takes before only its passages with the text are shown
-ENTRY_TOKENS = 200  # the same for a small page: a row of some twenty short fields
+# largest part of a page that one row takes before only its passages with the text are shown
+ENTRY_SHARE = 0.25
 CHARS_PER_TOKEN = 4  # of readable text
-MAX_PASSAGES = (
-    5  # shown of fields that are left out of one row; all of a row that is too large
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,13 +147,12 @@ class Selection:
 
 def unmatched_paths(question: Question, layout: Layout) -> list[str]:
     """Return the paths that are asked for and lead to nothing in a result."""
-    sort = (
-        [] if question.count_by else [path.removeprefix("-") for path in question.sort]
-    )
+    # counted values are sorted by columns of their own
+    sort = () if question.count_by else question.sort
     asked = [
         *question.fields,
         *condition_of(question.where)[1],
-        *sort,
+        *(path.removeprefix("-") for path in sort),
         *question.count_by,
     ]
     return [path for path in dict.fromkeys(asked) if not layout.has(path)]
@@ -183,144 +165,110 @@ def select(question: Question, view: ResultView, tokens: int) -> Selection:
         ConfigError: rows are asked for, and the result has none; or the search takes too long.
     """
     layout, search = view.layout, Pattern(question.contains)
-    if layout.unit == "text" and question.contains:
-        rows = [
-            {"at": start, "text": layout.rows[0][start:stop]}
-            for start, stop in search.passages(layout.rows[0])
-        ]
-        return Selection(
-            layout=Layout(unit="rows", rows=rows), found=len(rows), of=len(rows)
-        )
-    if layout.unit != "rows" and (question.where or question.sort or question.count_by):
+    if layout.unit != "rows" and question.is_about_rows:
         raise ConfigError(
             f"this result is one {layout.unit[:5]}, without rows to choose: use contains or fields"
         )
+    if layout.unit == "text":
+        text = layout.rows[0]
+        places = [
+            {"at": start, "text": text[start:stop]}
+            for start, stop in search.passages(text)
+        ]
+        return Selection(layout=rows_layout(places), found=len(places), of=len(places))
     holds, _ = condition_of(question.where, layout)
-    first = layout.head if question.where or question.sort or question.count_by else 0
+    first = layout.head if question.is_about_rows else 0
     indexes = [
         index
         for index in range(first, len(layout))
-        if holds(layout.entry(index))
-        and (not question.contains or search.finds(layout.entry(index)))
+        if holds(layout.entry(index)) and search.finds(layout.entry(index))
     ]
-    counted = Selection(layout=layout, found=len(indexes), of=len(layout.rows))
+    found, of = len(indexes), len(layout.rows)
     if question.count_by:
-        by = list(map(_column, question.sort))
-        rows = _sorted(
-            _counted(indexes, question.count_by, layout), by, lambda row: row, str
-        )
-        return _with_rows(counted, rows)
-    indexes = _sorted(indexes, question.sort, layout.entry, layout.inside)
-    most_tokens = tokens if question.fields else max(ENTRY_TOKENS, ENTRY_SHARE * tokens)
-    found = {
-        index: _found(index, view, search, int(most_tokens) * CHARS_PER_TOKEN)
-        for index in indexes
-    }
+        rows = _counted(map(layout.entry, indexes), question.count_by, layout)
+        rows = _sorted(rows, map(_column, question.sort), lambda row: row)
+        return Selection(layout=rows_layout(rows), found=found, of=of)
+    by = (
+        path[: path.startswith("-")] + layout.inside(path.removeprefix("-"))
+        for path in question.sort
+    )
+    most_chars = int(ENTRY_SHARE * tokens) * CHARS_PER_TOKEN
+    shown = [
+        (index, _found(index, view, search, most_chars))
+        for index in _sorted(indexes, by, layout.entry)
+    ]
     if layout.unit == "fields":
-        rows = [{key: item} for entry in found.values() for key, item in entry.items()]
+        rows = [{key: item} for _, entry in shown for key, item in entry.items()]
         return Selection(
-            layout=Layout(unit="fields", rows=rows),
-            found=len(rows),
-            of=len(layout.rows),
+            layout=Layout(unit="fields", rows=rows), found=len(rows), of=of
         )
-    # What the number of a row is called: something that the rows themselves do not have.
-    names = chain(["row"], (f"row_{number}" for number in count()))
-    name = next(
-        name for name in names if not any(name in row for row in found.values())
-    )
-    return _with_rows(
-        counted,
-        [{name: index - layout.head + 1, **row} for index, row in found.items()],
-    )
+    name = "row_number" if any("row" in row for _, row in shown) else "row"
+    rows = [{name: index - layout.head + 1, **row} for index, row in shown]
+    return Selection(layout=rows_layout(rows), found=found, of=of)
 
 
-def _with_rows(selection: Selection, rows: Sequence[Any]) -> Selection:
-    return Selection(
-        layout=Layout(unit="rows", rows=rows), found=selection.found, of=selection.of
-    )
+def rows_layout(rows: Sequence[Any]) -> Layout:
+    """Return the layout of rows that were made for an answer."""
+    return Layout(unit="rows", rows=rows)
 
 
 def _found(
     index: int, view: ResultView, search: Pattern, most_chars: int
 ) -> dict[str, Any]:
-    """What is shown of a matching entry: all that is shown of it, and the passages that this leaves out.
+    """What is shown of a matching entry: all that its view shows, and the passages that this leaves out.
 
     Of one that is longer than `most_chars` only the passages are shown.
     """
     value = view.value(index)
     shown = value if isinstance(value, dict) else {"value": value}
-    is_long = len(print_value(shown)) > most_chars
-    if not search.text or (view.style.fields and not is_long):
+    if not search.text or view.style.fields:
         return shown
-    found = dict[str, Any]() if is_long else dict(shown)
-    seen = (
-        ""
-        if is_long
-        else " ".join(" ".join(text for _, text in _texts_in(shown, "")).split())
-    )
-    hidden = [
-        place
-        for place in search.places(view.layout.entry(index))
-        if place[1] not in seen
-    ]
+    if len(print_value(shown)) > most_chars:
+        shown = {}
+    seen = " ".join(" ".join(text for _, text in _texts_in(shown, "")).split())
     passages: dict[str, list[str]] = {}
-    for path, passage in hidden if is_long else hidden[:MAX_PASSAGES]:
-        passages.setdefault(path or "value", []).append(passage)
-    more = 0 if is_long else len(hidden) - MAX_PASSAGES
-    found |= {
-        path: texts[0] if len(texts) == 1 else texts for path, texts in passages.items()
-    }
-    return found | ({"more places": more} if more > 0 else {})
+    for path, passage in search.places(view.layout.entry(index)):
+        if passage not in seen:
+            passages.setdefault(path or "value", []).append(passage)
+    return shown | {path: GAP.join(texts) for path, texts in passages.items()}
 
 
 def _counted(
-    indexes: Sequence[int], paths: Sequence[str], layout: Layout
+    entries: Iterable[Any], paths: Sequence[str], layout: Layout
 ) -> list[dict[str, Any]]:
     """A row per combination of values, the most frequent first."""
     steps = compile_fields([layout.inside(path) for path in paths])
-    times: Counter[tuple[str, ...]] = Counter()
-    values: dict[tuple[str, ...], tuple[Any, ...]] = {}
-    for index in indexes:
-        entry = layout.entry(index)
+    times = Counter(
+        json.dumps(group)
+        for entry in entries
         for group in product(
             *(list(values_at(entry, path)) or [None] for path in steps)
-        ):
-            key = tuple(map(json.dumps, group))
-            times[key] += 1
-            values[key] = group
+        )
+    )
     names = [_column(path) for path in paths]
     return [
-        {**dict(zip(names, values[key], strict=True)), "count": number}
-        for key, number in times.most_common()
+        {**dict(zip(names, json.loads(group), strict=True)), "count": number}
+        for group, number in times.most_common()
     ]
 
 
 def _column(path: str) -> str:
     """The last key of a path, after `-` where it is sorted by in that way."""
-    return path[: path.startswith("-")] + path.rpartition(".")[2].removeprefix(
-        "-"
-    ).removesuffix("[]")
+    key = path.removeprefix("-").rpartition(".")[2].removesuffix("[]")
+    return path[: path.startswith("-")] + key
 
 
 def _sorted(
-    items: list[Any],
-    by: Sequence[str],
-    row_of: Callable[[Any], Any],
-    inside: Callable[[str], str],
-) -> Any:
+    items: list[Any], by: Iterable[str], row_of: Callable[[Any], Any]
+) -> list[Any]:
     """The items by the values of their rows: numbers before texts, and those without a value last."""
-    for path in reversed(by):
-        (steps,) = compile_fields([inside(path.removeprefix("-"))])
-        keys = {
-            at: _sort_key(next(values_at(row_of(item), steps), None))
-            for at, item in enumerate(items)
-        }
-        present = [at for at, key in keys.items() if key is not None]
-        present.sort(key=lambda at, keys=keys: keys[at], reverse=path.startswith("-"))  # type: ignore[misc]
-        items = [
-            items[at]
-            for at in [*present, *(at for at, key in keys.items() if key is None)]
-        ]
+    for path in reversed(list(by)):
+        (steps,) = compile_fields([path.removeprefix("-")])
+        keyed = [(_sort_key(next(values_at(row_of(i), steps), None)), i) for i in items]
+        present = [pair for pair in keyed if pair[0] is not None]
+        present.sort(key=operator.itemgetter(0), reverse=path.startswith("-"))
+        absent = [pair for pair in keyed if pair[0] is None]
+        items = [item for _, item in [*present, *absent]]
     return items
 
 
@@ -346,23 +294,24 @@ def values_at(value: Any, steps: Sequence[Step]) -> Iterator[Any]:
 
 # ----------------------------------------------------------------------------------------------------------- contains
 
-PASSAGE_CHARS = 300  # longest passage around a match, without it: about three printed lines, or two sentences
+# shown on either side of a match, within its line: one and a half printed lines
+AROUND_CHARS = 150
 # a line is searched in pieces: time grows with a power of their size
 PIECE_CHARS, SHARED_CHARS = (500, 100)
 SEARCH_SECONDS = 2.0  # of one search
-# of an expression: each multiplies its time
-MAX_REPEATS, MAX_OPTIONAL, MAX_GROUPS, MAX_CHOICES = (2, 8, 4, 20)
+# how often signs may stand in an expression: each multiplies its time
+MOST_SIGNS = {"*+{": 2, "?": 8, "(": 4, "|": 20}
 _SPECIAL = re.compile(r"[.^$*+?{}()|\\\[\]]")
-_ATOM = re.compile(r"\\.|\[\^?\]?[^\]\[]*\]")
-_GROUP_AGAIN = re.compile(r"\)[*+{]")
+_ATOM = re.compile(r"\\[^1-9]|\[\^?\]?[^\]\[]*\]")
+_GROUP_AGAIN = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=")
 TOO_MUCH = (
-    f"use at most {MAX_REPEATS} of * + {{}}, {MAX_OPTIONAL} of ?, {MAX_GROUPS} groups and {MAX_CHOICES} of |, no group "
-    "that is repeated and no \\1; or search for a plain text"
+    "use at most 2 of * + {}, 8 of ?, 4 groups and 20 of |, no group that is repeated and no \\1; or search for a "
+    "plain text"
 )
 
 
 class Pattern:
-    """Looks for a regular expression, or for the same characters, whatever their case; an empty one finds nothing."""
+    """Looks for a regular expression, or for the same characters, whatever their case; an empty one is in all."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -370,14 +319,12 @@ class Pattern:
         self._deadline = time.monotonic() + SEARCH_SECONDS
         literal = re.escape(text)
         flags = re.NOFLAG if text.lower() == text.upper() else re.IGNORECASE
-        if not self._is_plain and _is_too_much(text):
+        if _is_too_much(text):
             raise ConfigError(
                 f"contains={text!r:.60} could take very long to search for: {TOO_MUCH}"
             )
         try:
-            self._pattern = re.compile(
-                literal if self._is_plain else f"{literal}|(?:{text})", flags
-            )
+            self._pattern = re.compile(f"{literal}|(?:{text})", flags)
         except re.error:
             self._pattern, self._is_plain = re.compile(literal, flags), True
         if text and self._pattern.search(""):
@@ -387,7 +334,7 @@ class Pattern:
 
     def finds(self, value: Any) -> bool:
         """Say whether anything inside a value matches."""
-        return any(True for _, text in _texts_in(value, "") for _ in self._spans(text))
+        return not self.text or any(True for _ in self.places(value))
 
     def places(self, value: Any) -> Iterator[tuple[str, str]]:
         """Yield the passages inside a value in one line each, with their paths."""
@@ -396,11 +343,14 @@ class Pattern:
                 yield path, " ".join(text[start:stop].split())
 
     def passages(self, text: str) -> Iterator[Span]:
-        """Yield where the lines, or parts of lines, are that match, in order and apart."""
+        """Yield where the lines, or parts of long lines, are that match, in order and apart."""
         last = 0
         for first, stop in self._spans(text):
             if stop > last:
-                start, last = max(last, _line_start(text, first)), _line_end(text, stop)
+                low, high = max(0, first - AROUND_CHARS), stop + AROUND_CHARS
+                start = max(last, low, text.rfind("\n", low, first) + 1)
+                line = text.find("\n", stop, high)
+                last = line if line >= 0 else min(len(text), high)
                 yield start, last
 
     def _spans(self, text: str) -> Iterator[Span]:
@@ -423,29 +373,10 @@ class Pattern:
 
 def _is_too_much(text: str) -> bool:
     shape = _ATOM.sub("x", text)
-    repeats, optional = sum(map(shape.count, "*+{")), shape.count("?")
-    is_large = repeats > MAX_REPEATS or optional > MAX_OPTIONAL
-    is_large = (
-        is_large or shape.count("(") > MAX_GROUPS or shape.count("|") > MAX_CHOICES
+    is_large = any(
+        sum(map(shape.count, signs)) > most for signs, most in MOST_SIGNS.items()
     )
-    return is_large or bool(
-        _GROUP_AGAIN.search(shape) or re.search(r"\\[1-9]|\(\?P=", text)
-    )
-
-
-def _line_start(text: str, first: int) -> int:
-    """The start of the line of a place, or of the first whole word of it that is allowed."""
-    low = max(0, first - PASSAGE_CHARS // 2)
-    line = text.rfind("\n", low, first) + 1
-    word = text.find(" ", low, first) + 1 if low else 0
-    return line or word or low
-
-
-def _line_end(text: str, last: int) -> int:
-    high = min(len(text), last + PASSAGE_CHARS // 2)
-    line = text.find("\n", last, high)
-    word = text.rfind(" ", last, high) if high < len(text) else -1
-    return line if line >= 0 else word if word >= 0 else high
+    return is_large or bool(_GROUP_AGAIN.search(shape))
 
 
 def _texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -464,21 +395,20 @@ def _texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 # -------------------------------------------------------------------------------------------------------------- where
 
-_ASSIGNED = re.compile(r"""("[^"]*"|'[^']*')|(?<![<>=!])=(?!=)|\b(AND|OR|NOT|IN)\b""")
+# a text in quotes; an equals sign alone; words of SQL
+_OTHER_SPELLINGS = re.compile(
+    r"""("[^"]*"|'[^']*')|(?<![<>=!])=(?!=)|\b(AND|OR|NOT|IN)\b"""
+)
 _CONSTANTS = {"true": True, "false": False, "null": None}
-_SWAPPED: dict[type, type] = {
-    ast.Lt: ast.Gt,
-    ast.LtE: ast.GtE,
-    ast.Gt: ast.Lt,
-    ast.GtE: ast.LtE,
-}
-_ORDERS: dict[type, Callable[[Any, Any], bool]] = {
+_SIGNS: dict[type, Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
+    ast.NotEq: operator.eq,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
     ast.In: operator.contains,
+    ast.NotIn: operator.contains,
 }
 EXAMPLE = """write for example: total > 100 and not (city == "Graz" or state in ("open", "late")) and "bad" in note"""
 
@@ -492,12 +422,11 @@ def condition_of(text: str, layout: Layout | None = None) -> tuple[Test, list[st
     if not text.strip():
         return lambda _: True, []
     paths: list[str] = []
+    python = _OTHER_SPELLINGS.sub(
+        lambda match: match[1] or (match[2] or "==").lower(), text.strip()
+    )
     try:
-        tree = ast.parse(
-            _ASSIGNED.sub(lambda m: m[1] or (m[2] or "==").lower(), text.strip()),
-            mode="eval",
-        )
-        return _test(tree.body, paths, layout), paths
+        return _test(ast.parse(python, mode="eval").body, paths, layout), paths
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigError(
             f"where={text!r:.80} cannot be read ({error!s:.60}): {EXAMPLE}"
@@ -514,51 +443,43 @@ def _test(node: ast.expr, paths: list[str], layout: Layout | None) -> Test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             negated = _test(operand, paths, layout)
             return lambda row: not negated(row)
-        case ast.Compare(left=left, ops=ops, comparators=others):
-            sides = zip([left, *others], ops, others, strict=False)
-            pairs = [
-                _comparison(one, type(op), other, paths, layout)
-                for one, op, other in sides
-            ]
-            return lambda row: all(pair(row) for pair in pairs)
-    raise ValueError("only comparisons of fields with values, and, or, not")
+        case ast.Compare(left=field, ops=[op], comparators=[value]) if (
+            type(op) in _SIGNS
+        ):
+            return _comparison(field, type(op), value, paths, layout)
+    raise ValueError("only comparisons of a field with a value, and, or, not")
 
 
 def _comparison(
-    left: ast.expr, sign: type, right: ast.expr, paths: list[str], layout: Layout | None
+    field: ast.expr,
+    sign: type,
+    value: ast.expr,
+    paths: list[str],
+    layout: Layout | None,
 ) -> Test:
-    if sign in (ast.NotEq, ast.NotIn):
-        same = _comparison(
-            left, ast.Eq if sign is ast.NotEq else ast.In, right, paths, layout
-        )
-        return lambda row: not same(row)
-    is_list = isinstance(right, ast.Tuple | ast.List | ast.Set)
-    if isinstance(right, ast.Name | ast.Attribute) and isinstance(
-        left, ast.Constant | ast.UnaryOp
-    ):
-        # 10 < total, "bad" in note
-        left, right, sign = (right, left, _SWAPPED.get(sign, sign))
-    elif sign is ast.In and is_list:
-        sign = ast.Eq
-    paths.append(_path(left))
+    compare, values = _SIGNS[sign], [value]
+    if compare is operator.contains:
+        if isinstance(value, ast.Tuple | ast.List | ast.Set):
+            compare, values = operator.eq, value.elts
+        elif isinstance(field, ast.Constant):
+            field, values = value, [field]  # "bad" in note
+    wanted = [_constant(one) for one in values]
+    paths.append(_path(field))
     (steps,) = compile_fields([layout.inside(paths[-1]) if layout else paths[-1]])
-    wanted = [_constant(item) for item in right.elts] if is_list else [_constant(right)]  # type: ignore[attr-defined]
-    compare = _ORDERS.get(sign)
-    if compare is None:
-        raise ValueError("compare by == != < <= > >= in")
+    is_negative = sign in (ast.NotEq, ast.NotIn)
 
     def holds(row: Any) -> bool:
-        values = list(values_at(row, steps)) or [None]
-        return any(_compares(value, compare, one) for value in values for one in wanted)
+        found = list(values_at(row, steps)) or [None]
+        return is_negative != any(
+            _compares(one, compare, other) for one in found for other in wanted
+        )
 
     return holds
 
 
 def _path(node: ast.expr) -> str:
     match node:
-        case ast.Name(id=name):
-            return name
-        case ast.Constant(value=str(name)):
+        case ast.Name(id=name) | ast.Constant(value=str(name)):
             return name
         case ast.Attribute(value=above, attr=name):
             return f"{_path(above)}.{name}"
@@ -572,9 +493,9 @@ def _constant(node: ast.expr) -> Any:
         case ast.Name(id=name):
             return _CONSTANTS.get(name.lower(), name)  # a word without quotes
         case ast.UnaryOp(
-            op=ast.USub(), operand=ast.Constant(value=int() | float() as number)
+            op=ast.USub(), operand=ast.Constant(value=int() | float() as n)
         ):
-            return -number
+            return -n
         case ast.Constant(value=str() | int() | float() | None as value):
             return value
     raise ValueError("a value is a number, a text in quotes, true, false or null")
@@ -582,12 +503,7 @@ def _constant(node: ast.expr) -> Any:
 
 def _compares(value: Any, compare: Callable[[Any, Any], bool], wanted: Any) -> bool:
     """Compare as numbers where a number is wanted, else as texts, whatever their case."""
-    if (
-        value is None
-        or wanted is None
-        or isinstance(wanted, bool)
-        or isinstance(value, bool)
-    ):
+    if value is None or isinstance(wanted, bool | None):
         return compare is operator.eq and value is wanted
     if isinstance(wanted, str) or compare is operator.contains:
         return compare(_folded(value), _folded(wanted))
@@ -596,11 +512,9 @@ def _compares(value: Any, compare: Callable[[Any, Any], bool], wanted: Any) -> b
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
     try:
         return float(value)
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

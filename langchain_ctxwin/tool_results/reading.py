@@ -139,7 +139,7 @@ class Reader:
         if question.fields:
             view = ResultView(layout, replace(record, fields=question.fields))
         unmatched = unmatched_paths(question, layout)
-        if question.selects and not unmatched:
+        if (question.contains or question.is_about_rows) and not unmatched:
             selection = select(question, view, tokens)
             view = ResultView(selection.layout, Style())
         notes = self._notes(record, view.layout, question, tokens, selection)

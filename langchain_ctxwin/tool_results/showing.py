@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, reduce
-from itertools import accumulate, chain, islice
+from functools import cached_property, lru_cache, reduce
+from itertools import chain, islice
 from typing import Any, Final, Literal
 
 from langchain_ctxwin.core import field_paths
@@ -37,7 +36,7 @@ from langchain_ctxwin.core.field_paths import (
 )
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.text import Span, query_terms, statement_spans, terms
-from langchain_ctxwin.tool_results.contents import Content, is_media, without_data
+from langchain_ctxwin.tool_results.contents import Content
 from langchain_ctxwin.tool_results.cursors import Style
 
 # ---------------------------------------------------------------------------------------------------------- printing
@@ -350,7 +349,6 @@ class ResultView:
         self.layout = layout
         self.style = style
         self._printed: dict[range, Projected] = {}
-        self._object: Projected | None = None
 
     def __len__(self) -> int:
         return len(self.layout)
@@ -364,32 +362,41 @@ class ResultView:
         # pages are tried in several sizes, and the same one again with its notes
         if indexes not in self._printed:
             found = self.projected(indexes)
-            heads = sum(1 for index in indexes if index < self.layout.head)
-            heads = len(found.value) if self.layout.unit == "fields" else heads
-            texts = [
-                *map(_field_lines, found.value[:heads]),
-                *row_lines(found.value[heads:]),
-            ]
-            self._printed[indexes] = replace(found, value=tuple(texts))
+            is_fields = self.layout.unit == "fields"
+            heads = len(indexes) if is_fields else self._heads(indexes)
+            head_lines = map(_field_lines, found.value[:heads])
+            texts = (*head_lines, *row_lines(found.value[heads:]))
+            self._printed[indexes] = replace(found, value=texts)
         return self._printed[indexes]
 
     def projected(self, indexes: Sequence[int]) -> Projected:
         """Return what is shown of entries, as a list, and what is left out of any; paths are as in one entry."""
         entries = [self.layout.entry(index) for index in indexes]
         if self.layout.unit == "fields":
-            return self._fields([next(iter(entry)) for entry in entries])
-        inside = [self.layout.inside(path) for path in self.style.fields]
-        parts = []
-        if indexes and indexes[0] < self.layout.head:
-            head = entries.pop(0)
-            # The fields beside the rows tell about all rows, so few of them are shown as they are.
-            is_whole = not self.style.fields and len(compact_json(head)) <= HEAD_CHARS
-            parts.append(
-                Projected(value=[head])
-                if is_whole
-                else self._project([head], self.style.fields)
-            )
-        return together([*parts, self._project(entries, inside)])
+            # what one field is worth depends on the others
+            (shown,) = self._object.value
+            keys = [next(iter(entry)) for entry in entries]
+            fields = [{key: shown[key]} if key in shown else {} for key in keys]
+            return replace(self._object, value=fields)
+        heads, fields = self._heads(indexes), self.style.fields
+        head, rows = entries[:heads], entries[heads:]
+        # The fields beside the rows tell about all rows, so few of them are shown as they are.
+        is_whole = not fields and len(compact_json(head)) <= HEAD_CHARS
+        inside = [self.layout.inside(path) for path in fields]
+        return together(
+            [
+                Projected(value=head) if is_whole else self._project(head, fields),
+                self._project(rows, inside),
+            ]
+        )
+
+    @cached_property
+    def _object(self) -> Projected:
+        whole = {key: item for row in self.layout.rows for key, item in row.items()}
+        return together([self._project([whole], self.style.fields)])
+
+    def _heads(self, indexes: Sequence[int]) -> int:
+        return sum(1 for index in indexes if index < self.layout.head)
 
     def _project(self, values: list[Any], fields: Sequence[str]) -> Projected:
         if self.style.shows_everything or self.style.fields == ("*",) or not values:
@@ -398,22 +405,15 @@ class ResultView:
             return project(values, fields)
         return project_automatically(values, self.style)
 
-    def _fields(self, keys: Sequence[str]) -> Projected:
-        """Fields of a result without rows, which is looked at as a whole: what one is worth depends on the others."""
-        if self._object is None:
-            whole = {key: item for row in self.layout.rows for key, item in row.items()}
-            self._object = together([self._project([whole], self.style.fields)])
-        (shown,) = self._object.value
-        return replace(
-            self._object,
-            value=[{key: shown[key]} if key in shown else {} for key in keys],
-        )
 
-
-def leaves_out(content: Content, fields: Sequence[str]) -> bool:
-    """Say whether a view of these fields leaves anything out, and shows something: an error has none of them."""
+def is_shortened(
+    content: Content, fields: Sequence[str], page_rows: int | None
+) -> bool:
+    """Say whether a result that fits has more rows, or, beside these fields, others: an error has none of them."""
     layout = layout_of(content)
-    if layout.unit == "text":
+    if layout.unit == "rows" and len(layout.rows) > (page_rows or MAX_ENTRIES):
+        return True
+    if layout.unit == "text" or not fields:
         return False
     shown = ResultView(layout, Style(fields=tuple(fields))).projected(
         range(len(layout))
@@ -511,10 +511,10 @@ def project_automatically(value: Any, style: Style) -> Projected:
     Texts of more than `style.text_chars` are cut to about as many that say most.
     """
     rules = _Automatic(style=style)
-    shown = rules.value(value, "", is_identified=False, is_row=True)
+    shown = rules.value(value, "", is_identified=False)
     return Projected(
-        value=shown,
-        left_out=tuple(dict.fromkeys(rules.left_out)),
+        value=value if shown == {} else shown,
+        left_out=tuple(rules.left_out),
         shortened=tuple(rules.shortened),
     )
 
@@ -537,26 +537,20 @@ class _Automatic:
     """The automatic projection of one value, row by row."""
 
     style: Style
+    left_out: dict[str, None] = field(default_factory=dict)
     shortened: dict[str, None] = field(default_factory=dict)
-    # per value, so that those of a row that is kept can be taken back
-    left_out: list[str] = field(default_factory=list)
 
-    def value(self, value: Any, path: str, *, is_identified: bool, is_row: bool) -> Any:
+    def value(self, value: Any, path: str, *, is_identified: bool) -> Any:
         if type(value) is list:
+            inside = f"{path}[]"
+            rows = [self.value(row, inside, is_identified=False) for row in value]
             return [
-                self.value(item, f"{path}[]", is_identified=False, is_row=True)
-                for item in value
+                row if shown == {} else shown
+                for row, shown in zip(value, rows, strict=True)
             ]
-        if type(value) is not dict:
-            return self.text(value, path)
-        if is_media(value):
-            value = without_data(value)
-        before = len(self.left_out)
-        shown = self.object(value, path, is_identified=is_identified)
-        if shown or not is_row:
-            return shown
-        del self.left_out[before:]
-        return self.whole(value, path)
+        if type(value) is dict:
+            return self.object(value, path, is_identified=is_identified)
+        return self.text(value, path)
 
     def object(
         self, value: dict[str, Any], path: str, *, is_identified: bool
@@ -564,57 +558,32 @@ class _Automatic:
         present = {
             key: item for key, item in value.items() if item is not None and item != ""
         }
-        for key in [
-            key
-            for key, item in present.items()
-            if _role_of(key) == "question" and item in (0, 1)
-        ]:
-            del present[key]
-            self.left_out.append(joined(path, key))
-        links = [key for key, item in present.items() if _is_link(key, item)]
-        texts = [
-            key for key, item in present.items() if not isinstance(item, dict | list)
-        ]
         is_identified = is_identified or any(
-            _role_of(key) == "identifier" for key in texts
+            _role_of(key) == "identifier" and not isinstance(item, dict | list)
+            for key, item in present.items()
         )
-        for key in links[
-            0 if is_identified else 1 :
-        ]:  # one stays where nothing else identifies
-            del present[key]
-            self.left_out.append(joined(path, key))
-        is_identified = is_identified or bool(links)
         shown: dict[str, Any] = {}
         for key, item in present.items():
-            kept = self.value(
-                item, joined(path, key), is_identified=is_identified, is_row=False
-            )
+            inside, is_link = joined(path, key), _is_link(key, item)
+            is_flag = _role_of(key) == "question" and item in (0, 1)
+            if is_flag or (is_link and is_identified):
+                self.left_out[inside] = None
+                continue
+            kept = self.value(item, inside, is_identified=is_identified)
             if kept not in ({}, []):
                 shown[key] = kept
+            # one stays where nothing else identifies
+            is_identified = is_identified or is_link
         return shown
 
     def text(self, value: Any, path: str) -> Any:
         most = self.style.text_chars or 0
         if not isinstance(value, str) or len(value) <= most:
             return value
-        short = (
-            extract(value, most, self.style.words)
-            if self.style.extraction
-            else _beginning(value, most)
-        )
-        if short != value:
-            self.shortened[path or "*"] = None
-        return short
-
-    def whole(self, value: Any, path: str) -> Any:
-        """Shorten texts only."""
-        if type(value) is dict:
-            return {
-                key: self.whole(item, joined(path, key)) for key, item in value.items()
-            }
-        if type(value) is list:
-            return [self.whole(item, f"{path}[]") for item in value]
-        return self.text(value, path)
+        self.shortened[path or "*"] = None
+        if not self.style.extraction:
+            return _beginning(value, most)
+        return extract(value, most, self.style.words)
 
 
 def _is_link(key: str, value: Any) -> bool:
@@ -635,8 +604,8 @@ READ_CHARS = 24_000  # at the beginning of a text are read for statements, half 
 def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
     """Return whole statements of `text` in at most `max_chars`, verbatim and in order: those with most of the words.
 
-    A shorter text is returned as it is. Among equals the first ones are taken. Where statements are missing stands
-    `GAP`, at the end the number of characters that were left out; of a text without any that fits, the beginning.
+    A shorter text is returned as it is. Among equals the first ones are taken. Where statements are missing stands a
+    gap, at the end the number of characters that were left out; of a text without any that fits, the beginning.
 
     Examples:
         >>> text = "It rains today. Trains run on time. Bread costs 4.20. Cats sleep all day."
@@ -645,26 +614,26 @@ def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
     """
     if len(text) <= max_chars:
         return text
+
+    def order(span: Span) -> tuple[int, Span]:
+        return -len(set(terms(text[slice(*span)])).intersection(words)), span
+
     statements = list(statement_spans(text, 0, min(len(text), READ_CHARS)))
-    worth = {
-        span: len(set(terms(text[slice(*span)])).intersection(words)) if words else 0
-        for span in statements
-    }
-    best = sorted(statements, key=lambda span: (-worth[span], span))
     room = max_chars - len(_ending(len(text)))
     fit: Fit[Span] = take_while_fits(
-        best, room, lambda span: span[1] - span[0] + len(GAP), on_overflow="skip"
+        sorted(statements, key=order) if words else statements,
+        room,
+        lambda span: span[1] - span[0] + len(GAP),
+        on_overflow="skip",
     )
     if not fit.kept:
         return _beginning(text, max(0, room))
     shown, end = "", 0
     for start, stop in sorted(fit.kept):
-        gap = "" if start == end else GAP if shown else GAP.lstrip()
-        shown = (shown.rstrip() if gap else shown) + gap + text[start:stop]
+        shown += ("" if start == end else GAP.lstrip()) + text[start:stop]
         end = stop
-    return shown.rstrip() + _ending(
-        len(text) - sum(stop - start for start, stop in fit.kept)
-    )
+    left_out = len(text) - sum(stop - start for start, stop in fit.kept)
+    return shown.rstrip() + _ending(left_out)
 
 
 def query_words(texts: Iterable[str]) -> tuple[str, ...]:
@@ -693,55 +662,25 @@ def _beginning(text: str, max_chars: int) -> str:
 SMALL_CHARS = 200  # a value that prints in so many, about two lines, is shown on the line of its path
 
 
-class Inside:
-    """The text of one large value, which its pages are slices of, with the paths of what is in it."""
-
-    def __init__(self, value: Any, path: str) -> None:
-        parts = list(_parts(value, path))
-        self.text = "".join(
-            f"{title}\n{body}" if title else body for title, body in parts
-        )
-        self._titles = [title for title, _ in parts]
-        self._starts = [
-            0,
-            *accumulate(
-                len(body) + (len(title) + 1 if title else 0) for title, body in parts
-            ),
-        ]
-
-    def title_at(self, char: int) -> str:
-        """Return the title of the part that a position is in the middle of, or an empty string."""
-        index = min(bisect_right(self._starts, char), len(self._titles)) - 1
-        return self._titles[index] if char > self._starts[index] else ""
+def inside_text(value: Any, path: str) -> str:
+    """Return the text of one large value, which its pages are slices of, with the paths of what is in it."""
+    return "".join(_parts(value, path))
 
 
-def _parts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """The pieces of a value, each with the line that says which piece it is; a small one says so itself."""
-    if isinstance(value, str):
-        yield f"{path} ({len(value):,} characters):".lstrip(), f"{value}\n"
-    elif isinstance(value, dict) and value:
+def _parts(value: Any, path: str) -> Iterator[str]:
+    """The pieces of a value, each after the path at which it stands."""
+    printed = print_value(value)
+    is_text, size = isinstance(value, str), len(printed)
+    if size <= SMALL_CHARS or not (is_text or isinstance(value, dict | list)):
+        yield f"{path}: {printed}\n" if path else f"{printed}\n"
+    elif is_text:
+        yield f"{path} ({len(value):,} characters):\n{value}\n".lstrip()
+    elif isinstance(value, dict):
         for key, item in value.items():
-            inside, printed = joined(path, key), print_value(item)
-            yield from (
-                [("", f"{inside}: {printed}\n")]
-                if len(printed) <= SMALL_CHARS
-                else _parts(item, inside)
-            )
-    elif isinstance(value, list) and value:
-        if any(len(print_value(item)) > SMALL_CHARS for item in value):
-            yield from chain.from_iterable(
-                _parts(item, f"{path}[{index}]") for index, item in enumerate(value)
-            )
-            return
-        header, lines = print_rows(value)
-        title = (
-            f"{path}[] ({len(value):,} items):\n{header}"
-            if header
-            else f"{path}[] ({len(value):,} items):"
-        )
-        yield title.lstrip(), "".join(f"{line}\n" for line in lines)
+            yield from _parts(item, joined(path, key))
+    elif any(len(print_value(item)) > SMALL_CHARS for item in value):
+        for index, item in enumerate(value):
+            yield from _parts(item, f"{path}[{index}]")
     else:
-        yield (
-            "",
-            f"{path}: {print_value(value)}\n" if path else f"{print_value(value)}\n",
-        )
+        lines = "\n".join(row_lines(value))
+        yield f"{path}[] ({len(value):,} items):\n{lines}\n".lstrip()

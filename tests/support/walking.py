@@ -12,7 +12,7 @@ from langchain_ctxwin.tool_results.guard import ContentPrices
 from langchain_ctxwin.tool_results.pages import PagePlace, page_at
 from langchain_ctxwin.tool_results.query import Question
 from langchain_ctxwin.tool_results.reading import Reader
-from langchain_ctxwin.tool_results.showing import Inside
+from langchain_ctxwin.tool_results.showing import inside_text
 from support.result_stores import FakeClock
 
 TOOL = "rows"
@@ -148,28 +148,14 @@ def entries_in(view, found):
         if part is None:
             assert rest == ""
             continue
-        inside = Inside(view.value(part), view.layout.path_of(part))
-        title = inside.title_at(read)
-        rest = _without_title(rest, title) if title else rest
-        assert rest == inside.text[read : read + len(rest)]
+        inside = inside_text(view.value(part), view.layout.path_of(part))
+        assert rest == inside[read : read + len(rest)]
         read += len(rest)
         if page.next is None or not page.next.char:
-            assert read == len(inside.text)
+            assert read == len(inside)
             whole.append(part)
             read = 0
     return whole
-
-
-def _without_title(text, title):
-    """A part without the line that repeats its title, which a small page cuts or leaves out."""
-    if text.startswith(f"(goes on) {title}\n"):
-        return text.removeprefix(f"(goes on) {title}\n")
-    repeated, end, rest = text.removeprefix("(goes on) ").partition("…\n")
-    return (
-        rest
-        if end and text.startswith("(goes on) ") and title.startswith(repeated)
-        else text
-    )
 
 
 def _lines(view, whole):

@@ -215,4 +215,4 @@ def test_a_field_named_row_does_not_hide_the_numbers_of_found_rows():
         [{"row": 4, "name": f"f{n}", "note": "word " * 9} for n in range(300)],
         contains="f299",
     )
-    assert "row_0:300,row:4,name:f299" in found
+    assert "row_number:300,row:4,name:f299" in found

@@ -6,13 +6,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from langchain_ctxwin.core.field_paths import compile_fields
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results import showing as module
 from langchain_ctxwin.tool_results.contents import content_of
 from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tool_results.pages import PageRoom
 from langchain_ctxwin.tool_results.query import Question
-from langchain_ctxwin.tool_results.showing import Inside, ResultView, layout_of
+from langchain_ctxwin.tool_results.showing import ResultView, inside_text, layout_of
 from support.walking import PRICE, answers, ask, entries_in, guard_of, pages
 
 RUNS = settings(
@@ -185,7 +186,7 @@ def exact(value):
 def test_different_values_are_read_differently_inside(values, small_chars):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SMALL_CHARS", small_chars)
-        texts = {exact(value): Inside(value, "r[0]").text for value in values}
+        texts = {exact(value): inside_text(value, "r[0]") for value in values}
 
     assert len(set(texts.values())) == len(texts)
 
@@ -323,6 +324,9 @@ def test_pages_of_any_question_fit_or_it_is_refused(result, contains, fields, bu
     )
     assume(contains or fields)
 
-    found = answers(as_json(result), budget, question)
+    try:
+        found = answers(as_json(result), budget, question)
+    except ConfigError:
+        return
 
     assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
