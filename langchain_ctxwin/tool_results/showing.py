@@ -376,8 +376,8 @@ class ResultView:
             # what one field is worth depends on the others
             (shown,) = self._object.value
             keys = [next(iter(entry)) for entry in entries]
-            fields = [{key: shown[key]} if key in shown else {} for key in keys]
-            return replace(self._object, value=fields)
+            kept = [{key: shown[key]} if key in shown else {} for key in keys]
+            return replace(self._object, value=kept)
         heads, fields = self._heads(indexes), self.style.fields
         head, rows = entries[:heads], entries[heads:]
         # The fields beside the rows tell about all rows, so few of them are shown as they are.
