@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import importlib.util
 import io
 import json
@@ -112,18 +111,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(str(error), EXIT_USAGE)
     except KeyboardInterrupt:
         return _complain("interrupted", EXIT_INTERRUPTED)
-    except OSError as error:
-        is_closed = isinstance(error, BrokenPipeError)  # the reader is gone
-        if not is_closed and error.errno != errno.ENOSPC:
-            raise
+    except BrokenPipeError:  # the reader is gone
         # without this Python would complain once more when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if is_closed:
-            return EXIT_FAILED
-        return _complain(
-            "no space is left where the output goes: free some, or write it elsewhere",
-            EXIT_FAILED,
-        )
+        return EXIT_FAILED
     return code
 
 

@@ -24,9 +24,6 @@ Without a notice the file is looked at once a second: another folder may have ta
 elsewhere, and some file systems send none.
 """
 
-SETTLE_SECONDS = 0.05
-"""How long the content has to stay the same: longer than writers pause between two pieces."""
-
 STOP_SECONDS = 2.0
 """How long `stop` waits for a callback that is running; the thread is a daemon and never holds up the exit."""
 
@@ -38,8 +35,8 @@ class ConfigFile:
     what it started with. A file that is missing, empty or invalid changes nothing but `problem`.
 
     Replace the file by an atomic rename (write another file in the same folder, then `os.replace`), or by exchanging
-    a link as Kubernetes does: then every version that is read is whole. A file is taken when it has not changed for 50
-    ms, so a writer in place that pauses longer between two pieces can be read half-way. What the system sends no notice
+    a link as Kubernetes does: then every version that is read is whole. The file is read some 10 to 50 ms after a
+    change, so what is written in place, slowly, can be read half-way. What the system sends no notice
     of is seen within about a second: a write to the file that a link leads to, a change after the folder was exchanged,
     and changes on some network file systems. The first read, at construction, takes what is there.
 
@@ -169,20 +166,15 @@ class ConfigFile:
                     stop_event=stopped,
                     **options,
                 ):
-                    self._follow(stopped)
+                    self._look()
             except (OSError, RuntimeError):  # no folder, or no more watches to be had
                 stopped.wait(NOTICES["rust_timeout"] / 1_000)
-                self._follow(stopped)
+                self._look()
 
-    def _follow(self, stopped: threading.Event) -> None:
-        """Judge what the file holds if it is new, once it stays the same."""
-        content, before = self._content(), self._judged
-        while content != before:
-            if stopped.wait(SETTLE_SECONDS):
-                return
-            before, content = content, self._content()
+    def _look(self) -> None:
+        """Judge what the file holds if it is new."""
         with self._lock:
-            if content != self._judged:
+            if (content := self._content()) != self._judged:
                 self._judge(content)
 
     def _content(self) -> bytes | str:

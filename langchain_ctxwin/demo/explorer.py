@@ -6,7 +6,6 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import cycle
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -65,52 +64,38 @@ class Sight:
     """What one request shows: the question, the rule, the first answer, the newest calls and their results."""
 
     def __init__(self, messages: Sequence[BaseMessage]) -> None:
-        people = [
+        asked = [
             index
             for index, message in enumerate(messages)
             if isinstance(message, HumanMessage)
-        ]
-        asked = [
-            index for index in people if not messages[index].text.startswith(NOT_ASKED)
+            and not message.text.startswith(NOT_ASKED)
         ] or [0]
-        after = messages[asked[-1] + 1 :]
-        callers = [
-            message
-            for message in after
-            if isinstance(message, AIMessage) and message.tool_calls
-        ]
-        results = {
-            message.tool_call_id: message.text
-            for message in after
-            if isinstance(message, ToolMessage)
-        }
-        self.messages = messages
-        self.question = messages[asked[-1]].text
-        self.calls = callers[-1].tool_calls if callers else []
-        self.results = [results.get(str(call["id"]), "") for call in self.calls]
-        note = NOTE.search(callers[-1].text) if callers else None
-        self.note = int(note[1]) if note else None
+        self.messages, self.question = messages, messages[asked[-1]].text
         rules = (RULE.search(messages[index].text) for index in asked)
         self.rule_word = next((rule[1] for rule in rules if rule), "")
-        answers = (
-            message
-            for message in messages[asked[0] :]
-            if isinstance(message, AIMessage)
-        )
-        self.first_answer = next(
-            (one.text.partition("\n")[0] for one in answers if not one.tool_calls), ""
-        )
+        answers = [one for one in messages[asked[0] :] if isinstance(one, AIMessage)]
+        firsts = (one.text.partition("\n")[0] for one in answers if not one.tool_calls)
+        self.first_answer = next(firsts, "")
+        after = messages[asked[-1] + 1 :]
+        callers = [
+            one for one in after if isinstance(one, AIMessage) and one.tool_calls
+        ]
+        self.calls = callers[-1].tool_calls if callers else []
+        note = NOTE.search(callers[-1].text) if callers else None
+        self.note = int(note[1]) if note else None
+        results = {
+            one.tool_call_id: one.text for one in after if isinstance(one, ToolMessage)
+        }
+        self.results = [results.get(str(call["id"]), "") for call in self.calls]
 
     def understood(
         self, known: Mapping[str, re.Pattern[str]]
     ) -> tuple[str, dict[str, str]]:
         """Return the kind of the question and what was filled in; ("", {}) when it is none that is known."""
-        found = (
-            (kind, pattern.search(self.question)) for kind, pattern in known.items()
-        )
-        return next(
-            ((kind, match.groupdict()) for kind, match in found if match), ("", {})
-        )
+        for kind, pattern in known.items():
+            if match := pattern.search(self.question):
+                return kind, match.groupdict()
+        return "", {}
 
     def answer(self, text: str) -> AIMessage:
         """Write an answer as the rule demands."""
@@ -122,29 +107,21 @@ class Sight:
 
     def recalled(self) -> AIMessage:
         """Repeat the first answer, which stays in view beside its question."""
-        first = self.first_answer
-        return (
-            self.answer(ANSWERS["recall"].format(answer=first))
-            if first
-            else self.lost("my first answer")
-        )
+        if not self.first_answer:
+            return self.lost("my first answer")
+        return self.answer(ANSWERS["recall"].format(answer=self.first_answer))
 
     def call(self, text: str, calls: Calls, tools: Sequence[Any]) -> AIMessage:
         """Call tools, but none that the request does not show."""
         shown = {tool["function"]["name"] for tool in tools}
         if missing := {name for name, _ in calls} - shown:
             return self.lost(f"the tool {', '.join(missing)}")
-        ids = [
-            f"call-{len(self.question)}-{self.note}-{len(self.messages)}-{n}"
-            for n in range(len(calls))
+        key = f"call-{len(self.question)}-{self.note}-{len(self.messages)}"
+        made = [
+            {"name": name, "args": args, "id": f"{key}-{number}"}
+            for number, (name, args) in enumerate(calls)
         ]
-        made = zip(calls, ids, strict=True)
-        return AIMessage(
-            text,
-            tool_calls=[
-                {"name": name, "args": args, "id": id_} for (name, args), id_ in made
-            ],
-        )
+        return AIMessage(text, tool_calls=made)
 
 
 def explore(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessage:
@@ -226,24 +203,19 @@ class Interview:
     """The questions of one conversation; the same folder and seed give the same ones."""
 
     def __init__(self, folder: Folder, *, window_tokens: int, seed: int = 0) -> None:
-        self._folder, self._dice = folder, random.Random(seed)  # noqa: S311  # no secret
+        self._dice = random.Random(seed)  # noqa: S311  # no secret
         largest = max(folder.sizes, key=lambda name: folder.sizes[name])
-        facts = {
-            "files": len(folder.sizes),
-            "largest": largest,
-            "bytes": folder.sizes[largest],
-        }
-        self.opening: Asked = QUESTIONS["largest"], ANSWERS["largest"].format_map(facts)
+        answer = ANSWERS["largest"].format(
+            files=len(folder.sizes), largest=largest, bytes=folder.sizes[largest]
+        )
+        self.opening: Asked = QUESTIONS["largest"], answer
         self.closing: Asked = (
             QUESTIONS["recall"],
-            ANSWERS["recall"].format(answer=self.opening[1]),
+            ANSWERS["recall"].format(answer=answer),
         )
-        texts = {
-            name: folder.lines(name) for name in folder.sizes if SEPARATOR not in name
-        }
-        self._texts = {
-            name: lines for name, lines in texts.items() if any(map(str.strip, lines))
-        }
+        by_size = sorted(folder.sizes, key=lambda name: -folder.sizes[name])
+        texts = {name: folder.lines(name) for name in by_size if SEPARATOR not in name}
+        self._texts = {name: lines for name, lines in texts.items() if any(lines)}
         words = Counter(
             word
             for lines in self._texts.values()
@@ -251,54 +223,43 @@ class Interview:
             for word in WORD.findall(line)
         )
         self._words = [word for word, _ in words.most_common(COMMON_WORDS)] or ["e"]
-        ordered = sorted(self._texts, key=lambda name: -folder.sizes[name])
-        self._compared = ordered[: max(COMPARED_FILES, len(ordered) // 3)]
-        room = int(window_tokens * PAGE_CHARS_PER_TOKEN)
-        longest = {name: max(map(len, lines)) for name, lines in self._texts.items()}
-        pages = {
-            name: min(MOST_LINES, room // (longest[name] + NUMBER_CHARS))
-            for name in ordered
-        }
-        tours = {
-            name: page
-            for name, page in pages.items()
-            if longest[name] <= LINE_CHARS and page >= LEAST_LINES
-        }
-        long = {
-            name: page
-            for name, page in tours.items()
-            if len(self._texts[name]) >= TOUR_PAGES * page
-        }
-        self._pages = long or tours
+        # the larger third of the files is asked about
+        most = max(COMPARED_FILES, len(self._texts) // 3)
+        self._compared = [*self._texts][:most]
+        self._pages = dict[str, int]()
+        for name in self._compared:
+            longest = max(map(len, self._texts[name]))
+            room = int(window_tokens * PAGE_CHARS_PER_TOKEN)
+            page = min(MOST_LINES, room // (longest + NUMBER_CHARS))
+            if longest <= LINE_CHARS and page >= LEAST_LINES:
+                self._pages[name] = page
 
     def questions(self) -> Iterator[Asked]:
         """Yield the questions between the first and the last one, without end."""
-        for kind in cycle([*([self._tour] if self._pages else []), self._compare]):
-            yield kind()
+        while True:
+            if self._pages:
+                yield self._tour()
+            yield self._compare()
 
     def _tour(self) -> Asked:
-        name, term = (
-            self._dice.choice(list(self._pages)),
-            self._dice.choice(self._words),
-        )
-        page = self._pages[name]
+        name = self._dice.choice([*self._pages])
+        term, page = self._dice.choice(self._words), self._pages[name]
         lines = self._texts[name][: TOUR_PAGES * page]
         question = QUESTIONS["tour"].format(
             file=name, last=len(lines), page=page, term=term
         )
-        return question, ANSWERS["tour"].format(
-            hits=sum(term in line for line in lines)
-        )
+        hits = sum(term in line for line in lines)
+        return question, ANSWERS["tour"].format(hits=hits)
 
     def _compare(self) -> Asked:
-        term = self._dice.choice(self._words)
-        files = sorted(
-            self._dice.sample(self._compared, min(COMPARED_FILES, len(self._compared)))
+        term, most = (
+            self._dice.choice(self._words),
+            min(COMPARED_FILES, len(self._compared)),
         )
-        found = [sum(term in line for line in self._texts[name]) for name in files]
-        answer = ANSWERS["compare"].format(
-            file=files[found.index(max(found))], found=max(found)
-        )
-        return QUESTIONS["compare"].format(
-            term=term, files=SEPARATOR.join(files)
-        ), answer
+        files = sorted(self._dice.sample(self._compared, most))
+        found = {
+            name: sum(term in line for line in self._texts[name]) for name in files
+        }
+        best = max(found, key=lambda name: found[name])
+        question = QUESTIONS["compare"].format(term=term, files=SEPARATOR.join(files))
+        return question, ANSWERS["compare"].format(file=best, found=found[best])

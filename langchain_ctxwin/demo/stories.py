@@ -25,7 +25,6 @@ from langchain_ctxwin.demo.explorer import (
     patterns,
 )
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.offline_model import OfflineChatModel
 from langchain_ctxwin.demo.story import (
     Promise,
     Recorder,
@@ -34,7 +33,7 @@ from langchain_ctxwin.demo.story import (
     input_limit,
     limits_of,
 )
-from langchain_ctxwin.testing import count_tokens
+from langchain_ctxwin.testing import ScriptedChatModel, count_tokens
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 
@@ -75,11 +74,11 @@ TEXT_WINDOWS, CHARS_PER_TOKEN = 12, 4  # size of the text in windows, about
 MARKS = ("<document", "</document")
 
 
-def offline(window_tokens: int, script: Any, name: str = "offline") -> OfflineChatModel:
-    """Return a model without a network."""
+def offline(window_tokens: int, script: Any) -> ScriptedChatModel:
+    """Return a model without a network, which is as strict as a provider."""
     reserve = limits_of(window_tokens).output_reserve()
-    return OfflineChatModel(
-        context_window=window_tokens, max_tokens=reserve, script=script, model_name=name
+    return ScriptedChatModel(
+        window=window_tokens, max_tokens=reserve, script=script, model_name="offline"
     )
 
 

@@ -44,7 +44,7 @@ CURSORS = {
     "next_page_token": "page_token",
     "last_id": "after_id",
 }
-LOCAL = ("localhost", "127.0.0.1", "::1")
+LOCAL = "127.0.0.1"
 LATEST, VERSION = ":latest", "/v1"
 
 Entry = Mapping[str, Any]
@@ -166,7 +166,7 @@ _WINDOW_PARAMETER = re.compile(r"^[^\S\n]*+num_ctx\s++(\d++)\s*$", re.MULTILINE)
 def read_ollama(entry: Entry, provider: str) -> ModelInfo | None:
     """Return what an Ollama server states of a model that it was asked about."""
     set_here = _WINDOW_PARAMETER.search(str(entry.get("parameters")))
-    started = tokens(set_here[1] if set_here else entry["loaded"]) or entry["usual"]
+    started = tokens(set_here[1] if set_here else entry["loaded"])
     trained = _trained_window(mapping(entry.get("model_info")))
     can, name = entry.get("capabilities"), entry["name"]
     return stated(
@@ -363,8 +363,8 @@ class OllamaSource(ApiSource):
     """Reads the models of an Ollama server.
 
     The window is the one that the server runs a model with: the model's `num_ctx` parameter, else what it is loaded
-    with now, else `OLLAMA_CONTEXT_LENGTH` for a server on this machine. Only where none of these is set the window that
-    the model was trained for is stated; the server cuts longer requests silently, so set one of them.
+    with now. Only where neither is known the window that the model was trained for is stated; the server cuts longer
+    requests silently, so set `num_ctx`.
     """
 
     def __init__(self, base_url: str = OLLAMA.url, **options: Any) -> None:
@@ -373,15 +373,11 @@ class OllamaSource(ApiSource):
 
     def entries(self) -> Iterable[Entry]:
         """Yield what the server says of each of its models."""
-        is_local = urlsplit(self.base_url).hostname in LOCAL
-        # the server's setting is this process's too
-        usual = tokens(os.environ.get("OLLAMA_CONTEXT_LENGTH")) if is_local else None
         running = self.maybe(self.pages, "/api/ps") or ()
         loaded = {_name_in(one): one.get("context_length") for one in running}
         for name in map(_name_in, self.pages("/api/tags")):
             shown = self.ask("/api/show", method="POST", json={"model": name})
-            more = {"name": name, "loaded": loaded.get(name), "usual": usual}
-            yield {**mapping(shown), **more}
+            yield {**mapping(shown), "name": name, "loaded": loaded.get(name)}
 
 
 def _name_in(entry: Entry) -> str:
@@ -579,7 +575,7 @@ def ollama_address(host: str) -> str:
         ('http://127.0.0.1:11434', 'http://127.0.0.1:8080', 'http://gateway/ollama')
     """
     if "://" in host:  # the scheme's own port is meant
-        return host.strip().replace("0.0.0.0", LOCAL[1])  # noqa: S104  # where a server listens is not where it is
+        return host.strip().replace("0.0.0.0", LOCAL)  # noqa: S104  # where a server listens is not where it is
     parts = urlsplit(f"//{host.strip()}")
-    name = parts.hostname if parts.hostname not in (None, "0.0.0.0") else LOCAL[1]  # noqa: S104
+    name = parts.hostname if parts.hostname not in (None, "0.0.0.0") else LOCAL  # noqa: S104
     return f"http://{name}:{parts.port or urlsplit(OLLAMA.url).port}{parts.path}"

@@ -31,7 +31,7 @@ def shared_fleet():
 def fleet(shared_fleet, monkeypatch):
     """The fleet without what was asked before, and no keys from outside."""
     shared_fleet.asked.clear()
-    for name in (*VARIABLES, "OLLAMA_CONTEXT_LENGTH"):
+    for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     return shared_fleet
 

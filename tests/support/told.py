@@ -21,11 +21,11 @@ ABOUT = {"thread": "a", "model": "small", "time": NOON}
 OTHER = {"thread": "b", "model": "large"}
 CHOICE = {
     "model": "small",
-    "reason": "cheapest: $0.01",
+    "reason": "cheapest (chance 1.00, $0.01)",
     "rejected": {"large": "dearer"},
     "fallbacks": [],
 }
-ROUTE = RouteEvent(**ABOUT, reason="cheapest: $0.01", route=CHOICE)
+ROUTE = RouteEvent(**ABOUT, reason="cheapest (chance 1.00, $0.01)", route=CHOICE)
 STEP = StepEvent(
     **ABOUT,
     provider="p",

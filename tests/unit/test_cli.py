@@ -60,7 +60,7 @@ def test_what_cannot_start_is_named_in_one_line(
     assert (complaint in told, told.count("\n")) == (True, 1)
 
 
-@pytest.mark.parametrize("window", ["300", "450", "600"])
+@pytest.mark.parametrize("window", ["300", "600"])
 def test_a_window_below_what_every_request_holds_shows_the_table(
     folder, capsys, window
 ):
@@ -74,7 +74,7 @@ def test_a_window_below_what_every_request_holds_shows_the_table(
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(["--window", n] for n in ("0", "-5", "1.5", "9" * 5_000)),
+        *(["--window", n] for n in ("0", "1.5", "9" * 5_000)),
         ["--no"],
         ["--window"],
     ],
@@ -212,17 +212,6 @@ def test_a_missing_file_is_named_and_names_of_tools_cannot_write_lines_of_their_
     out = capsys.readouterr().out
     assert r"tool_results.per_tool.a\nkeep = 0.9  file\x1b[31m.max_tokens = 4" in out
     assert "\x1b" not in out
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["x: !!bool maybe", "x: !!timestamp x", "x: !!int ''", "self: 1", '"\\uD800": 1'],
-)
-def test_no_file_makes_the_check_fail_with_a_traceback(tmp_path, capsys, text):
-    path = tmp_path / "settings.yaml"
-    path.write_text(text)
-    assert main(["config", "check", str(path)]) == 2
-    assert _complaint(capsys).count("\n") == 1
 
 
 @pytest.mark.parametrize("content", [None, "no json", '{"a": 1}'])

@@ -69,11 +69,6 @@ def test_another_error_ends_a_probe_with_what_it_has_found():
     )
 
 
-def test_a_name_is_no_model_that_can_be_asked():
-    with pytest.raises(ConfigError, match="pass a chat model"):
-        probe_limit("some-model", high=4_000)
-
-
 @pytest.mark.parametrize(
     "sizes", [{"low": 0, "high": 5}, {"low": 10, "high": 10}, {"high": "many"}]
 )
@@ -83,6 +78,8 @@ def test_sizes_that_are_none_are_refused(sizes):
     with pytest.raises(ConfigError):
         probe_limit(model, **sizes)
     assert model.requests == []
+    with pytest.raises(ConfigError, match="pass a chat model"):
+        probe_limit("some-model", high=4_000)
 
 
 class Known:

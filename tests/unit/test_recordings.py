@@ -96,8 +96,6 @@ BROKEN = AIMessage(
     ("reply", "needed"),
     [
         ("Look.\n\n```bash\ncat src/a.py\n```", ["src/a.py"]),
-        ("Look.\n\n```mswea_bash_command \ncat src/a.py\n```", ["src/a.py"]),
-        ("Look.\n<command>\ncat src/a.py\n</command>", ["src/a.py"]),
         (
             '  <invoke name="bash"><parameter name="command">cat src/a.py</parameter></invoke>',
             ["src/a.py"],
@@ -115,7 +113,6 @@ BROKEN = AIMessage(
             (text, [])
             for text in (
                 "See src/a.py.",
-                "see <b>src/a.py</b>",
                 "<command>cat src/a.py",
                 "```\nsrc/a.py",
             )
@@ -273,19 +270,9 @@ def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
             f"left out 1 {ORPHANS}: message 2",
         ),
         (
-            [USER, result("b"), ANSWER, result("c")],
-            "ua",
-            f"left out 2 {ORPHANS}: message 2, 4",
-        ),
-        (
             [USER, calling("a"), result("a"), result("a"), ANSWER],
             "uata",
             f"left out 1 {ORPHANS}: message 4",
-        ),
-        (
-            [USER, calling("a", "b"), result("b"), ANSWER],
-            "uata",
-            None,
         ),
         ([USER, calling("a", "b"), result("b"), result("a"), ANSWER], "uatta", None),
         (
@@ -293,8 +280,6 @@ def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
             "uatata",
             None,
         ),
-        ([USER, calling("a"), USER, result("a"), ANSWER], "uauta", None),
-        ([USER, calling("a", "b"), result("a")], "uat", None),
     ],
 )
 def test_results_and_calls_that_do_not_pair_are_told(written, messages, kept, fault):
@@ -314,7 +299,6 @@ def test_results_and_calls_that_do_not_pair_are_told(written, messages, kept, fa
             {"role": "user", "body": "Hi"},
             "it says nothing that is understood: it has body",
         ),
-        ({"role": "user"}, "it says nothing that is understood: it has no content"),
         ({"role": "assistant", "content": "", "parts": [{}]}, "it has parts"),
         ({"type": "ai", "data": {"content": 5}}, "content.str: Input should be"),
         ({"type": "remove", "data": {"id": "x"}}, "RemoveMessage is no message"),

@@ -4,14 +4,13 @@ import re
 import sys
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ContextEngine, ContextNodes, ContextOverflow, ModelLimits
+from langchain_ctxwin import ContextEngine, ContextOverflow, ModelLimits
 from langchain_ctxwin.config import FileConfig, LiveConfig
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.reload import ConfigFile
-from support.fakes import core_overflow
 
 LIMITS = ModelLimits(context_window=1_000, max_output_tokens=100)
 BRIEF = 'constraints = ["Be brief."]\n'
@@ -185,25 +184,3 @@ def test_settings_that_leave_the_model_no_input_are_passed_over(file):
         0.4,
         ["config.refused"],
     )
-
-
-def test_a_recovery_keeps_the_settings_that_its_request_began_with(file):
-    """The file changes while the model is asked; the next request goes by it."""
-    nodes = ContextNodes(ContextEngine(LIMITS, config=file.settings))
-    sent = []
-
-    def answer(messages):
-        sent.append(messages)
-        if len(sent) > 1:
-            return AIMessage("hi")
-        file.becomes(f"{BRIEF}output_reserve = 300\n")
-        raise core_overflow(1_200, 1_000)
-
-    history = [HumanMessage(f"question {n} " * 15, id=f"m{n}") for n in range(12)]
-    state = {"messages": history}
-    update = nodes.model_node(answer).invoke(state)
-    nodes.model_node(answer).invoke(
-        state | update | {"messages": [*history, HumanMessage("next", id="n")]}
-    )
-    assert ["Be brief." in str(messages) for messages in sent] == [False, False, True]
-    assert update["context_report"]["input_limit"] == 900

@@ -399,13 +399,9 @@ def test_the_command_prints_figures_for_programs(recorded, capsys, tmp_path):
         (["--recommend", "--window", "900000"], "nothing to recommend by"),
         (["--policy", "lean", "--html", "gone/page.html"], "--html gone/page.html: No"),
         (["--recommend", "--policy", "lean"], "leave out --policy"),
-        (["--recommend", "--output", "json"], "leave out --recommend"),
         (["--recommend", "--thread", "r0"], "answer different questions"),
         (["--cached-price", "1"], "give --input-price"),
         (["empty.jsonl", "empty.jsonl", "--step", "1"], "give one source, not 2"),
-        (["--step", "1"], "several conversations, choose one with --thread: r0, r1"),
-        (["--thread", "c"], "no conversation of this name"),
-        (["--thread", "r0", "--step", "90"], "r0 has 50 requests under balanced"),
     ],
 )
 def test_the_command_says_what_it_cannot_do(

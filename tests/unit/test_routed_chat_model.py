@@ -3,7 +3,6 @@
 import errno
 import json
 import pickle
-import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -361,12 +360,10 @@ def test_when_what_remains_is_too_small_the_caller_is_told_to_compact(how):
     [
         (httpx.ReadTimeout("read timed out"), "took too long"),
         (httpx.RemoteProtocolError("server disconnected"), "was in trouble"),
-        (socket.gaierror(socket.EAI_NONAME, "unknown"), "was not reachable"),
         (OSError(errno.ECONNRESET, "reset by peer"), "was not reachable"),
         (json.JSONDecodeError("expecting value", "<html>", 0), "was in trouble"),
         (ValueError("No generations found in stream."), "was in trouble"),
         (FileNotFoundError(errno.ENOENT, "no such file"), None),
-        (ValueError("bad"), None),
     ],
 )
 def test_trouble_of_the_network_is_survived_by_another_model(error, meaning):

@@ -1,6 +1,5 @@
 """Does the router choose what fits, then what is worth it, and say why?"""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
 
@@ -9,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
-from langchain_ctxwin import ContextOverflow, ModelLimits, ModelRegistry, TokenEstimator
+from langchain_ctxwin import ContextOverflow, ModelLimits, TokenEstimator
 from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError, UnknownModelError
 from langchain_ctxwin.routing import ModelRouter, RouteRequest
@@ -79,18 +77,6 @@ def test_the_cheapest_that_is_strong_enough_is_taken():
         ConfigError, match="complexity='huge': give one of low, medium, high"
     ):
         routes.route("hi", complexity="huge")
-
-
-def test_prices_of_public_models_are_known_without_a_registry():
-    public = sorted(
-        ModelRegistry().models("anthropic"), key=lambda one: one.output_price
-    )
-    cheap, dear = (scripted(one.name, 100_000) for one in (public[0], public[-1]))
-    routes = ModelRouter([dear, cheap], clock=lambda: 0.0)  # before any of them retires
-    assert [routes.route("hi", complexity=one).model for one in ("low", "high")] == [
-        cheap,
-        dear,
-    ]
 
 
 def test_outcomes_of_this_kind_of_task_overrule_the_price():
@@ -203,15 +189,6 @@ def test_each_tokenizer_family_counts_for_itself():
     assert {
         name: routes.route(text, prefer=name).estimated_tokens for name in counts
     } == counts
-    request = RouteRequest(
-        messages=[HumanMessage(text)],
-        sizes={"openai": Size(tokens=70, upper=80, lower=60)},
-    )
-    sizes = {
-        name: routes.decide(replace(request, prefer=name)).estimated_tokens
-        for name in counts
-    }
-    assert sizes == {**counts, "openai": 70}, "what was measured elsewhere stands"
 
 
 @pytest.mark.parametrize(
@@ -370,10 +347,8 @@ def test_the_limits_are_the_smallest():
     ("candidates", "error", "message"),
     [
         ([], ConfigError, "candidates is empty"),
-        ("name", ConfigError, "pass a list"),
         (None, ConfigError, "pass a list"),
         ([""], ConfigError, "give a name like"),
-        ([RunnableLambda(len)], ConfigError, "RunnableLambda is no chat model"),
         ([42], ConfigError, "int is no chat model"),
         ([info("a", 8_192), info("a", 8_192)], ConfigError, "given more than once"),
         (

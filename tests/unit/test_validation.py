@@ -46,7 +46,7 @@ def test_accuracy_is_that_of_the_latest_comparisons(pairs):
     assert validator.accuracy("m") == (sum(since) / len(since) if since else None)
 
 
-@pytest.mark.parametrize("reported", [None, 0, -1, True, "100", 10**12])
+@pytest.mark.parametrize("reported", [None, 0, True, 10**12])
 def test_what_is_no_size_is_not_compared(reported):
     validator = Validator()
     check(validator, 100, reported)
@@ -77,7 +77,7 @@ def test_discrepancies_and_a_drop_are_logged_once_and_never_a_text():
     assert SECRET not in json.dumps(logs)
 
 
-@pytest.mark.parametrize("answer", [None, -3, 10.0, True, "100", ValueError(SECRET)])
+@pytest.mark.parametrize("answer", [None, -3, True, ValueError(SECRET)])
 def test_a_counter_that_fails_loses_samples_only(answer):
     """It is told once, without a word of what failed, and the next samples are tried."""
     asked = []
