@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import Context, copy_context
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -257,7 +258,8 @@ class ToolResultGuard:
             return output
         call = self._call(tool, args, runtime, asyncio.get_running_loop())
         work = partial(self._views, call, output, runtime)
-        return self._reported(call, await asyncio.wrap_future(in_daemon(work)))
+        shown = await asyncio.wrap_future(in_daemon(work, self._context()))
+        return self._reported(call, shown)
 
     def read(self, cursor: str, *, runtime: Any = None, **asked: Any) -> str:
         """Return a page of a kept result, as the tool `read_more` does.
@@ -286,8 +288,12 @@ class ToolResultGuard:
         work = partial(
             self._answered, cursor, question, runtime, self._thread(runtime), loop
         )
-        page: str = await asyncio.wrap_future(in_daemon(work))
+        page: str = await asyncio.wrap_future(in_daemon(work, self._context()))
         return page
+
+    def _context(self) -> Context | None:
+        """The context of the run, for a store that needs it."""
+        return copy_context() if getattr(self._store, "needs_run", False) else None
 
     def _guards(self, tool: str) -> bool:
         return tool != READ_MORE and self.config.for_tool(tool).enabled
@@ -360,20 +366,23 @@ class ToolResultGuard:
             words=query_words((*config.keywords, *call.texts)),
             extraction=config.extraction,
         )
-        first = partial(
-            self._reader(result_id, config).first,
-            *(read, record, config, call.budget_tokens - media.tokens),
-        )
+        key = key_of(call.thread, result_id)
+        path_of = getattr(self._store, "path_of", None)
+        place = f"\n[All of it is in the file {path_of(key)}]" if path_of else ""
+        tokens = call.budget_tokens - media.tokens - self._prices.text(place)
+        reader = self._reader(result_id, config)
+        first = partial(reader.first, read, record, config, tokens)
         answer, is_stored = first(is_stored=True), False
         if not answer.is_everything:
-            key, kept = key_of(call.thread, result_id), answer.record.to_bytes()
+            kept = answer.record.to_bytes()
             is_stored = self._is_kept(key, kept, config, call.loop)
             answer = answer if is_stored else first(is_stored=False)
+        text = f"{answer.text}{place}" if is_stored else answer.text
         call.add(
             tokens=size,
-            shown_tokens=self._prices.content(answer.text) + media.tokens,
+            shown_tokens=self._prices.content(text) + media.tokens,
             chars=len(read.text),
-            shown_chars=len(answer.text),
+            shown_chars=len(text),
             is_oversized=is_oversized,
             is_reduced=True,
             is_stored=is_stored,
@@ -385,8 +394,8 @@ class ToolResultGuard:
             "left_out": list(answer.page.shown.left_out),
             "shortened": list(answer.page.shown.shortened),
         }
-        text = {"type": "text", "text": answer.text}
-        return Reduced([text, *media.kept] if media.kept else answer.text, facts)
+        blocks = [{"type": "text", "text": text}, *media.kept]
+        return Reduced(blocks if media.kept else text, facts)
 
     def _media(
         self, content: Any, budget_tokens: int, *, is_oversized: bool

@@ -39,14 +39,16 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(after_in_child=_renew_all)
 
 
-def in_daemon(work: Callable[[], Any]) -> Future[Any]:
-    """Start `work` in a daemon thread with a `bare_context` and return its future.
+def in_daemon(
+    work: Callable[[], Any], context: contextvars.Context | None = None
+) -> Future[Any]:
+    """Start `work` in a daemon thread, by default with a `bare_context`, and return its future.
 
     A pool's threads are joined at exit, which would then wait for an endpoint that does not answer. With the caller's
     context, what the work streams would reach the user; some builds of Python from 3.14 on hand it to threads.
     """
     job: Future[Any] = Future()
-    work = partial(bare_context().run, work)
+    work = partial((context or bare_context()).run, work)
     threading.Thread(
         target=partial(_settle, job, work), name="ctxwin", daemon=True
     ).start()
