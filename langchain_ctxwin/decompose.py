@@ -29,7 +29,6 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import merge_configs
 from langgraph.channels import EphemeralValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph import END, START, StateGraph
@@ -122,13 +121,14 @@ def create_map_reduce_graph(
 
     Input: `question`, and `documents` (Documents, texts, or dicts with `page_content` and `metadata`) or `text`.
     Output: `answer`; `failures`, the parts that it does not consider and why; `parts`, how many the input had; and
-    `report`: parts per level, calls, tokens, where documents were cut, how many answers were shortened.
+    `report`: parts per level, calls, tokens, how many answers were cut off or shortened.
 
     Documents stay whole where they fit, several small ones share a part, larger ones are cut at paragraphs, else
     lines or sentences. Input that fits makes one call. A part that the provider refuses as too large is split and
     tried again. A part whose call fails otherwise, after the model's own retries, is reported; when all of them fail,
     the provider's exception leaves the graph. With a checkpointer, a run that ended by a crash or an exception goes on
-    with `invoke(None, config)` and repeats no finished part. Each part done is an event on the `custom` stream.
+    with `invoke(None, config)` and repeats no finished part. The stream of
+    `updates` tells of each part that is done.
 
     Args:
         model: a chat model, or a Runnable around one; set its own retries.
@@ -156,14 +156,8 @@ def create_map_reduce_graph(
         ```
     """
     expect(model, Runnable, "model", "a chat model or a Runnable around one")
-    if (
-        isinstance(max_concurrency, bool)
-        or not isinstance(max_concurrency, int)
-        or max_concurrency < 1
-    ):
-        raise ConfigError(
-            f"max_concurrency={max_concurrency!r}: give a whole number of calls, at least 1"
-        )
+    if expect(max_concurrency, int, "max_concurrency", "a number of calls") < 1:
+        raise ConfigError(f"max_concurrency={max_concurrency}: pass at least 1")
     parts = _Parts(model, limits, counter, output_reserve, (map_prompt, reduce_prompt))
     parts.check("")  # prompts that leave no room are refused here
     nodes = _Nodes(model, parts)
@@ -190,10 +184,10 @@ class _Graph(CompiledStateGraph[Any, Any, Any, Any]):
 
     def stream(
         self,
-        input: Any,  # noqa: A002
+        input: Any,  # noqa: A002  # the host's name
         config: RunnableConfig | None = None,
         **options: Any,
-    ) -> Iterator[Any]:  # the host's name
+    ) -> Iterator[Any]:
         config, mode = merge_configs(self.config, config), options.get("stream_mode")
         modes = {mode} if isinstance(mode, str) else {*(mode or ())}
         calls = config.get("max_concurrency")
@@ -210,7 +204,6 @@ class Place(TypedDict):
     """A stretch of the input: the document by its number, and characters of its text."""
 
     document: int
-    source: dict[str, str]
     start: int
     stop: int
 
@@ -222,7 +215,6 @@ class Chunk(TypedDict):
     source: dict[str, str]  # what of the metadata is shown
     start: int  # where the text begins in its document, in characters
     text: str
-    ends: str  # what ends with it: the whole text, a paragraph, a line, a sentence, or only a word (`hard`)
     covers: list[Place]  # for an answer: what it was written from
 
 
@@ -235,14 +227,6 @@ class Part(TypedDict):
     question: str
     chunks: list[Chunk]
     must_answer: bool  # a failure leaves the graph as the provider's own exception: no other part could answer
-
-
-class Cut(TypedDict):
-    """A place inside a document where one part ends and the next begins."""
-
-    document: int
-    at: int  # characters of the document before the cut
-    kind: str  # what ends there; `hard` inside a sentence, because not even a sentence fit
 
 
 class Failure(TypedDict):
@@ -265,7 +249,6 @@ class Counts(TypedDict):
     shortened: (
         int  # answers that lost their middle before they were combined with others
     )
-    cuts: list[Cut]
 
 
 class Outcome(Counts):
@@ -326,9 +309,8 @@ class _Nodes:
                 f"question={brief(question)}: pass what is to be answered from the documents, as a str"
             )
         self._parts.check(question)
-        report: RunReport = {**_no_counts(), "parts": []}
-        works = self._parts.of_documents(question, _chunks_of(state), report)
-        report["parts"] = [len(works)]
+        works = self._parts.of_documents(question, _chunks_of(state))
+        report: RunReport = {**_no_counts(), "parts": [len(works)]}
         update = {
             "level": 0,
             "parts": len(works),
@@ -360,11 +342,14 @@ class _Nodes:
                     waiting += found[::-1]
                     continue
                 given_up, waiting = [part, *waiting[::-1]], []
-            places = _places(chunk for one in given_up for chunk in one["chunks"])
-            told = f"{type(error).__name__}: {error}"[:LONGEST_ERROR_CHARS]
             outcome["failures"].append(
                 Failure(
-                    level=work["level"], part=work["part"], chunks=places, error=told
+                    level=work["level"],
+                    part=work["part"],
+                    chunks=_places(
+                        chunk for one in given_up for chunk in one["chunks"]
+                    ),
+                    error=f"{type(error).__name__}: {error}"[:LONGEST_ERROR_CHARS],
                 )
             )
             log_failure(
@@ -374,8 +359,7 @@ class _Nodes:
             if work["must_answer"] and error is not None:
                 raise error
             # tried again as it was
-            outcome = {**outcome, "cuts": [], "shortened": 0, "work": work}
-        _tell_done(work, outcome)
+            outcome = {**outcome, "shortened": 0, "work": work}
         return {"outcomes": [outcome]}
 
     def _asked(
@@ -411,7 +395,7 @@ class _Nodes:
             return ContextWindowError(f"the model returned no text: {advice}")
         covers = _places(part["chunks"])
         outcome["answers"].append(
-            Chunk(document=0, source={}, start=0, text=text, ends="end", covers=covers)
+            Chunk(document=0, source={}, start=0, text=text, covers=covers)
         )
         return None
 
@@ -425,9 +409,6 @@ class _Nodes:
         for outcome in outcomes:
             for name in _no_counts():
                 report[name] = report[name] + outcome[name]  # type: ignore[literal-required]  # names of both
-        report["cuts"] = sorted(
-            report["cuts"], key=lambda cut: (cut["document"], cut["at"])
-        )
         called = [outcome for outcome in outcomes if outcome["calls"]]
         if called and not any(outcome["answers"] for outcome in called):
             again = [
@@ -505,19 +486,11 @@ class _Parts:
         for level in (0, 1):
             self._room(_about(question, level))
 
-    def of_documents(
-        self, question: str, chunks: Sequence[Chunk], counts: Counts
-    ) -> list[Part]:
+    def of_documents(self, question: str, chunks: Sequence[Chunk]) -> list[Part]:
         """Return the parts of the input."""
         about = _about(question, 0)
-        return _numbered(
-            self._packed(
-                about,
-                self._pieces(chunks, self._room(about)),
-                self._room(about),
-                counts,
-            )
-        )
+        room = self._room(about)
+        return _numbered(self._packed(about, self._pieces(chunks, room), room))
 
     def of_answers(
         self, question: str, level: int, answers: Sequence[Chunk], counts: Counts
@@ -533,7 +506,7 @@ class _Parts:
             for number, answer in enumerate(answers)
         ]
         short = [self._shortened(chunk, room // 2, counts) for chunk in named]
-        return _numbered(self._packed(about, short, room, counts, least=2))
+        return _numbered(self._packed(about, short, room, least=2))
 
     def smaller(self, work: Part, counts: Counts) -> list[Part]:
         """Return smaller parts in the place of one that was refused; none when it cannot become smaller."""
@@ -546,7 +519,7 @@ class _Parts:
             room = (tokens + frame) // 2  # each half shows a frame
             if room - frame < LEAST_PIECE_TOKENS:
                 return []
-            parts = self._packed(work, self._pieces(chunks, room), room, counts)
+            parts = self._packed(work, self._pieces(chunks, room), room)
             return parts if len(parts) > 1 else []
         if len(chunks) >= LEAST_HALVED_ANSWERS:
             middle = len(chunks) // 2
@@ -565,13 +538,11 @@ class _Parts:
         about: Part,
         chunks: Iterable[Chunk],
         room: int,
-        counts: Counts,
         *,
         least: int = 1,
     ) -> list[Part]:
         """Distribute chunks over as few parts as their order allows; each gives its last ones on until it fits."""
         waiting, parts = deque(chunks), list[Part]()
-        before: Chunk | None = None
         while waiting:
             taken = [waiting.popleft()]
             used = self._size(taken[0])
@@ -587,15 +558,6 @@ class _Parts:
                 taken.append(waiting.popleft())
             while len(taken) > least and self._is_over(_joined(about, taken)):
                 waiting.appendleft(taken.pop())
-            if before is not None and not about["level"] and _follows(before, taken[0]):
-                counts["cuts"].append(
-                    Cut(
-                        document=before["document"],
-                        at=taken[0]["start"],
-                        kind=before["ends"],
-                    )
-                )
-            before = taken[-1]
             parts.append(_joined(about, taken))
         return parts
 
@@ -615,8 +577,8 @@ class _Parts:
                     report={"input_limit": room, "total_tokens": frame},
                 )
             start = chunk["start"]
-            for text, ends in pieces_of(chunk["text"], room - frame, self._price):
-                yield {**chunk, "start": start, "text": text, "ends": ends}
+            for text in pieces_of(chunk["text"], room - frame, self._price):
+                yield {**chunk, "start": start, "text": text}
                 start += len(text)
 
     def _shortened(self, chunk: Chunk, most_tokens: int, counts: Counts) -> Chunk:
@@ -694,14 +656,11 @@ def _chunks_of(state: State) -> list[Chunk]:
         raise ConfigError(
             "the input needs either documents or text, and only one of them"
         )
-    if text is None and not isinstance(documents, list | tuple):
-        raise ConfigError(
-            f"documents={brief(documents)}: pass a list of Documents or texts, or pass text="
-        )
-    chunks = [
-        _chunk(number, document)
-        for number, document in enumerate(documents if text is None else [text])
-    ]
+    wanted = "a list of Documents or texts, or pass text="
+    given = expect(
+        [text] if documents is None else documents, list | tuple, "documents", wanted
+    )
+    chunks = [_chunk(number, document) for number, document in enumerate(given)]
     if not any(chunk["text"].strip() for chunk in chunks):
         raise ConfigError(
             f"the {len(chunks)} documents have no text: there is nothing to answer from"
@@ -711,33 +670,32 @@ def _chunks_of(state: State) -> list[Chunk]:
 
 def _chunk(number: int, given: Any) -> Chunk:
     """A document, its text, or its JSON form `{"page_content": ..., "metadata": ...}` as one chunk."""
-    if isinstance(given, str):
-        given = {"page_content": given}
-    if isinstance(given, Document):
-        given = {
-            "id": given.id,
-            "page_content": given.page_content,
-            "metadata": given.metadata,
-        }
-    text = given.get("page_content") if isinstance(given, dict) else None
-    if not isinstance(text, str):
-        raise ConfigError(
-            f"documents[{number}]={brief(given)}: pass a str, a Document, or a dict with page_content"
-        )
-    stated = given.get("metadata") or {}
-    if not isinstance(stated, dict):
-        raise ConfigError(
-            f"documents[{number}]: metadata={brief(stated)}: pass a dict, for example {{'source': 'a.md'}}"
-        )
-    metadata = {"id": given.get("id"), **stated}
+    facts: Any = {}
+    match given:
+        case str(text):
+            pass
+        case Document(page_content=text, metadata=metadata, id=own):
+            facts = {"id": own, "metadata": metadata}
+        case {"page_content": str(text)}:
+            facts = given
+        case _:
+            raise ConfigError(
+                f"documents[{number}]={brief(given)}: pass a str, a Document, or a dict with page_content"
+            )
+    stated = facts.get("metadata") or {}
+    expect(
+        stated,
+        dict,
+        f"documents[{number}].metadata",
+        "a dict, for example {'source': 'a.md'}",
+    )
+    metadata = {"id": facts.get("id"), **stated}
     source = {
         name: str(metadata[name])[:LONGEST_CITED_CHARS]
         for name in CITED
         if metadata.get(name) is not None
     }
-    return Chunk(
-        document=number, source=source, start=0, text=text, ends="end", covers=[]
-    )
+    return Chunk(document=number, source=source, start=0, text=text, covers=[])
 
 
 def _stop(chunk: Chunk) -> int:
@@ -753,36 +711,20 @@ def _joined(about: Part, chunks: Sequence[Chunk]) -> Part:
     found = list[Chunk]()
     for chunk in chunks:
         if found and _follows(found[-1], chunk):
-            found[-1] = {
-                **found[-1],
-                "text": found[-1]["text"] + chunk["text"],
-                "ends": chunk["ends"],
-            }
+            found[-1] = {**found[-1], "text": found[-1]["text"] + chunk["text"]}
         else:
             found.append(chunk)
     return {**about, "chunks": found}
 
 
 def _places(chunks: Iterable[Chunk]) -> list[Place]:
-    """Where the chunks, or what they answer, stand in the input; neighbours in one document as one place."""
-    found = list[Place]()
-    for chunk in chunks:
-        own = Place(
-            document=chunk["document"],
-            source=chunk["source"],
-            start=chunk["start"],
-            stop=_stop(chunk),
-        )
-        for place in chunk["covers"] or [own]:
-            if (
-                found
-                and found[-1]["document"] == place["document"]
-                and found[-1]["stop"] == place["start"]
-            ):
-                found[-1] = {**found[-1], "stop": place["stop"]}
-            else:
-                found.append(place)
-    return found
+    """Where the chunks, or what they answer, stand in the input."""
+    return [
+        place
+        for chunk in chunks
+        for place in chunk["covers"]
+        or [Place(document=chunk["document"], start=chunk["start"], stop=_stop(chunk))]
+    ]
 
 
 def _opening(tag: str, chunk: Chunk) -> str:
@@ -834,27 +776,10 @@ def _no_counts() -> Counts:
         output_tokens=0,
         cut_off=0,
         shortened=0,
-        cuts=[],
     )
 
 
 def _outcome(part: int, *answers: Chunk) -> Outcome:
     return Outcome(
         **_no_counts(), part=part, answers=[*answers], failures=[], work=None
-    )
-
-
-def _tell_done(work: Part, outcome: Outcome) -> None:
-    try:
-        writer = get_stream_writer()
-    except (RuntimeError, KeyError):  # called outside a graph: there is no stream
-        return
-    place = {"level": work["level"], "part": work["part"], "parts": work["parts"]}
-    writer(
-        {
-            "type": "decompose.part_done",
-            **place,
-            "failed": bool(outcome["failures"]),
-            "refused": outcome["refused"],
-        }
     )

@@ -66,35 +66,29 @@ def sentence_spans(text: str, start: int, stop: int) -> Iterator[Span]:
 
 
 def pieces_of(
-    text: str, room: int, price: Callable[[str], int], level: int = 0, ends: str = "end"
-) -> Iterator[tuple[str, str]]:
-    """Yield the pieces of a text that fit, with what ends there: paragraphs, else lines, sentences, words.
+    text: str, room: int, price: Callable[[str], int], level: int = 0
+) -> Iterator[str]:
+    """Yield the pieces of a text that fit: paragraphs, else lines, sentences, words.
 
     A heading stays with what follows it. Only a single character may cost more than the room.
     """
     if level and (len(text) <= 1 or price(text) <= room):
-        yield text, ends
+        yield text
         return
-    kind, stops_of = _UNITS[min(level, len(_UNITS) - 1)]
+    stops_of = _UNITS[min(level, len(_UNITS) - 1)]
     stops = [stop for stop in stops_of(text) if 0 < stop < len(text)]
     start = 0
     for stop in [*stops, len(text)]:
         if stop == len(text) or not _HEADING.fullmatch(text, start, stop):
-            yield from pieces_of(
-                text[start:stop],
-                room,
-                price,
-                level + 1,
-                ends if stop == len(text) else kind,
-            )
+            yield from pieces_of(text[start:stop], room, price, level + 1)
             start = stop
 
 
-_UNITS: tuple[tuple[str, Callable[[str], Iterable[int]]], ...] = (
-    ("paragraph", lambda text: (match.end() for match in _BLANK_LINES.finditer(text))),
-    ("line", lambda text: (match.end() for match in _LINE_END.finditer(text))),
-    ("sentence", lambda text: (end for _, end in sentence_spans(text, 0, len(text)))),
-    ("hard", lambda text: [word_cut(text, 0, len(text) // 2)]),
+_UNITS: tuple[Callable[[str], Iterable[int]], ...] = (
+    lambda text: (match.end() for match in _BLANK_LINES.finditer(text)),
+    lambda text: (match.end() for match in _LINE_END.finditer(text)),
+    lambda text: (end for _, end in sentence_spans(text, 0, len(text))),
+    lambda text: [word_cut(text, 0, len(text) // 2)],
 )
 
 
