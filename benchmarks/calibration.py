@@ -43,7 +43,10 @@ SOURCES = ("mini_swe_deepseek", "openhands_claude", "pi_sessions", "tau2")
 WHOLE = frozenset({"openhands_claude", "generated"})
 """Sources whose requests are recorded whole. Elsewhere a constant part is missing, which has to be learned."""
 
-FAMILIES = {"claude": "anthropic", "gpt": "openai", "deepseek": "deepseek"}
+FAMILIES = {
+    "claude": "anthropic", "gpt": "openai", "o3": "openai", "o4": "openai", "gemini": "gemini", "llama": "llama",
+    "deepseek": "deepseek", "qwen": "qwen",
+}  # fmt: skip
 """Words in the name of a recorded model, with its tokenizer family; others are counted as generic."""
 
 FIRST_CLAUDES = ("claude-3", "-4-0", "-4-2", "-4-5", "-4.5", "-4-6", "-4.6")

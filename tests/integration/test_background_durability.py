@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.tools import tool
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.sqlite import SqliteStore
-from langgraph.types import Command, interrupt
 
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.testing import request_faults
@@ -138,11 +136,6 @@ def check_requests(model):
     ] * len(model.requests)
 
 
-def calls(log):
-    """How often any process asked the summarizer."""
-    return len(Path(log).read_text().splitlines()) if Path(log).exists() else 0
-
-
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory):
     """Runs `work` in processes of their own."""
@@ -195,82 +188,3 @@ def test_a_process_killed_while_a_summary_is_written_loses_no_message(
     ]
     assert (state.next, len(state.values["messages"])) == ((), 2 * TURNS)
     check_requests(model)
-
-
-@pytest.mark.parametrize("has_store", [False, True])
-def test_one_process_per_turn_compacts(processes, tmp_path, has_store):
-    log, data = str(tmp_path / "log"), str(tmp_path / "data")
-    options = {"target": data, "log": log, "has_store": has_store, "seconds": 0.1}
-    for turn in range(2 * TURNS):
-        assert processes.run(options | {"first": turn, "last": turn + 1}) == [0], (
-            processes.errors()
-        )
-    with storage(data) as (saver, _):
-        state = (
-            agent_on(ScriptedChatModel(), Writer(log), saver).get_state(THREAD).values
-        )
-    swaps, ready = (
-        state["context_guard"]["compactions"],
-        state["context_guard"]["summarizer"]["summaries"],
-    )
-    assert "messages were exchanged" in state["context_summary"]
-    assert (
-        state["context_record"]["left"]["messages"]
-        == state["context_view"]["start"]["index"]
-    )
-    assert calls(log) <= ready * (1 if has_store else 2) + 1
-    # a further summary waits for three rooms; until then the record alone tells what left
-    assert 1 <= ready < swaps
-
-
-def policy(messages, tools):
-    """Ask for approval first, then answer."""
-    if messages[-1].type == "tool":
-        return AIMessage(f"done: {messages[-1].content[:20]}")
-    return AIMessage(
-        "",
-        tool_calls=[
-            {"name": "approve", "args": {"what": "door"}, "id": f"call-{len(messages)}"}
-        ],
-    )
-
-
-@tool
-def approve(what: str) -> str:
-    """Ask a human."""
-    return interrupt(what)
-
-
-def test_a_call_that_waits_for_a_human_survives_the_swap(tmp_path, open_sqlite):
-    log, swaps_while_waiting = tmp_path / "log", 0
-    model = ScriptedChatModel(input_limit=WINDOW, policy=policy)
-    for number in range(TURNS):
-        jobs = SummaryJobs()
-        graph = agent_on(
-            model, Writer(log), open_sqlite(strict=True), jobs=jobs, tools=[approve]
-        )
-        ask(graph, number)
-        jobs.drain(PATIENCE)
-        waiting = graph.get_state(THREAD)
-        assert [task.name for task in waiting.tasks if task.interrupts] == ["tools"]
-        if number % 2:  # another process takes the answer
-            graph = agent_on(
-                model, Writer(log), open_sqlite(strict=True), tools=[approve]
-            )
-        graph.invoke(
-            Command(resume=f"yes {number} " + "and mind the step " * 20), THREAD
-        )
-        state = graph.get_state(THREAD).values
-        assert state["messages"][-1].content.startswith(f"done: yes {number}")
-        assert [m.content for m in model.requests[-1].messages if m.type == "tool"][
-            -1
-        ].startswith(f"yes {number}")
-        before, after = (
-            values.get("context_guard", {}).get("compactions", 0)
-            for values in (waiting.values, state)
-        )
-        swaps_while_waiting += after > before
-    check_requests(model)
-    assert swaps_while_waiting >= 1
-    assert state["context_summary"]
-    assert len(state["messages"]) == 4 * TURNS

@@ -1,7 +1,7 @@
 """Does a thread on disk survive restarts, kills and edits without losing a message or changing its view?"""
 
 import pytest
-from langchain_core.messages import AIMessage, RemoveMessage
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from structlog.testing import capture_logs
 
@@ -148,37 +148,6 @@ def test_an_edited_message_of_the_view_is_shown_as_edited(open_sqlite, words):
     assert shown[0].text not in [
         message.text for message in model.requests[-1].messages
     ]
-
-
-def test_removing_what_left_the_view_moves_the_view_with_it(thread):
-    agent, model = thread
-    before = state_of(agent)
-    start = before["context_view"]["start"]
-    gone = [
-        message
-        for message in before["messages"][1 : start["index"]]
-        if message.type != "ai"
-    ][:4]
-    agent.update_state(
-        CONFIG, {"messages": [RemoveMessage(id=message.id) for message in gone]}
-    )
-    with capture_logs() as logs:
-        updates = list(agent.stream(ask("And now?"), CONFIG, stream_mode="updates"))
-    checked = updates[0]["budget_check"]
-    assert checked["context_view"]["start"] == {
-        "id": start["id"],
-        "index": start["index"] - len(gone),
-    }
-    assert "context_summary" not in checked
-    assert [log["fault"] for log in logs if "fault" in log] == [
-        "what had left the view was edited or removed: summary and record were dropped"
-    ]
-    assert ask_and_check(agent, model, "And then?") == []
-    after = state_of(agent)
-    assert (
-        after["messages"][after["context_view"]["start"]["index"]].id
-        == after["context_view"]["start"]["id"]
-    )
 
 
 def test_forks_and_time_travel_keep_each_branch_valid(thread):

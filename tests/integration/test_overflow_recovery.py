@@ -1,6 +1,5 @@
 """Does the model node learn from a real refusal once, for every later request, and from an answer that was cut off?"""
 
-import httpx
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -24,8 +23,6 @@ CLAIMED = 4 * WINDOW
 STORY = (
     "The river ran past the mill, and the miller's daughter counted the boats. " * 24
 )
-# the tiny vocabulary of llama.cpp needs a token for nearly each byte
-FOREIGN = "河水流过磨坊磨坊主的女儿数着船。" * 24
 BABBLE_TOKENS = 8
 TURNS = 6  # the conversation is refused in the fifth
 # at temperature 0 random weights say nothing but line breaks
@@ -115,61 +112,6 @@ async def test_a_learned_input_limit_leaves_the_requested_output_alone(way):
         request.body["generationConfig"]["maxOutputTokens"]
         for request in server.requests
     ] == [100] * (TURNS + 1)
-
-
-class Line:
-    """Cuts a client off while `is_down`."""
-
-    is_down = False
-
-    def __call__(self, _request):
-        """Fail as an unreachable host does."""
-        if self.is_down:
-            raise httpx.ConnectError("no route to host")
-
-
-@pytest.mark.parametrize(
-    ("text", "secondary_output"),
-    [(STORY, None), (STORY, 20), (FOREIGN, None)],
-    ids=["plain", "less-output", "fewer-tokens"],
-)
-def test_a_fallback_counts_for_itself(text, secondary_output, start_llama):
-    server, calls, line = start_llama(2 * CLAIMED), Calls(), Line()
-    secondary_answer = "Noted, and noted again. " * 8
-    with (
-        GeminiServer(policy=answer(secondary_answer), model="second") as other,
-        httpx.Client(
-            event_hooks={"request": [line]},
-            limits=httpx.Limits(max_keepalive_connections=0),
-        ) as client,
-    ):
-        primary = server.chat_model(http_client=client, max_tokens=64, **WORDY)
-        secondary = other.chat_model(max_output_tokens=secondary_output)
-        agent = chat_on(
-            engine_for("tiny", 2 * CLAIMED), primary.with_fallbacks([secondary])
-        )
-        speakers = []
-        for number in range(6):
-            line.is_down = number in (2, 3)
-            agent.invoke(ask(f"Part {number}. {text}"), thread("t", calls))
-            answer_metadata = state_of(agent, thread("t", calls))["messages"][
-                -1
-            ].response_metadata
-            speakers.append(answer_metadata.get("model_name"))
-    primary_name = speakers[0]
-    assert speakers == [
-        primary_name,
-        primary_name,
-        "second",
-        "second",
-        primary_name,
-        primary_name,
-    ]
-    assert len(other.requests) == 2
-    state = state_of(agent, thread("t", calls))
-    assert "limits" not in state["context_counts"]
-    assert state["context_report"]["compactions"] == 0
-    assert state["context_report"]["counted_by"] == "usage"
 
 
 @pytest.mark.parametrize(

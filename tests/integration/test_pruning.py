@@ -70,17 +70,6 @@ def test_a_pruned_thread_is_the_same_and_goes_on(saver, adapter):
     assert values(agent)["messages"] == after
 
 
-def test_a_state_without_delta_channels_is_pruned_too():
-    agent = create_context_agent(
-        model_of(1500), [], state_schema=PlainContextState, checkpointer=InMemorySaver()
-    )
-    for number in range(6):
-        ask(agent, f"question {number}")
-    before = values(agent)
-    assert prune_thread(agent, NAME) > 0
-    assert values(agent) == before
-
-
 def waiting(saver):
     """Return a graph whose subgraph asks a person in the middle of its work."""
 

@@ -1,6 +1,5 @@
 """Does a session come back from its checkpoints exactly as it was left, and what do agents in one graph share?"""
 
-import asyncio
 import operator
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from langgraph.types import Command, Overwrite, interrupt
+from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
 from langchain_ctxwin import (
@@ -26,7 +25,7 @@ from langchain_ctxwin import (
     ContextOutput,
     ContextState,
 )
-from support.checkpoints import async_sqlite_saver, strict_serializer
+from support.checkpoints import strict_serializer
 
 pytestmark = pytest.mark.integration
 CONFIG = {"configurable": {"thread_id": "t"}}
@@ -128,37 +127,6 @@ def test_what_is_written_and_edited_is_there_after_a_reload(
     assert {type(message) for message in stored(graph)} <= {HumanMessage, AIMessage}
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_every_checkpoint_of_the_history_can_be_read_edited_and_forked(
-    connect, durability
-):
-    """Time travel shows the past, a branch goes on from there, and neither disturbs the other branch."""
-    graph = answering(checkpointer=connect())
-    for text in ("one", "two", "three"):
-        graph.invoke(
-            {"messages": [HumanMessage(text, id=text)]}, CONFIG, durability=durability
-        )
-    main = stored(graph)
-    ends = [
-        s
-        for s in graph.get_state_history(CONFIG)
-        if not s.next and s.values["messages"]
-    ]
-    assert [len(s.values["messages"]) for s in ends] == [6, 4, 2]
-    assert all(s.values["messages"] == main[: len(s.values["messages"])] for s in ends)
-    fork = graph.invoke(
-        {"messages": ["instead"]}, ends[1].config, durability=durability
-    )["messages"]
-    assert texts(fork) == ["one", "answer 1", "two", "answer 3", "instead", "answer 5"]
-    assert fork[:4] == main[:4]
-    assert stored(answering(checkpointer=connect())) == fork
-    branch = graph.update_state(
-        ends[2].config, {"messages": [HumanMessage("uno", id="one")]}
-    )
-    assert texts(stored(graph, branch)) == ["uno", "answer 1"]
-    assert stored(graph, ends[0].config) == main
-
-
 def stored(graph, config=CONFIG):
     return graph.get_state(config).values["messages"]
 
@@ -188,32 +156,6 @@ def test_every_input_form_has_the_same_ids_at_every_read(connect, form, durabili
     assert len({message.id for message in told}) == len(told)
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_an_interrupted_run_goes_on_in_another_process(connect, durability):
-    def build():
-        builder = StateGraph(
-            ContextState, input_schema=ContextInput, output_schema=ContextOutput
-        )
-        builder.add_node(
-            "draft",
-            lambda s: {"messages": ["draft"], "llm_input_messages": s["messages"]},
-        )
-        builder.add_node("ask", lambda s: {"messages": [("user", interrupt("send?"))]})
-        builder.add_edge(START, "draft").add_edge("draft", "ask").add_edge("ask", END)
-        return builder.compile(checkpointer=connect())
-
-    build().invoke({"messages": ["hi"]}, CONFIG, durability=durability)
-    paused = build().get_state(CONFIG).values
-    assert texts(paused["messages"]) == ["hi", "draft"]
-    assert "llm_input_messages" not in paused
-    resumed = build().invoke(Command(resume="yes"), CONFIG, durability=durability)[
-        "messages"
-    ]
-    assert texts(resumed) == ["hi", "draft", "yes"]
-    assert resumed[:2] == paused["messages"]
-    assert stored(build()) == resumed
-
-
 def test_the_output_shows_messages_only(connect):
     """The session's own keys stay inside, and stay stored; value streams need `output_keys` to say so."""
     graph = answering(checkpointer=connect())
@@ -232,33 +174,6 @@ def test_the_output_shows_messages_only(connect):
     assert set(graph.get_output_jsonschema()["properties"]) == {"messages"}
     streamed = list(answering().stream({"messages": ["hi"]}, stream_mode="values"))
     assert set(streamed[-1]) == {"messages", "context_guard", "context_record"}
-
-
-def test_a_long_thread_stays_whole_across_many_snapshots(connect):
-    """Ten thousand messages, then hundreds of single writes, an edit and a removal."""
-    many = [HumanMessage(f"m{number}", id=str(number)) for number in range(10_000)]
-    graph = answering(checkpointer=connect())
-    graph.update_state(CONFIG, {"messages": many})
-    graph.invoke(
-        {"messages": [HumanMessage("edited", id="7"), RemoveMessage(id="8"), "last"]},
-        CONFIG,
-    )
-    result = texts(stored(answering(checkpointer=connect())))
-    assert (len(result), result[7], result[8], result[-2:]) == (
-        10_001,
-        "edited",
-        "m9",
-        ["last", "answer 10000"],
-    )
-    other = {"configurable": {"thread_id": "other"}}
-    for number in range(260):
-        graph.update_state(other, {"messages": [HumanMessage(str(number))]})
-    graph.update_state(
-        other, {"messages": [RemoveMessage(id=stored(graph, other)[0].id)]}
-    )
-    assert texts(stored(answering(checkpointer=connect()), other)) == [
-        str(number) for number in range(1, 260)
-    ]
 
 
 def team(*agents, state=ContextState):
@@ -290,26 +205,6 @@ def test_parallel_writers_of_one_session_are_refused_and_separate_sessions_are_n
         {"messages": ["hi"]}, CONFIG
     )
     assert sorted(m.content for m in result["messages"]) == ["a", "b", "hi"]
-
-
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-async def test_async_runs_store_the_same(tmp_path, durability):
-    """The async path of a file database and of memory agree with what the run returned."""
-    async with async_sqlite_saver(tmp_path / "async.db", strict=True) as saver:
-        for checkpointer in (saver, InMemorySaver(serde=strict_serializer())):
-            graph = answering(
-                [("ai", "hello"), RemoveMessage(id="unknown")],
-                checkpointer=checkpointer,
-            )
-            for _ in range(3):
-                told = await graph.ainvoke(
-                    {"messages": "hi"}, CONFIG, durability=durability
-                )
-            states = await asyncio.gather(
-                graph.aget_state(CONFIG), graph.aget_state(CONFIG)
-            )
-            assert [s.values["messages"] for s in states] == [told["messages"]] * 2
-            assert texts(told["messages"]) == ["hi", "hello"] * 3
 
 
 READER = """

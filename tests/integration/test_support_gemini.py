@@ -5,7 +5,6 @@ from google.genai.errors import ServerError
 from langchain_core.exceptions import ContextOverflowError, ModelRateLimitError
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_google_genai import create_context_cache
 from langchain_google_genai.chat_models import (
     GoogleInvalidRequestError,
 )
@@ -66,27 +65,6 @@ def test_invoke_reports_the_true_count():
     assert reply.usage_metadata["output_token_details"] == {"reasoning": 5}
     assert reply.text == "one two three"
     assert reply.response_metadata["finish_reason"] == "MAX_TOKENS"
-
-
-async def test_streams_sum_to_the_whole_answer():
-    """Sync and async streams arrive in several chunks whose usage sums to the invoke's."""
-    with GeminiServer(policy=answer("word " * 40)) as server:
-        model = server.chat_model()
-        whole = model.invoke("hello")
-        chunks = list(model.stream("hello"))
-        async_chunks = [chunk async for chunk in model.astream("hello")]
-    total = sum(chunks[1:], chunks[0])
-    assert len(chunks) > 3
-    assert chunks[0].usage_metadata["output_tokens"] == 0
-    assert [chunk.text for chunk in async_chunks] == [chunk.text for chunk in chunks]
-    assert total.text == whole.text
-    assert {
-        key: total.usage_metadata[key]
-        for key in ("input_tokens", "output_tokens", "total_tokens")
-    } == {
-        key: whole.usage_metadata[key]
-        for key in ("input_tokens", "output_tokens", "total_tokens")
-    }
 
 
 @pytest.mark.parametrize("model", ["gemini-test", "gemini-3-test"])
@@ -211,45 +189,3 @@ def test_faults_arrive_as_the_client_maps_them(fault, error):
             with pytest.raises(error):
                 server.chat_model().invoke("hello")
         assert server.chat_model().invoke("hello").text.startswith("seen")
-
-
-# 1,400 tokens: more than the least that may be cached
-LONG = "The river ran past the mill. " * 200
-
-
-def test_cached_content_stands_for_prompt_and_tools():
-    """It is counted once as cached; saying prompt or tools again is refused, and so is another model."""
-    with GeminiServer(policy=tool_loop(steps=1)) as server:
-        chat = server.chat_model()
-        name = create_context_cache(
-            chat, [SystemMessage(LONG), HumanMessage("Look!")], tools=[listen]
-        )
-        stated = chat.client.caches.get(name=name)
-        reply = chat.invoke(
-            [AIMessage("Yes?"), HumanMessage("And now?")], cached_content=name
-        )
-        twice = "setting system_instruction, tools or tool_config"
-        with pytest.raises(GoogleInvalidRequestError, match=twice):
-            chat.invoke(
-                [SystemMessage("Be brief."), HumanMessage("And now?")],
-                cached_content=name,
-            )
-        with pytest.raises(GoogleInvalidRequestError, match=twice):
-            chat.bind_tools([listen]).invoke("And now?", cached_content=name)
-        with pytest.raises(GoogleInvalidRequestError, match="has to be the same"):
-            server.chat_model(model="gemini-other").invoke(
-                "And now?", cached_content=name
-            )
-    size = stated.usage_metadata.total_token_count
-    usage = reply.usage_metadata
-    assert [call["name"] for call in reply.tool_calls] == ["listen"]
-    assert (
-        usage["input_token_details"]["cache_read"]
-        == size
-        == server.requests[0].cached_tokens
-    )
-    assert (
-        usage["input_tokens"]
-        == size + text_tokens("Yes?") + text_tokens("And now?") + 4
-    )
-    assert [request.status for request in server.requests] == [200, 400, 400, 400]

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -15,13 +14,10 @@ from langgraph.store.memory import InMemoryStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextNodes, render_record
-from langchain_ctxwin.agent.storage import BackgroundSummaries, RunPlace
-from langchain_ctxwin.core.plan import prepare
+from langchain_ctxwin.agent.storage import RunPlace
 from langchain_ctxwin.core.record import OPENING
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.summarize import SummaryJobs
-from langchain_ctxwin.summarize.jobs import SummaryStore
-from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util import in_daemon
 from support import spoiled
 from support.agents import PATIENCE, RUNS, THREAD
@@ -34,7 +30,6 @@ from support.spoiled import (
     Writer,
     flow_of,
     pairs,
-    results,
 )
 from support.stepping import Steps
 from support.unruly import TEXTS, Conversation
@@ -139,22 +134,6 @@ def test_another_process_picks_the_summary_up_or_writes_it_inline_once(store):
     assert times == started if store else times <= swaps + 1
 
 
-@pytest.mark.parametrize(
-    ("ago_seconds", "is_lost"), [(0, False), (10_000, True), (-10_000, True)]
-)
-def test_a_clock_that_jumped_does_not_hold_a_lost_summary_for_ever(
-    ago_seconds, is_lost
-):
-    nodes = ContextNodes(engine_of(Writer(), Forgetful()))
-    window = nodes.measure({"messages": pairs(15)})
-    place = RunPlace("1", SummaryStore(InMemoryStore(), "1"))
-    begun = BackgroundSummaries(
-        nodes.engine, place, clock=lambda: time.time() - ago_seconds
-    ).advance(window)
-    assert begun.session.pending is not None
-    assert BackgroundSummaries(nodes.engine, place).is_lost(begun) is is_lost
-
-
 def test_the_report_says_why_no_summary_is_tried_any_more():
     writer, jobs = Writer(RuntimeError("down")), SummaryJobs()
     nodes = ContextNodes(engine_of(writer, jobs))
@@ -218,31 +197,6 @@ def test_a_bad_summarizer_fails_no_turn_and_loses_no_message(
         assert chat.state["context_guard"]["reason"].startswith(
             ("summary refused", "a request of")
         )
-
-
-def test_a_summary_of_which_no_line_leaves_room_for_the_turn_is_left_out():
-    """The turn goes on; what the summary covered is in none any more, to be summarized again."""
-    nodes = ContextNodes(spoiled.engine_of(Writer()))
-    covered = {"through": {"id": "a1", "index": 3}, "digest": ""}
-    state = {
-        "messages": [*pairs(2)[:4], HumanMessage("read it all", id="now"), *results(4)],
-        "context_summary": "andthen" * 250,
-        "context_view": {"start": {"id": "now", "index": 4}, "covered": covered},
-    }
-    state |= nodes.budget_check.invoke(state)
-    state |= nodes.force_compress.invoke(state)
-    request = nodes.model_input(state)
-    assert (exact_count(request) <= spoiled.WINDOW, request_faults(request)) == (
-        True,
-        [],
-    )
-    assert (state["context_summary"], state["context_view"]["covered"]) == ("", {})
-    state["messages"] = [
-        *state["messages"],
-        AIMessage("read", id="read"),
-        HumanMessage("go on", id="next"),
-    ]
-    assert prepare(nodes.measure(state)).start == 0
 
 
 @pytest.mark.parametrize("is_async", [False, True])

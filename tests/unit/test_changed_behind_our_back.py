@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import traceback
 from typing import Any
 
@@ -10,14 +9,11 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import (
     AIMessage,
-    AnyMessage,
     HumanMessage,
     RemoveMessage,
-    ToolMessage,
 )
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import (
@@ -30,9 +26,7 @@ from langchain_ctxwin import (
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support.agents import LONG, agent_on
 from support.fakes import ScriptedChatModel
-from support.oracle import exact_count
 
-BIG = "fox " * 9000
 NEXT = {"messages": [HumanMessage("next?")]}
 THREAD = {"configurable": {"thread_id": "1"}}
 TOO_LARGE = "This model's maximum context length is 300 tokens. However, your messages resulted in 900 tokens."
@@ -43,87 +37,6 @@ def engine_of(window: int = 60_000, **config: Any) -> ContextEngine:
         ModelLimits(context_window=window, max_output_tokens=500),
         config=ContextConfig(**config),
     )
-
-
-def answered(*history: AnyMessage) -> dict[str, Any]:
-    """A state whose newest answer came with its size, and one more question."""
-    nodes, state = ContextNodes(engine_of()), {"messages": [*history]}
-    size = exact_count(history)
-    usage = {"input_tokens": size, "output_tokens": 1, "total_tokens": size + 1}
-    state |= nodes.budget_check.invoke(state)
-    news = nodes.model_node(
-        lambda _: AIMessage("fine", id="answer", usage_metadata=usage)
-    ).invoke(state)
-    return (
-        state
-        | news
-        | {"messages": [*history, *news["messages"], HumanMessage("next", id="next")]}
-    )
-
-
-@pytest.mark.parametrize(
-    ("place", "change"),
-    [
-        (0, {"content": BIG}),
-        (1, {"tool_calls": [{"name": "t", "args": {"q": BIG}, "id": "c1"}]}),
-        (1, {"tool_calls": [{"name": "t", "args": {"q": "x"}, "id": "c2"}]}),
-        (1, {"tool_calls": [{"name": "t" * 900, "args": {"q": "x"}, "id": "c1"}]}),
-        (2, {"tool_call_id": "c9"}),
-        (
-            3,
-            {
-                "invalid_tool_calls": [
-                    {
-                        "name": "t",
-                        "args": BIG,
-                        "id": "i",
-                        "error": "e",
-                        "type": "invalid_tool_call",
-                    }
-                ]
-            },
-        ),
-        (3, {"content": "    "}),
-        (
-            4,
-            {
-                "content": [
-                    {"type": "text", "text": "see"},
-                    {"type": "data", "content": [{"text": BIG}]},
-                ]
-            },
-        ),
-        (4, {"content": [{"type": "text", "text": "eyes"}]}),
-    ],
-)
-def test_another_process_notices_an_edit_of_what_was_counted(place, change):
-    """What the anchor stands for is no longer there: everything is looked at again."""
-    data = [
-        {"type": "text", "text": "see"},
-        {"type": "data", "content": [{"text": "small"}]},
-    ]
-    call = AIMessage(
-        "", id="2", tool_calls=[{"name": "t", "args": {"q": "x"}, "id": "c1"}]
-    )
-    result, done = (
-        ToolMessage("result", tool_call_id="c1", id="3"),
-        AIMessage("done", id="4"),
-    )
-    state = answered(
-        HumanMessage("hello there", id="1"),
-        call,
-        result,
-        done,
-        HumanMessage(data, id="5"),
-    )
-    messages = copy.deepcopy(state["messages"])
-    messages[place] = messages[place].model_copy(update=change)
-    window = engine_of().measure(messages, session=state)
-    fresh = {**state, "context_counts": {**state["context_counts"], "anchor": None}}
-    truth = engine_of().measure(messages, session=fresh)
-    assert window.report["counted_by"] == "estimate"
-    assert window.total_tokens == pytest.approx(truth.total_tokens, rel=0.02, abs=40)
-    assert window.assembled() == truth.assembled()
 
 
 @pytest.mark.parametrize("kind", ["nodes", "middleware"])
@@ -258,18 +171,3 @@ def test_what_was_removed_or_replaced_after_it_left_is_in_no_request_any_more(
         [m.content for m in model.requests[-1].messages]
     ) + everything_kept(agent)
     assert not any(request.refused for request in model.requests)
-
-
-def test_a_restart_takes_no_message_for_edited():
-    """What is read back from a checkpointer has the checksum that it had when it was stored."""
-    agent, _ = long_agent("nodes")
-    state = agent.get_state(THREAD).values
-    messages = JsonPlusSerializer().loads_typed(
-        JsonPlusSerializer().dumps_typed(state["messages"])
-    )
-    engine = ContextEngine(
-        ModelLimits(context_window=1500), config=ContextConfig(output_reserve=0)
-    )
-    session = engine.measure(messages, session=state).session
-    assert session.faults == ()
-    assert session.view.start is not None

@@ -8,9 +8,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import (
     ContextEngine,
@@ -336,27 +334,6 @@ def test_tools_are_chosen_anew_within_a_limit_that_a_refusal_states(
     assert values(agent)["context_report"]["input_limit"] <= real_tokens
 
 
-def test_a_model_that_cannot_follow_the_choices_is_refused_when_the_graph_is_built():
-    model, other = routed(scripted("small", 2_000)), routed(scripted("small", 2_000))
-    engine = ContextEngine(limits=ModelLimits(8_000))
-    selecting, routing = (
-        ContextNodes(engine, tool_selector=selector()),
-        ContextNodes(engine, router=model.router),
-    )
-
-    def own(messages: Any) -> AIMessage:
-        return AIMessage(str(len(messages)))
-
-    with pytest.raises(
-        ConfigError, match="pass a chat model to which no tools are bound"
-    ):
-        selecting.model_node(own)
-    for stranger in (scripted("small", 2_000), other, own):
-        with pytest.raises(ConfigError, match=r"pass RoutedChatModel\(router\)"):
-            routing.model_node(stranger)
-    assert routing.model_node(model.bind_tools(small_tools()).with_retry())
-
-
 @pytest.mark.parametrize("wrong", [{"router": "fast"}, {"tool_selector": [1]}])
 def test_what_cannot_choose_is_refused_when_it_is_given(wrong: dict[str, Any]):
     for made in (
@@ -368,38 +345,6 @@ def test_what_cannot_choose_is_refused_when_it_is_given(wrong: dict[str, Any]):
     model = routed(scripted("small", 2_000))
     with pytest.raises(ConfigError, match="leave out model"):
         ContextNodes(ContextEngine(limits=model), router=model.router, model=model)
-
-
-@adapters
-def test_a_candidate_that_is_gone_after_a_restart_is_replaced(adapter):
-    saver = InMemorySaver()
-
-    def restarted(*names: str) -> Any:
-        return on(
-            adapter,
-            routed(*(scripted(name, 8_000) for name in names)),
-            checkpointer=saver,
-        )
-
-    assert turns(restarted("old", "other"), "One?") == ["old"]
-    assert turns(restarted("new", "other"), "Two?") == ["new"]
-
-
-@on_both
-def test_tools_that_the_provider_runs_are_selected_and_shown(adapter):
-    definition = {
-        "name": "ocean_tides",
-        "description": "Tides of a harbor.",
-        "parameters": {"type": "object"},
-    }
-    model, tides = (
-        scripted("model", 8_000),
-        {"type": "function", "function": definition},
-    )
-    agent = on(adapter, model, tool_selector=selector(100_000, tides))
-    assert (
-        "ocean_tides" in shown_by(model, agent, "When is high tide in the harbor?")[0]
-    )
 
 
 @adapters

@@ -6,13 +6,11 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import (
-    BudgetExceededError,
     ContextConfig,
     ContextEngine,
     ContextNodes,
     ContextOverflow,
     ModelLimits,
-    RoutedChatModel,
 )
 from langchain_ctxwin.core.limits import (
     LEAST_LIMIT_TOKENS,
@@ -23,7 +21,6 @@ from langchain_ctxwin.core.limits import (
     unrefuted,
 )
 from langchain_ctxwin.models.sources import LearnedSource
-from langchain_ctxwin.routing.candidates import conversation_key
 from support.fakes import (
     ScriptedChatModel,
     SdkError,
@@ -32,7 +29,6 @@ from support.fakes import (
     llama_overflow,
     openai_overflow,
 )
-from support.routing import router, scripted
 
 WINDOW = 8192
 MODEL = "scripted"
@@ -173,24 +169,6 @@ def test_an_accepted_request_above_a_learned_limit_removes_it_everywhere():
     assert ask("hello", "another")["context_counts"]["anchor"]["tokens"] > 1000
 
 
-def test_a_learned_limit_below_the_fixed_regions_is_tried_and_not_obeyed():
-    """No request could keep to it, so the provider decides; it says so again where it is true."""
-    learned = LearnedSource()
-    learned.learn(MODEL, {"context_window": 500})
-    engine = engine_of(learned=learned)
-    window = engine.measure([HumanMessage("hello", id="1")], system_prompt=LONG * 2)
-    assert (window.budget.input_limit, window.over_by) == (WINDOW, 0)
-    assert (
-        engine.learn(window, ContextOverflow(limit=500, actual=700)).budget.input_limit
-        == 500
-    )
-    own = engine_of(window=500)
-    with pytest.raises(BudgetExceededError):  # only what was learned may be wrong
-        own.emergency(
-            own.measure([HumanMessage("hello", id="1")], system_prompt=LONG * 2)
-        )
-
-
 # State from outside
 
 
@@ -224,26 +202,6 @@ def test_a_stored_limit_ends_no_conversation_and_is_kept_to_where_it_can_be(
 
 
 # Routed models
-
-
-def routed(small):
-    large = scripted("large", 128_000)
-    return RoutedChatModel(router(small, large, chances={"small": 0.9, "large": 0.5}))
-
-
-@pytest.mark.parametrize("how", ["invoke", "stream"])
-def test_an_answer_heals_a_routed_candidate(how):
-    small = scripted("small", WINDOW)
-    model = routed(small)
-    refusal = ContextOverflow(limit=1000, actual=1200)
-    route = model.router.route("hello")
-    conversation = conversation_key([HumanMessage(LONG * 3)])
-    model.router.refused(route, refusal, conversation)
-    assert model.router.candidate("small", conversation).limits.context_window == 1000
-    list(model.stream(LONG * 3, route="small")) if how == "stream" else model.invoke(
-        LONG * 3, route="small"
-    )
-    assert model.router.candidate("small", conversation).limits == ModelLimits(WINDOW)
 
 
 # Limits that nobody states

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
-    HumanInTheLoopMiddleware,
     ModelFallbackMiddleware,
     ModelRequest,
     wrap_model_call,
 )
 from langchain.agents.structured_output import (
-    AutoStrategy,
     ProviderStrategy,
     ToolStrategy,
 )
@@ -22,7 +20,6 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.types import Command
 from pydantic import BaseModel
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
@@ -258,48 +255,6 @@ def test_the_turn_ends_with_the_structured_response_that_can_be_parsed(
         len(answers),
     )
     assert ended_after == [len(answers)]
-
-
-def test_a_person_can_approve_a_call_between_compactions():
-    calls = [
-        AIMessage(
-            "", tool_calls=[{"name": "read", "args": {"path": str(n)}, "id": f"c{n}"}]
-        )
-        for n in range(8)
-    ]
-    model = model_of(
-        800, policy=script(*(answer for call in calls for answer in (call, "done")))
-    )
-    agent = agent_of(
-        model, HumanInTheLoopMiddleware(interrupt_on={"read": True}), tools=[read]
-    )
-    for number in range(8):
-        assert ask(agent, f"question {number} {LONG[:200]}")["__interrupt__"]
-        out = agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
-        assert out["messages"][-1].content == "done"
-        assert model.requests[-1].messages[-1].tool_call_id == f"c{number}"
-    assert [request.refused for request in model.requests] == [False] * 16
-    assert values(agent)["context_guard"]["compactions"] > 0
-
-
-@pytest.mark.parametrize("form", [ToolStrategy, AutoStrategy])
-def test_a_text_instead_of_the_structured_response_does_not_end_the_turn(
-    monkeypatch, form
-):
-    """As in an agent without tools: the recall tool alone makes no other of it."""
-    call = {"name": "Answer", "args": {"text": "x", "pages": 1}, "id": "c1"}
-    model = model_of(
-        1_500, policy=script("Just a text.", AIMessage("", tool_calls=[call]))
-    )
-    ended_after = []
-    monkeypatch.setattr(
-        AgentStep, "summarize", lambda *_: ended_after.append(len(model.requests)) or ()
-    )
-    agent = agent_of(
-        model, middleware=ContextWindowMiddleware(), response_format=form(Answer)
-    )
-    ask(agent, "hi")
-    assert ended_after == [2]
 
 
 def held(agent, turns, chars):

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from langchain_ctxwin import (
     ContextEngine,
-    ContextNodes,
     ModelLimits,
     RoutedChatModel,
     ToolSelector,
@@ -21,8 +20,6 @@ from langchain_ctxwin import (
 from support.agents import THREAD, agent_on
 from support.fakes import exact_count
 from support.routing import router, scripted
-
-LIMITS = ModelLimits(context_window=8_000, max_output_tokens=500)
 
 
 @tool
@@ -64,22 +61,6 @@ def test_a_model_call_takes_two_measures_where_nothing_compacts(kind, monkeypatc
     )
     agent.invoke({"messages": [HumanMessage("hello again")]}, THREAD)
     assert len(measured) == 2 + 1  # two model calls, one end of a turn
-
-
-def test_a_window_of_another_state_is_not_taken():
-    nodes = ContextNodes(ContextEngine(LIMITS), system_prompt="Be brief.")
-    state: dict[str, Any] = {
-        "messages": [
-            HumanMessage("hello", id="q"),
-            AIMessage("hi", id="a"),
-            HumanMessage("so?"),
-        ]
-    }
-    state |= nodes.budget_check.invoke(state)
-    assert nodes.measure(state) is nodes.measure(state)
-    assert nodes.measure({**state, "context_summary": "what was"}) is not nodes.measure(
-        state
-    )
 
 
 class Strict(BaseChatModel):

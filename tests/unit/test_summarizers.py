@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -19,8 +19,7 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.runnables import RunnableConfig, RunnableLambda
-from langgraph.graph import START, MessagesState, StateGraph
+from langchain_core.runnables import RunnableLambda
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE
@@ -277,33 +276,6 @@ def test_every_kind_of_model_writes_summaries(kind):
     summarizer = as_summarizer(MODELS[kind]())
     assert type(summarizer) is ModelSummarizer
     assert summarizer.summarize(CHAT, previous="", max_tokens=50) == "2 messages"
-
-
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_summary_tokens_stay_out_of_the_users_stream(wrapped):
-    """Neither a model nor a model called inside a callable streams its summary to the user; a plain call does."""
-
-    def streamed(write: Callable[[], Any]) -> list[Any]:
-        def node(_: MessagesState) -> dict[str, Any]:
-            write()
-            return {}
-
-        graph = (
-            StateGraph(MessagesState)
-            .add_node("node", node)
-            .add_edge(START, "node")
-            .compile()
-        )
-        return list(graph.stream({"messages": []}, stream_mode="messages"))
-
-    model = GenericFakeChatModel(messages=iter([AIMessage("a few streamed words")] * 2))
-    assert streamed(lambda: summarize(model.invoke if wrapped else model)) == []
-    assert streamed(lambda: model.invoke("hello")) != []
-    seen: list[RunnableConfig] = []
-    summarize(RunnableLambda(lambda _, config: seen.append(config) or "text"))
-    assert [(config["tags"], config["metadata"]["lc_source"]) for config in seen] == [
-        (["nostream"], "summarization")
-    ]
 
 
 @pytest.mark.parametrize("value", [7, [], ModelSummarizer, ModelLimits(8192)])

@@ -313,43 +313,6 @@ def test_a_history_of_several_agents_is_sent_as_its_provider_takes_it(
     assert [message.type for message in model.requests[0].messages] == sent
 
 
-def test_agents_of_one_graph_manage_their_own_windows():
-    """They share the messages; whoever has the smaller window sees less of them."""
-    models = {name: ScriptedChatModel() for name in ("researcher", "writer")}
-    windows = {"researcher": 4 * WINDOW, "writer": WINDOW}
-    team = StateGraph(MessagesState)
-    for name, model in models.items():
-        limits = ModelLimits(context_window=windows[name], max_output_tokens=100)
-        agent = create_context_agent(
-            model,
-            [],
-            system_prompt=f"You are {name}.",
-            limits=limits,
-            checkpointer=True,
-        )
-        team.add_node(name, agent)
-    for start, end in (
-        (START, "researcher"),
-        ("researcher", "writer"),
-        ("writer", END),
-    ):
-        team.add_edge(start, end)
-    graph = team.compile(checkpointer=InMemorySaver())
-    for number in range(12):
-        answer = graph.invoke(
-            {"messages": [("user", f"Question {number}: {'word ' * 60}")]}, THREAD
-        )
-    assert set(answer) == {"messages"}
-    assert len(answer["messages"]) == 12 * 3
-    for name, model in models.items():
-        assert (
-            max(exact_count(request.messages) for request in model.requests)
-            <= windows[name]
-        )
-    seen = [len(model.requests[-1].messages) for model in models.values()]
-    assert seen[0] > seen[1]
-
-
 def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
     nodes = ContextNodes(ContextEngine(limits=8192))
     nodes.model_node(ScriptedChatModel().bind_tools([read]))
