@@ -28,7 +28,6 @@ import hashlib
 import os
 import time
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from math import ceil, inf, isfinite
@@ -193,23 +192,19 @@ class TokenizerFileCounter(LocalCounter):
         self.path = path
 
 
-REQUESTS_PER_MINUTE = (
-    60  # the lowest published limit of a counting endpoint is 100 (Anthropic, tier 1)
-)
 TIMEOUT_SECONDS = 5.0  # for one count: several times what the endpoints take, and short beside a model call
 MAX_COUNTS = 1_024  # requests whose counts are remembered, about 200 bytes each
 MAX_FACT_CHARS = 40  # a status of an error is a code word; what is longer is a text, and may quote the request
-MINUTE_SECONDS = 60.0
 RETRY_SECONDS = 60.0  # until a provider that could not count is asked again: the estimate serves meanwhile
 # to any provider
 UNSENT = frozenset({"id", "artifact", "response_metadata", "usage_metadata"})
 
 
 class RemoteCounter(ABC):
-    """Asks a provider for the size of whole requests: remembered, rarely, for a short time, and never failing.
+    """Asks a provider for the size of whole requests: remembered, for a short time, and never failing.
 
-    `count_request` returns None where a count could not be had: the endpoint failed or was too slow, it failed a
-    moment ago, or it was asked often enough this minute. Each failure is logged once as `count.failed`.
+    `count_request` returns None where a count could not be had: the endpoint failed or was too slow, now or less than a
+    minute ago. Each failure is logged once as `count.failed`.
     As a plain counter it falls back to the estimator, so its counts are not reported as exact.
     """
 
@@ -223,18 +218,9 @@ class RemoteCounter(ABC):
         model: BaseChatModel,
         *,
         estimator: TokenCounter | None = None,
-        requests_per_minute: int = REQUESTS_PER_MINUTE,
         timeout_seconds: float = TIMEOUT_SECONDS,
         clock: Clock = time.time,
     ) -> None:
-        if (
-            isinstance(requests_per_minute, bool)
-            or not isinstance(requests_per_minute, int)
-            or requests_per_minute < 1
-        ):
-            raise ConfigError(
-                f"requests_per_minute={requests_per_minute!r}: give a whole number of at least 1"
-            )
         if not (timeout_seconds > 0 and isfinite(timeout_seconds)):
             raise ConfigError(
                 f"timeout_seconds={timeout_seconds!r}: give a positive number of seconds"
@@ -258,7 +244,6 @@ class RemoteCounter(ABC):
         )
         self.timeout_seconds = timeout_seconds
         self._clock = clock
-        self._asked_at: deque[float] = deque(maxlen=requests_per_minute)
         self._failed_at = -inf
         self._counts: Lru[int] = Lru(MAX_COUNTS)
 
@@ -283,7 +268,8 @@ class RemoteCounter(ABC):
             return None  # providers refuse a request that asks nothing
         digest = request_digest(request, definitions)
         known = self._counts.get(digest)
-        if known is not None or not self._may_ask():
+        is_paused = 0 <= self._clock() - self._failed_at < RETRY_SECONDS
+        if known is not None or is_paused:
             return known
         try:
             tokens = in_daemon(lambda: self.ask(request, definitions)).result(
@@ -314,14 +300,6 @@ class RemoteCounter(ABC):
         """Lower bound of the true count."""
         return int(getattr(self.estimator, "lower", int)(tokens))
 
-    def _may_ask(self) -> bool:
-        now, is_full = self._clock(), len(self._asked_at) == self._asked_at.maxlen
-        is_paused = 0 <= now - self._failed_at < RETRY_SECONDS
-        if is_paused or (is_full and 0 <= now - self._asked_at[0] < MINUTE_SECONDS):
-            return False
-        self._asked_at.append(now)
-        return True
-
 
 class GeminiCounter(RemoteCounter):
     """Asks the Gemini API, or Vertex AI, for the size of a request before it is sent.
@@ -332,7 +310,6 @@ class GeminiCounter(RemoteCounter):
     Key init args:
         model: a `ChatGoogleGenerativeAI`, not a binding of one; its client, key and address are used.
         estimator: prices single messages and stands in where no count can be had; by default for Gemini.
-        requests_per_minute: questions at most; beyond them the estimate stands.
         timeout_seconds: how long one question may take.
 
     Instantiate:

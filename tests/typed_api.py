@@ -156,13 +156,14 @@ async def exact_counters(
         gemini,
     ]
     remote: list[RequestCounter] = [gemini, claude]
+    assert_type(remote, list[RequestCounter])
     assert_type(gemini.count_request(messages), int | None)
     assert_type(await claude.acount_request(messages), int | None)
     memory: LimitMemory = LearnedSource("limits.json")
     engine = ContextEngine(
         ModelLimits(context_window=8192), counter=local[0], learned=memory
     )
-    nodes = ContextNodes(engine, validator=Validator(remote[0], share=0.01))
+    nodes = ContextNodes(engine, validator=Validator())
     window = engine.verify(engine.measure(messages))
     assert_type(await engine.averify(window), Window)
     print(nodes.budget_check)  # noqa: T201  # the values are used, the file is never run

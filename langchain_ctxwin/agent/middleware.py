@@ -317,7 +317,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         sinks: take the events of `langchain_ctxwin.observe`; also those of a `guard` that has none of its own.
         prices: of models, for the costs in events, see `ContextEngine`.
-        validator: compares counts with what providers report, and samples with exact counts.
+        validator: compares counts with what providers report.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added to the agent.
         recall: give the agent the tool `recall`, by which it reads what left its view; it takes some 200 tokens.
         tool_selector: chooses of its tools those that each request shows; they, and its `search_tools`, are added to

@@ -368,8 +368,6 @@ class ModelCall:
             return lesson.counts
         validator.check(
             model=model,
-            messages=window.assembled(),
-            tools=window.parts.tools,
             expected_tokens=window.total_tokens,
             reported_tokens=sent_tokens(answer),
         )

@@ -142,7 +142,7 @@ class ContextNodes:
         tools: the tools bound to the model, or such a callable; `model_node` adds those that it finds bound to its
             model.
         model: the model of each request, or such a callable, when its limits differ from the engine's.
-        validator: compares counts with what providers report, and samples with exact counts.
+        validator: compares counts with what providers report.
         tool_selector: chooses further tools for each request, within its number of tokens; give its tools, and its
             `search_tools`, to the tool node.
         router: chooses the model of each request; the model node then calls a `RoutedChatModel` of this router.

@@ -83,7 +83,7 @@ def create_context_agent(
         store: long-term memory for the tools; it also carries finished summaries between processes.
         counter: counts tokens; by default an estimator for the model's family.
         learned: remembers limits that the provider states, for other agents and processes.
-        validator: compares counts with what the provider reports, and samples with exact counts.
+        validator: compares counts with what the provider reports.
         pin_when: says which messages are pinned without a mark, see `ContextEngine`.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         sinks: take the events of `langchain_ctxwin.observe`; also those of a `guard` that has none of its own.

@@ -109,9 +109,7 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
     counter = TokenEstimator(family_of(model))
     accepted = refused = stated = reported = sent = calls = 0
     stopped = ""
-    while (
-        size := _next_size(low, high, accepted, refused, stated)
-    ) and calls < most_calls(low, high):
+    while size := _next_size(low, high, accepted, refused, stated):
         request = [HumanMessage(WORD * size)]
         calls, sent = calls + 1, sent + size
         try:

@@ -81,7 +81,7 @@ def price(value: Any, *, per: int = MILLION) -> Decimal | None:
 
 
 def _number(value: Any) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+    if not isinstance(value, str | int | float | Decimal):
         return None
     try:
         number = Decimal(str(value))

@@ -75,25 +75,19 @@ def threads_of(runs: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _joined(traces: Sequence[_Trace]) -> list[Any]:
+    """The messages of all traces, without the history that a trace repeats before what is new in it."""
     messages, keys = list[Any](), list[Key]()
     for trace in traces:
         new, first = [_key(said) for said in trace.messages], 0
         # each trace repeats its system prompt
         while first < len(new) and new[first][0] == "system" and new[first] in keys:
             first += 1
-        first += _overlap(keys, new[first:])
+        spoken = [key for key in keys if key[0] != "system"]
+        if new[first:][: len(spoken)] == spoken:
+            first += len(spoken)
         messages += trace.messages[first:]
         keys += new[first:]
     return messages
-
-
-def _overlap(known: Sequence[Key], new: Sequence[Key]) -> int:
-    """The most messages in a row of those that are known with which the new ones begin or which they repeat."""
-    spoken = [key for key in known if key[0] != "system"]
-    if spoken[: len(new)] == new:
-        return len(new)
-    sizes = range(min(len(spoken), len(new)), 0, -1)
-    return next((size for size in sizes if spoken[-size:] == new[:size]), 0)
 
 
 def _key(said: Any) -> Key:

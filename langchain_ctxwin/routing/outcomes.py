@@ -20,6 +20,7 @@ from langchain_ctxwin.util.files import SharedFile
 MAX_TRIALS = 200.0
 PRIOR_TRIALS = 10.0  # outcomes that weigh as much as what is presumed: a share of ten is known to about 15 points
 VERSION = 1
+MAX_WAITING = 1_000  # outcomes that are not in the file yet; more come only where it takes seconds to write
 FLUSH_SECONDS = (
     5.0  # a file of this size takes milliseconds, on a network folder perhaps a second
 )
@@ -57,7 +58,7 @@ class Outcomes:
 
     With a path, counts are kept in a JSON file that processes may share: each adds what it recorded itself. It is read
     when the object is made and written in a background thread after `record`. Call `flush` before the program ends.
-    Trouble with the file is logged and never raised: counting goes on in memory.
+    Trouble with the file is logged and never raised: what could not be written counts in this process alone.
 
     Raises:
         ConfigError: the path names no place, or a file that holds something else, which is never written.
@@ -72,21 +73,19 @@ class Outcomes:
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self._file = None if path is None else _file_of(path)
         self._known: Counts = (self._file.read() if self._file else None) or {}
-        self._new: Counts = {}  # what is not in the file yet; both are replaced as a whole
         self._lock = threading.Lock()
-        self._worker = Worker("ctxwin-outcomes")
+        self._worker = Worker("ctxwin-outcomes", max_waiting=MAX_WAITING)
 
     def record(self, bucket: str, model: str, *, success: bool) -> None:
         """Count one outcome; returns at once, also on an event loop."""
         expect(success, bool, "success", "True or False")
-        count = Count(successes=float(success), trials=1.0)
-        one = {bucket: {model: count}}
+        one = {bucket: {model: Count(successes=float(success), trials=1.0)}}
         with self._lock:
             self._known = added(self._known, one)
-            self._new = added(self._new, one) if self._file else {}
         if self._file is not None:
             # in a thread: files must not be touched on an event loop
-            self._worker.submit(partial(self._save, self._file))
+            add = partial(added, one)
+            self._worker.submit(partial(self._file.update, add))
 
     def of(self, bucket: str, model: str) -> Count:
         """Return what is known of a model on a kind of task: no trials when nothing is."""
@@ -95,17 +94,6 @@ class Outcomes:
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was recorded is saved, or could not be; false when that takes longer. Blocks its thread."""
         return self._worker.flush(timeout_seconds)
-
-    def _save(self, file: SharedFile[Counts]) -> None:
-        """Save what is new; what fails is kept and tried again with the next outcome."""
-        with self._lock:
-            new, self._new = self._new, {}
-        saved = file.update(lambda stored: added(stored, new))
-        with self._lock:
-            if saved is None:
-                self._new = added(new, self._new)
-            else:
-                self._known = added(saved, self._new)
 
 
 def added(one: Counts, other: Counts) -> Counts:

@@ -292,13 +292,12 @@ def test_an_address_that_is_none_is_refused(url, said):
 def test_what_cannot_be_read_is_a_typed_error_without_a_key(answer, said, monkeypatch):
     """A redirect would take the key along."""
 
-    def send(client, request, **_):
+    def handle(transport, request):
         if isinstance(answer, Exception):
             raise answer
-        answer.request = request
         return answer
 
-    monkeypatch.setattr(httpx.Client, "send", send)
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", handle)
     with pytest.raises(SourceError, match=said) as caught:
         OpenAICompatibleSource("http://maker.test/v1", "secret").fetch(None)
     assert "secret" not in str(caught.value)

@@ -428,14 +428,17 @@ SPLIT = [
         ([TURN], WHOLE[:2]),
         # turns that are traces of their own are joined in time
         *[(runs, WHOLE) for runs in ([FIRST, ALONE], [ALONE, FIRST])],
-        # the system prompt, or the end of the turn before, is repeated
-        (
-            [
-                run([SYSTEM, user("a")], ai("b"), start="1"),
-                run([SYSTEM, ai("b"), user("c")], ai("d"), trace="2", start="2"),
-            ],
-            [SAID[0], *WHOLE],
-        ),
+        # the system prompt is repeated, and the history
+        *[
+            (
+                [
+                    run([SYSTEM, user("a")], ai("b"), start="1"),
+                    run([SYSTEM, *history, user("c")], ai("d"), trace="2", start="2"),
+                ],
+                [SAID[0], *WHOLE],
+            )
+            for history in ([], [user("a"), ai("b")])
+        ],
         # a request of the second turn alone looks like the beginning of the first one
         (SPLIT, [*WHOLE[:2], ("human", "a"), ("ai", "d")]),
         # what a run adds follows what it was given

@@ -72,6 +72,8 @@ def test_the_cheapest_that_is_strong_enough_is_taken():
     ] == ["a", "b", "c"]
     assert chosen(ModelRouter(THREE, config=RoutingConfig(complexity="high"))) == "c"
     assert chosen(ModelRouter(THREE, classify=lambda messages, tools: "medium")) == "b"
+    unpriced = info("u", 8_192)  # may cost anything
+    assert chosen(ModelRouter([unpriced, *THREE]), complexity="low") == "a"
     assert chosen(ModelRouter(THREE, strengths={"a": 1.0}), complexity="high") == "a"
     with pytest.raises(
         ConfigError, match="complexity='huge': give one of low, medium, high"
@@ -335,6 +337,9 @@ def test_the_limits_are_the_smallest():
     limits = of_infos(*models).limits
     assert limits == ModelLimits(8_192, 5_000, 1_000)
     assert limits.input_limit(limits.output_reserve()) == 5_000
+    # what one can write is more than all of another's window
+    unlike = of_infos(info("a", 1_000), info("b", 128_000, max_output_tokens=2_000))
+    assert unlike.limits == ModelLimits(1_000)
     writer, small = (
         scripted("writer", 200_000, max_tokens=100_000, kind=Writer),
         scripted("small", 128_000),

@@ -145,7 +145,6 @@ FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
     "HistorySink": (observe.HistorySink, "text"),
     "MemorySink": (observe.MemorySink, "number"),
     "OpenTelemetrySink": (observe.OpenTelemetrySink, "None"),
-    "Validator": (observe.Validator, "None"),
     "quality_report": (observe.quality_report, ""),
     "report": (observe.report, ""),
     "compare": (lambda wrong: replay.compare(wrong, [POLICY], 8_192), ""),
