@@ -93,14 +93,12 @@ def test_one_model_is_explained_field_by_field_with_every_source(fleet, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["--explain", "no-such-model"], 1, "no-such-model"),
         (["--explain", ""], 1, "names no model"),
         (
             ["--provider", "nobody"],
             1,
             "'nobody': set a provider's API key, or pass --source or --catalog",
         ),
-        (["--source", "nonsense"], 2, "--source nonsense: give KIND=URL"),
         (["--source", "openai="], 2, "--source openai=: give KIND=URL"),
         (
             ["--source", "fax=http://127.0.0.1"],

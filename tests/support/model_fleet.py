@@ -55,8 +55,7 @@ PAGES: dict[str, tuple[str, dict[str, Any]]] = {
 class ModelFleet:
     """Serves every provider of the tests while the `with` block runs.
 
-    `asked` holds a (method, path with query, headers) per request. Broken servers: `/hang`, `/drip`, `/http500`,
-    `/garbage`, `/html`, `/truncated`.
+    `asked` holds a (method, path with query, headers) per request. Broken servers: `/hang`, `/http500`, `/truncated`.
 
     Example:
         >>> with ModelFleet() as fleet:
@@ -138,22 +137,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _broken(self, kind: str) -> None:
         if kind == "hang":
             self.fleet.released.wait()
-        elif kind == "drip":
-            self._drip()
         else:
             self._say(*BROKEN.get(kind, (404, b"no such path", {})))
-
-    def _drip(self) -> None:
-        """Send a header now and then, often enough that no single read takes long; the last one never comes."""
-        self.send_response(200)
-        for number in range(DRIPPED_HEADERS):
-            self.send_header(f"X-{number}", "wait")
-            try:
-                self.flush_headers()
-            except OSError:
-                return
-            if self.fleet.released.wait(DRIP_SECONDS):
-                return
 
     def _json(self, document: Any) -> None:
         self._say(200, json.dumps(document).encode())
@@ -177,12 +162,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Stay silent: the requests are recorded."""
 
 
-DRIPPED_HEADERS, DRIP_SECONDS = 60, 0.05
-
 BROKEN: dict[str, tuple[int, bytes, dict[str, str]]] = {
     "http500": (500, b'{"error": "secret-key was here"}', {}),
-    "garbage": (200, b"\x00\xff{{{", {}),
-    "html": (200, b"<html><body>Sign in</body></html>", {"Content-Type": "text/html"}),
     "truncated": (200, b'{"data": [', {"Content-Length": "100000"}),
 }
 """Kind -> status, body and headers."""
