@@ -130,8 +130,10 @@ def measured(
     chosen = selector.select(case.text)
     spent = time.process_time() - began
     state = {"context_tools": list(chosen.names)}
-    shown = selector.search_tools.func(case.text, runtime=SimpleNamespace(state=state))
-    result = ToolMessage(shown, name=selector.search_tools.name, tool_call_id="search")
+    shown, names = selector.search_tools.func(
+        case.text, runtime=SimpleNamespace(state=state)
+    )
+    result = ToolMessage(shown, artifact=names, tool_call_id="search")
     after = selector.select([*asking(case.text), result], previous=chosen.names)
     turns = [HumanMessage(other.text), AIMessage("Done."), HumanMessage(case.text)]
     second = selector.select(turns, previous=selector.select(other.text).names)

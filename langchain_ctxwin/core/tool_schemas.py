@@ -201,7 +201,7 @@ def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> f
 
     A tool that nobody can read is priced by its text.
     """
-    functions = [function for tool in tools for function in _functions(tool)]
+    functions = [function for tool in tools for function in functions_of(tool)]
     if not functions:
         return 0.0
     return framing.any_tools + sum(
@@ -211,11 +211,11 @@ def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> f
 
 def parameter_names(tools: Iterable[Any]) -> frozenset[str]:
     """Return what tools call their parameters, those inside of parameters too; tools nobody can read have none."""
-    functions = (function for tool in tools for function in _functions(tool))
+    functions = (function for tool in tools for function in functions_of(tool))
     schemas = (
         schema
         for function in functions
-        for schema in _schemas(function.get("parameters"))
+        for schema in schemas_of(function.get("parameters"))
     )
     named = (schema.get("properties") for schema in schemas)
     return frozenset(
@@ -223,8 +223,8 @@ def parameter_names(tools: Iterable[Any]) -> frozenset[str]:
     )
 
 
-def _functions(tool: Any) -> Iterator[Mapping[str, Any]]:
-    """The definitions in one tool, each with a name, a description and parameters; Gemini's form holds several."""
+def functions_of(tool: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the definitions in one tool, with name, description and parameters; Gemini's form holds several."""
     declared = tool.get("function_declarations") if isinstance(tool, Mapping) else None
     for part in declared if isinstance(declared, list | tuple) else [tool]:
         definition = tool_definition(part)
@@ -259,7 +259,8 @@ def _tool_tokens(
     if description:
         tokens += framing.fields.description + price(description)
     return tokens + sum(
-        _schema_tokens(schema, framing.fields, price) for schema in _schemas(parameters)
+        _schema_tokens(schema, framing.fields, price)
+        for schema in schemas_of(parameters)
     )
 
 
@@ -270,7 +271,7 @@ def _json(definition: Mapping[str, Any]) -> str:
         return _text_of(definition)
 
 
-def _schemas(root: Any) -> Iterator[Mapping[str, Any]]:
+def schemas_of(root: Any) -> Iterator[Mapping[str, Any]]:
     """Yield a schema and the schemas inside it."""
     stack = [root]
     for _ in range(MAX_NODES):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, cast
 
 from langchain_core.messages import (
@@ -19,16 +20,10 @@ from langchain_core.messages import (
 from langchain_core.tools import BaseTool
 
 from langchain_ctxwin.core.calls import standard
-from langchain_ctxwin.core.tool_schemas import (
-    MAX_DEPTH,
-    NAMED_PARTS,
-    PARAMETER_KEYS,
-    SINGLE_PARTS,
-    listed,
-    tool_definition,
-)
+from langchain_ctxwin.core.native import FOUND_KEY
+from langchain_ctxwin.core.tool_schemas import functions_of, listed, schemas_of
 from langchain_ctxwin.core.turns import as_messages
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import expect
 from langchain_ctxwin.text import query_terms
 
 # What is read for words: what a tool is for is said at the top of its schema, and in the first two pages of a text.
@@ -83,16 +78,13 @@ def entries_of(tools: Iterable[Any]) -> tuple[Entry, ...]:
 
 def entry_of(tool: Any) -> Entry:
     """Read a tool in any form LangChain takes; what nobody can read has only its name."""
-    functions = list(_functions(tool))
-    given = tuple(
-        name for function in functions if (name := str(function.get("name") or ""))
-    )
+    functions = list(functions_of(tool))
+    given = tuple(str(one["name"]) for one in functions if one.get("name"))
     names = given or (_fallback_name(tool),)
-    schemas = [schema for function in functions for schema in _schemas(function)]
-    properties = [
-        part
-        for schema in schemas
-        if isinstance(part := schema.get("properties"), Mapping)
+    schemas = [
+        schema
+        for function in functions
+        for schema in islice(schemas_of(function.get("parameters")), MAX_FIELDS)
     ]
     return Entry(
         tool=tool,
@@ -100,35 +92,11 @@ def entry_of(tool: Any) -> Entry:
         names=names,
         is_unnamed=not given and isinstance(tool, Mapping),
         title=_joined(re.sub(r"[\W_]+", " ", name) for name in names),
-        description=_joined(
-            _text(function.get("description")) for function in functions
-        ),
-        fields=_joined(str(name) for part in properties for name in part),
-        field_texts=_joined(
-            filter(None, (_text(schema.get("description")) for schema in schemas[1:]))
-        ),
+        description=_joined(one.get("description") for one in functions),
+        fields=_joined(name for one in schemas for name in one.get("properties") or ()),
+        field_texts=_joined(schema.get("description") for schema in schemas[1:]),
         values=_joined(value for schema in schemas for value in _values(schema)),
     )
-
-
-def _functions(tool: Any) -> Iterator[Mapping[str, Any]]:
-    """The definitions in one tool: mostly one."""
-    definition = tool if isinstance(tool, Mapping) else tool_definition(tool)
-    if not isinstance(definition, Mapping):
-        return
-    for key in ("function_declarations", "functionDeclarations"):
-        if isinstance(declared := definition.get(key), list | tuple):
-            yield from (part for part in declared if isinstance(part, Mapping))
-            return
-    wrapped = (
-        part
-        for key in ("function", "toolSpec")
-        if isinstance(part := definition.get(key), Mapping)
-    )
-    function = next(wrapped, definition)
-    if "name" not in function and "title" in function:
-        function = {**function, "name": function["title"], "parameters": function}
-    yield function
 
 
 def _fallback_name(tool: Any) -> str:
@@ -148,66 +116,28 @@ def _fallback_name(tool: Any) -> str:
     return name if isinstance(name, str) and name else type(tool).__name__
 
 
-def _schemas(function: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The schema of a function and those inside it, near ones first; each once, so that recursive ones end."""
-    root = next(
-        (found for key in PARAMETER_KEYS if (found := function.get(key)) is not None),
-        None,
-    )
-    if isinstance(root, Mapping) and isinstance(inner := root.get("json"), Mapping):
-        root = inner  # Bedrock wraps the schema once more
-    waiting, seen = deque([(root, 0)]), set[int]()
-    while waiting and len(seen) < MAX_FIELDS:
-        schema, depth = waiting.popleft()
-        if not isinstance(schema, Mapping) or id(schema) in seen or depth >= MAX_DEPTH:
-            continue
-        seen.add(id(schema))
-        yield schema
-        named = (
-            part for key in NAMED_PARTS if isinstance(part := schema.get(key), Mapping)
-        )
-        single = (schema.get(key) for key in SINGLE_PARTS)
-        parts = [*(list(part.values()) for part in named)]
-        parts += [
-            list(part) if isinstance(part, list | tuple) else [part] for part in single
-        ]
-        waiting.extend(
-            (part, depth + 1) for some in parts for part in some[:MAX_FIELDS]
-        )
-
-
-def _values(schema: Mapping[str, Any]) -> Iterator[str]:
-    """The texts that a schema lists as possible, usual or example."""
+def _values(schema: Mapping[str, Any]) -> Iterator[Any]:
+    """What a schema lists as possible or usual."""
     for key in ("enum", "examples"):
         listed = schema.get(key)
-        yield from map(
-            _text, listed[:MAX_FIELDS] if isinstance(listed, list | tuple) else ()
-        )
-    yield from (_text(schema.get(key)) for key in ("const", "default"))
+        yield from listed if isinstance(listed, list | tuple) else ()
+    yield from (schema.get("const"), schema.get("default"))
 
 
-def _joined(texts: Iterable[str]) -> str:
+def _joined(values: Iterable[Any]) -> str:
+    texts = (value[:MAX_TEXT_CHARS] for value in values if isinstance(value, str))
     return " ".join(texts)[:MAX_TEXT_CHARS]
-
-
-def _text(value: Any) -> str:
-    return value[:MAX_TEXT_CHARS] if isinstance(value, str) else ""
 
 
 # a query, or the messages of a conversation
 Asked = str | Sequence[MessageLikeRepresentation]
 SEARCH_NAME = "search_tools"
-# around the name of a tool in a result of `search_tools`
-LINE_START, LINE_NAME_END = ("- ", ": ")
 MAX_REQUEST_CHARS = 4_000  # read of a request or a plan, half at either end: pasted text in between is no request
 MAX_NEEDS = 20  # parts that are ranked each for itself: time grows with them, and longer lists of wishes are rare
 MIN_NEED_TERMS = 2  # a part with fewer words of its own joins the part before it
 SHORT_REQUEST_TERMS = (
     3  # a request with fewer ("yes, do that") is read with what was said before it
 )
-# states of items on a list of things to do that need no tools any more
-DONE = ("completed", "cancelled")
-
 _CONJUNCTION = r"(?:and|then|also|plus|as well as|along with|additionally|furthermore|moreover)\b[,\s]*+"
 # White space is looked at from where it begins, once: from each of its places, a long run would take its square.
 _PARTS = re.compile(
@@ -228,7 +158,7 @@ class Needs:
     # names of the tools that the conversation has called, the last one first
     called: tuple[str, ...] = ()
     called_now: tuple[str, ...] = ()  # those that it has called since the last request
-    # lines of `search_tools` since then, newest results first; each begins with a name
+    # names of the tools that `search_tools` found since then, newest results first
     found: tuple[str, ...] = ()
     is_new: bool = True  # while the model has said nothing to the request
 
@@ -240,37 +170,23 @@ def needs_of(asked: Asked) -> Needs:
         return Needs(
             request=request, parts=_wishes([request]), new=(request, *parts_of(request))
         )
-    given: object = asked
-    if isinstance(given, bytes) or not isinstance(given, Sequence):
-        raise ConfigError(
-            f"query_or_messages={type(asked).__name__}: give a text or a list of messages"
-        )
-    given_messages = cast("list[AnyMessage]", as_messages(asked))
-    messages: list[BaseMessage] = [
-        part for message in given_messages for part in standard(message)
-    ]
-    start = next(
-        (
-            at
-            for at in reversed(range(len(messages)))
-            if isinstance(messages[at], HumanMessage)
-        ),
-        0,
-    )
+    wanted = "a text or a list of messages"
+    expect(asked, list | tuple, "query_or_messages", wanted)
+    given = cast("list[AnyMessage]", as_messages(asked))
+    messages = [part for message in given for part in standard(message)]
+    users = [at for at, one in enumerate(messages) if isinstance(one, HumanMessage)]
+    start = users[-1] if users else 0
     turn = messages[start:]
-    texts = [*_request(messages[:start], turn), *_plan(turn)]
+    texts = _request(messages[:start], turn)
+    if said := _last_text(turn, AIMessage):
+        texts.append(_clipped(said))
     is_new = not any(isinstance(message, AIMessage) for message in turn)
     own = _clipped(turn[0].text) if is_new and turn else ""
-    results = [
-        one
+    found = (
+        name
         for one in reversed(turn)
-        if isinstance(one, ToolMessage) and one.name == SEARCH_NAME
-    ]
-    lines = (
-        line
-        for result in results
-        for line in result.text.splitlines()
-        if line.startswith(LINE_START)
+        if isinstance(one, ToolMessage) and isinstance(one.artifact, Mapping)
+        for name in one.artifact.get(FOUND_KEY) or ()
     )
     return Needs(
         request="\n".join(texts),
@@ -279,7 +195,7 @@ def needs_of(asked: Asked) -> Needs:
         called_now=_called(turn),
         is_new=is_new,
         new=(own, *parts_of(own)),
-        found=tuple(dict.fromkeys(line.removeprefix(LINE_START) for line in lines)),
+        found=tuple(dict.fromkeys(found)),
     )
 
 
@@ -310,26 +226,6 @@ def _request(before: Sequence[BaseMessage], turn: Sequence[BaseMessage]) -> list
         ),
         request,
     ]
-
-
-def _plan(turn: Sequence[BaseMessage]) -> list[str]:
-    """What the model last said in this turn, and what is open on its list of things to do."""
-    calls = [
-        call["args"]
-        for message in turn
-        if isinstance(message, AIMessage)
-        for call in message.tool_calls
-    ]
-    lists = [todos for args in calls if isinstance(todos := args.get("todos"), list)]
-    items = [
-        item
-        for item in (lists or [[]])[-1]
-        if isinstance(item, Mapping) and item.get("status") not in DONE
-    ]
-    to_do = "\n".join(
-        content for item in items if isinstance(content := item.get("content"), str)
-    )
-    return [_clipped(text) for text in (_last_text(turn, AIMessage), to_do) if text]
 
 
 def _called(messages: Sequence[BaseMessage]) -> tuple[str, ...]:

@@ -18,11 +18,9 @@ from langchain_ctxwin.core.native import FOUND_KEY, deferred
 from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.tool_schemas import UNREADABLE, listed
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import TokenCounter, ToolRanker
 from langchain_ctxwin.tools.entries import (
-    LINE_NAME_END,
-    LINE_START,
     SEARCH_NAME,
     Asked,
     Entry,
@@ -153,14 +151,8 @@ class ToolSelector:
     ) -> None:
         self._entries: tuple[Entry, ...] = entries_of(tools)
         self._numbers = _numbers(self._entries)
-        if (
-            isinstance(max_tool_tokens, bool)
-            or not isinstance(max_tool_tokens, int)
-            or max_tool_tokens <= 0
-        ):
-            raise ConfigError(
-                f"max_tool_tokens={max_tool_tokens!r}: give the tokens that tool definitions may take, more than 0"
-            )
+        if expect(max_tool_tokens, int, "max_tool_tokens", "a number of tokens") <= 0:
+            raise ConfigError(f"max_tool_tokens={max_tool_tokens}: pass more than 0")
         self.max_tool_tokens = max_tool_tokens
         self._room = priced_room(self.tools, max_tool_tokens, counter)
         self._always = tuple(dict.fromkeys(map(self._number_of, _listed(always))))
@@ -268,69 +260,42 @@ class ToolSelector:
         always = self._always
         if ranking is None:  # nothing has to be chosen
             return list(dict.fromkeys((*before, *always, *range(len(self._entries)))))
-        found = (
-            number
-            for line in needs.found
-            if (number := self._named_first(line)) is not None
-        )
-        urgent = list(dict.fromkeys((*found, *self._known(needs.called_now))))
+        urgent = self._known((*needs.found, *needs.called_now))
         called = self._known(needs.called)
         clear = [wish for wish in ranking.wishes if wish.is_clear]
         if not before:  # as much as fits; shown in the given order, so that equal sets are equal texts
             first = room.fill((), always)
             best = [_best(wish)[0] for wish in clear]
-            return [
-                *first,
-                *sorted(room.fill(first, (*urgent, *best, *called, *ranking.order))),
-            ]
-        alone = room.left(())
-        needed = [number for number in (*always, *urgent) if room.each[number] <= alone]
-        unserved = [
+            wanted = (*urgent, *best, *called, *ranking.order)
+            return [*first, *sorted(room.fill(first, wanted))]
+        needed = [*always, *urgent]
+        unserved = (
             wish for wish in clear if _serving(wish, {*before, *needed}) is None
-        ]
-        needed += [
+        )
+        needed += [number for wish in list(unserved) for number in _best(wish)]
+        alone = room.left(())
+        new = [
             number
-            for wish in unserved
-            for number in _best(wish)
-            if room.each[number] <= alone
+            for number in dict.fromkeys(needed)
+            if number not in before and room.each[number] <= alone
         ]
-        new = [number for number in dict.fromkeys(needed) if number not in before]
-        # all stays, and a change that is made anyway fills the room
-        if room.left([*before, *new]) >= 0:
-            refill = (
-                room.fill([*before, *new], ranking.order, share=PRUNED_SHARE)
-                if new
-                else []
-            )
-            return [*before, *sorted(refill), *self._always_first(new)]
         # What serves a wish goes in before what is new, so that two wishes never take turns. Within a turn the topic is
         # the same, and its best tools are worth more than those of the one before.
-        serving = (
-            number for wish in clear if (number := _serving(wish, before)) is not None
-        )
+        serving = [_serving(wish, before) for wish in clear]
         recent = before[::-1][:RECENT_TOOLS] if needs.is_new else []
-        first, others = (
-            [*always, *urgent, *serving, *needed],
-            [*called, *recent, *ranking.order],
-        )
-        return self._pruned(before, first, others, room)
-
-    def _pruned(
-        self,
-        before: list[int],
-        first: Iterable[int],
-        others: Iterable[int],
-        room: ToolRoom,
-    ) -> list[int]:
-        """Make room in one batch, for what is first and then for others; without new ones the set stays whole."""
-        stay = room.fill((), first)
+        stay = [*always, *urgent, *(one for one in serving if one is not None), *new]
+        others = [*called, *recent, *ranking.order]
+        if room.left([*before, *new]) >= 0:
+            stay, others = [*before, *new], list(ranking.order)
+        stay = room.fill((), stay)
         if room.left(before) >= 0 and set(before).issuperset(stay):
             return before
+        # Without room for all, tools leave in one batch; a change that is made anyway fills the room.
         filling = room.fill(stay, others, share=PRUNED_SHARE)
         kept = [number for number in before if number in {*stay, *filling}]
         # What is needed comes last, where the next change finds it as recent.
-        new = self._always_first(number for number in stay if number not in before)
-        return [*kept, *sorted(set(filling).difference(before)), *new]
+        last = self._always_first(number for number in stay if number not in before)
+        return [*kept, *sorted(set(filling).difference(before)), *last]
 
     def _always_first(self, numbers: Iterable[int]) -> list[int]:
         return sorted(numbers, key=lambda number: (number not in self._always, number))
@@ -350,27 +315,19 @@ class ToolSelector:
                 for number in ranking.order
                 if scores[number] > 0 and number not in left_out
             ]
-            new = (
-                self._entries[n]
-                for n in matching[:MAX_RESULTS]
-                if scores[n] >= MATCH_SHARE * scores[matching[0]]
-            )
+            best = matching[:MAX_RESULTS]
+            least = MATCH_SHARE * scores[best[0]] if best else 0.0
+            new = [self._entries[one] for one in best if scores[one] >= least]
             lines = {
-                LINE_START
-                + LINE_NAME_END.join(filter(None, (one.name, one.summary))): one.name
+                f"- {': '.join(filter(None, (one.name, one.summary)))}": one.name
                 for one in new
             }
-            fit = take_while_fits(
-                lines,
-                MAX_RESULT_TOKENS - price(INTRODUCTION),
-                price,
-                on_overflow="skip",
-            )
+            left = MAX_RESULT_TOKENS - price(INTRODUCTION)
+            fit = take_while_fits(lines, left, price, on_overflow="skip")
             if not fit.kept:
                 return NOTHING_FOUND, None
-            return "\n".join([INTRODUCTION, *fit.kept]), {
-                FOUND_KEY: [lines[line] for line in fit.kept]
-            }
+            names = [lines[line] for line in fit.kept]
+            return "\n".join([INTRODUCTION, *fit.kept]), {FOUND_KEY: names}
 
         def search_tools(query: str, runtime: Runtime = None) -> Found:
             return found(self._ranker.rank(needs_of(query)), runtime)
@@ -387,21 +344,8 @@ class ToolSelector:
             response_format="content_and_artifact",
         )
 
-    def _named_first(self, line: str) -> int | None:
-        """The tool with which a line of an answer begins; a name may hold a colon itself."""
-        parts = line.split(LINE_NAME_END)
-        names = (
-            LINE_NAME_END.join(parts[:length]) for length in range(1, len(parts) + 1)
-        )
-        return next(
-            (self._numbers[name] for name in names if name in self._numbers), None
-        )
-
     def _room_of(self, tokens: int | None) -> ToolRoom:
-        if isinstance(tokens, bool) or not isinstance(tokens, int | None):
-            raise ConfigError(
-                f"max_tool_tokens={tokens!r}: give a number of tokens, or None for that of the selector"
-            )
+        expect(tokens, int | None, "max_tool_tokens", "a number of tokens, or None")
         return self._room if tokens is None else replace(self._room, tokens=tokens)
 
     def _too_large(self, room: ToolRoom) -> list[int]:
@@ -439,18 +383,9 @@ class ToolSelector:
         room, always = self._room, self._always
         if not always or room.left(always) >= 0:
             return
-        rows = "".join(
-            f"  {self._entries[number].name}: "
-            + (
-                "cannot be read\n"
-                if room.each[number] == UNKNOWN_PRICE
-                else f"{room.each[number]:,} tokens\n"
-            )
-            for number in always
-        )
         raise ConfigError(
-            f"always needs {room.total(always):,} of max_tool_tokens={self.max_tool_tokens:,} tokens:\n"
-            f"{rows}raise max_tool_tokens or name fewer tools"
+            f"always needs {room.total(always):,} of max_tool_tokens={self.max_tool_tokens:,} tokens, or a tool in it "
+            "cannot be read: raise max_tool_tokens or name fewer tools"
         )
 
 

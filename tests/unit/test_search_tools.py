@@ -27,9 +27,9 @@ def selector(room=2):
     return ToolSelector(TOOLS, room, counter=one_each)
 
 
-def searched(text, *, since=()):
+def searched(*names, since=()):
     call = {"name": "search_tools", "args": {"query": "x"}, "id": "s"}
-    result = ToolMessage(text, name="search_tools", tool_call_id="s")
+    result = ToolMessage("found", artifact={"ctxwin_tools": [*names]}, tool_call_id="s")
     return [
         HumanMessage("hello there"),
         AIMessage("", tool_calls=[call]),
@@ -84,9 +84,7 @@ def test_in_a_graph_it_leaves_out_what_is_loaded():
 @pytest.mark.parametrize("tool", ["bank__transfer", "weather: today"])
 def test_what_was_found_is_loaded_with_the_next_request(tool):
     """The names are read from the messages, also one that holds a colon itself."""
-    chosen = selector(room=3).select(
-        searched(f"Found:\n- {tool}: Does something."), previous=["mail__send"]
-    )
+    chosen = selector(room=3).select(searched(tool), previous=["mail__send"])
     assert chosen.names == ("mail__send", tool)
     assert chosen.added == (tool,)
 
@@ -94,15 +92,13 @@ def test_what_was_found_is_loaded_with_the_next_request(tool):
 def test_what_was_found_takes_the_place_of_unused_tools_for_this_request_alone():
     """Unknown names are ignored."""
     chosen = selector().select(
-        searched("- bank__transfer: Pays."), previous=["mail__send", "mail__search"]
+        searched("bank__transfer"), previous=["mail__send", "mail__search"]
     )
     assert ("bank__transfer" in chosen.names, bool(chosen.removed)) == (True, True)
-    chosen = selector().select(
-        searched("- rm_rf: Deletes.\n- nothing"), previous=["mail__send"]
-    )
+    chosen = selector().select(searched("rm_rf", "nothing"), previous=["mail__send"])
     assert chosen.names == ("mail__send",)
     messages = searched(
-        "- bank__transfer: Pays.",
+        "bank__transfer",
         since=[AIMessage("Done."), HumanMessage("thanks a lot")],
     )
     assert selector().select(messages, previous=["mail__send"]).names == ("mail__send",)

@@ -127,7 +127,6 @@ VALUED["function"]["parameters"]["properties"]["unit"]["enum"] = [
             ],
             "b",
         ),
-        ("I NEED YOUR HELP, PLEASE send it", [HELP, MAIL], "send_email"),
         ("help", [MAIL, HELP], "please_help"),
         (
             "weather on 1 May 2023",
@@ -228,19 +227,11 @@ async def test_the_index_is_built_once_and_not_on_the_event_loop(monkeypatch):
 
 
 def test_what_the_model_plans_counts_as_a_request():
-    todos = [
-        {"content": "Write to Ann", "status": "completed"},
-        {"content": "Order the ride", "status": "pending"},
-    ]
-    call = {"name": "write_todos", "args": {"todos": todos}, "id": "t"}
+    call = {"name": "write_todos", "args": {}, "id": "t"}
     messages = [
         HumanMessage("Prepare my trip to Rome"),
         AIMessage("First the forecast.", tool_calls=[call]),
     ]
     needs = needs_of([*messages, ToolMessage("ok", tool_call_id="t")])
-    assert needs.parts == (
-        "Prepare my trip to Rome",
-        "First the forecast.",
-        "Order the ride",
-    )
+    assert needs.parts == ("Prepare my trip to Rome", "First the forecast.")
     assert needs.called == ("write_todos",)
