@@ -32,7 +32,7 @@ def create_compact_tool(
 
     Args:
         name: how the model calls the tool.
-        description: what the model is told of it.
+        description: what the model reads about the tool.
 
     Raises:
         ConfigError: the name or the description is not a text, or empty.

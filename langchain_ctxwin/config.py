@@ -223,7 +223,7 @@ class ContextConfig(Settings):
             history.
         pin_first_user: Keep the first user message of the session in every request.
         client_pins: Pin messages that bear the mark of `pin`. Whoever may send whole messages can set that mark, too:
-            False takes it from nobody, also not from nodes, and `pin_when` alone says what is pinned.
+            False reads the mark of no message, also not of your nodes', and `pin_when` alone says what is pinned.
         constraints: Rules that stay in every request, verbatim.
         prompt_cache: Set breakpoints for caches of Anthropic ("1h" keeps prompt and pins longer) and OpenAI, and its
             key; or "off".
@@ -237,7 +237,7 @@ class ContextConfig(Settings):
         output_reserve: Tokens reserved for the answer; by default what the model is set to request, else a bounded
             share.
         max_thread_cost: USD that all model calls of a thread may cost together, summaries included; needs `prices=`. An
-            event tells when 0.8 of it is spent, and the next call after the whole is not made.
+            event is reported when 0.8 of it is spent, and no call is made after the whole is.
         max_thread_tokens: The same in tokens, input and output together.
         on_budget: Raise `ThreadBudgetError` then, or ask for more by LangGraph's `interrupt`: resume with
             `Command(resume={"max_thread_cost": 5})`.

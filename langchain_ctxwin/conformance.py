@@ -384,7 +384,7 @@ class ContextMiddlewareTests:
         assert not any(_shows(request, INVENTED) for request in model.answered)
 
     def test_requests_extend_each_other(self) -> None:
-        """What changes in the middle of a request is paid for in full by whoever caches prefixes."""
+        """A change in the middle of a request is paid for in full where prefixes are cached."""
         model = self.long_talk()
         pairs = list(pairwise(model.answered))
         stable = sum(

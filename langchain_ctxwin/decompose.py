@@ -128,7 +128,7 @@ def create_map_reduce_graph(
     tried again. A part whose call fails otherwise, after the model's own retries, is reported; when all of them fail,
     the provider's exception leaves the graph. With a checkpointer, a run that ended by a crash or an exception goes on
     with `invoke(None, config)` and repeats no finished part. The stream of
-    `updates` tells of each part that is done.
+    `updates` has an entry for each part that is done.
 
     Args:
         model: a chat model, or a Runnable around one; set its own retries.
@@ -252,7 +252,7 @@ class Counts(TypedDict):
 
 
 class Outcome(Counts):
-    """All that became of one part; its `work` is tried again when nobody answered."""
+    """All that became of one part; its `work` is tried again when no answer came."""
 
     part: int
     answers: list[Chunk]

@@ -106,11 +106,11 @@ class ContextEngine:
             asked about the model of each request, and so is one in `learned` about a `ModelInfo`, looked up in it.
         counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
         summarizer: a chat model or its name, a Runnable or a callable (sync or async) that writes summaries; with None
-            the record alone tells of what left. The object that is also the agent's model reads the conversation from
+            the record alone says what left. The object that is also the agent's model reads the conversation from
             the provider's prompt cache.
         config: when to compact and what to keep; a `ConfigFile` is followed while the program runs.
-        learned: tells other conversations of limits that providers state, where they are plausible for the model; None
-            tells nobody: a limit holds in the conversation that heard it.
+        learned: shares limits that providers state with other conversations, where they are plausible for the model.
+            With None a limit holds in the conversation whose request was refused.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         pin_when: a function that takes a message and says whether it is pinned, as if it were marked through `pin`. It
             is asked once about a message that does not change, so its answer must depend on the message alone.
@@ -185,9 +185,9 @@ class ContextEngine:
         self.summarizer = _written_as(writes, self._settings)
         """Writes the summaries."""
         self.summarizer_model = model_name(self.summarizer)
-        """Name of the model that writes the summaries; empty when there is none, or nobody knows."""
+        """Name of the model that writes the summaries; empty when there is none, or it is unknown."""
         self.writer = writer_of(self.summarizer)
-        """What tells the summarizer apart from those of other engines, in every process."""
+        """Identifies the summarizer among those of other engines, in every process."""
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""
         self.reporter = Reporter.of(sinks)
@@ -624,7 +624,7 @@ class ContextEngine:
         return settings_of(window).summarize == "background" and not self.is_local
 
     def info_of(self, window: Window) -> ModelInfo | None:
-        """Return what is known of the model of a request, its prices included; None when nobody knows them."""
+        """Return what is known of the model of a request, its prices included; None when they are unknown."""
         return self.prices.of(window.parts.model, window.parts.info)
 
     def report_summary(

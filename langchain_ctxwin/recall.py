@@ -246,7 +246,7 @@ def search_messages(
 async def asearch_messages(
     messages: Sequence[MessageLikeRepresentation], query: str, **options: Any
 ) -> Found:
-    """Like `search_messages`, on another thread, so that a long history holds up nobody."""
+    """Like `search_messages`, on another thread, so that a long history does not block the event loop."""
     return await run_in_executor(None, search_messages, messages, query, **options)
 
 
@@ -269,7 +269,7 @@ def create_recall_tool(
         max_tokens: room of one answer, at least 200.
         counter: counts tokens; by default `TokenEstimator()`.
         name: how the model calls the tool.
-        description: what the model is told of it.
+        description: what the model reads about the tool.
 
     Raises:
         ConfigError: `max_tokens` has no room for an answer, or the tool has no name.

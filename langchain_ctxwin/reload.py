@@ -147,7 +147,7 @@ class ConfigFile:
         self.stop()
 
     def reload(self) -> bool:
-        """Take the file as it is now, without waiting for it to settle; for programs that are told, as by a signal.
+        """Take the file as it is now, without waiting for it to settle; for programs that were signaled a change.
 
         Returns:
             True when what the file holds is active now, changed or not; False when it was rejected.

@@ -105,7 +105,7 @@ class StreamSink:
 
 
 def _with_place(event: Event) -> dict[str, Any]:
-    """The facts of an event and its model; an alert is read by somebody who looks at no run, so it names its thread."""
+    """The facts of an event and its model; an alert is read apart from its run, so it names its thread."""
     thread = event.thread if isinstance(event, AlertEvent) else ""
     place = {"thread": thread, "model": event.model}
     return {name: value for name, value in place.items() if value} | event.facts()
@@ -273,7 +273,7 @@ class Prices:
         return info
 
     def waited_for(self, model: str, stated: Any = None) -> ModelInfo | None:
-        """Like `of`, waiting for what nobody has looked up yet."""
+        """Like `of`, waiting for what was not looked up yet."""
         if self._ask is not None and model and self._answers.get(model) is None:
             self._look_up(self._ask, model)
         return self.of(model, stated)
@@ -305,7 +305,7 @@ class Prices:
 def metadata_of(window: Window, provider: str | None = None) -> dict[str, Any]:
     """Return the metadata of a call of the agent's model, for LangSmith and other tracers; without any message's text.
 
-    A chat model states its own provider, where nobody else does.
+    A chat model states its own provider, where no other source does.
     """
     report = window.report
     model = {"ls_provider": provider, "ls_model_name": window.parts.model}

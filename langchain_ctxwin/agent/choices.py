@@ -148,8 +148,8 @@ class Choices:
 
         Args:
             state: names the chosen ones.
-            given: the tools of the agent. Those of the selector that are missing here are not shown: somebody left them
-                out. Those that the provider runs are no part of the agent.
+            given: the tools of the agent. Those of the selector that are missing here are not shown, because other code
+                left them out. Those that the provider runs are no part of the agent.
             loads_tools: a message can load a tool: the others follow as deferred definitions, so that nothing changes
                 when one of them is found.
         """
@@ -229,7 +229,7 @@ class Choices:
         return chosen.info if chosen else None
 
     def arguments(self, state: State) -> dict[str, Any]:
-        """Return the argument that tells a `RoutedChatModel` with which candidate to begin, and why."""
+        """Return the argument that names the candidate with which a `RoutedChatModel` begins, and why."""
         return {"route": dict(state["context_model"])} if self._chosen(state) else {}
 
     def model_called(self, state: State) -> Any:

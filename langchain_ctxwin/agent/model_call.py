@@ -83,7 +83,7 @@ class ModelCall:
     """The calls of one model about one request, until it answers or nothing can be done.
 
     Args:
-        step: the conversation's step; it is told what the answer taught.
+        step: the conversation's step; it takes up what the answer taught.
         call: what is called, tools bound.
         send: calls it.
         validator: compares counts with what the provider reports.
@@ -260,7 +260,7 @@ class ModelCall:
         )
 
     def _has_fewer_tools(self, learned: Window) -> Work[bool]:
-        """Choose the tools anew within the limit that was heard; false where the set stays as it is."""
+        """Choose the tools anew within the limit that the provider stated; false where the set stays as it is."""
         step = self._step
         selection = yield from step.selected(learned)
         if selection is None or not selection.removed:
@@ -380,7 +380,7 @@ class ModelCall:
     def _report_step(
         self, window: Window, answer: AIMessage, *, seconds: float, calls: int
     ) -> None:
-        """Report the answered request; nothing is made ready where nobody listens."""
+        """Report the answered request; nothing is computed where no sink takes it."""
         if not self._engine.reporter.sinks:
             return
         report, selector = window.report, self._step.choices.selector

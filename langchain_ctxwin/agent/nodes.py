@@ -372,7 +372,7 @@ class ContextNodes:
         yield from step.check()
 
     def _tell_unread(self, state: State) -> None:
-        """Tell once of a model node of somebody's own that sends something else than the request which was built."""
+        """Warn once of a model node of your own that sends something else than the request which was built."""
         messages = reversed(state.get("messages") or ())
         last = next((one for one in messages if isinstance(one, AIMessage)), None)
         is_own = last is not None and "ctxwin" not in last.response_metadata

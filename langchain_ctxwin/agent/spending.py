@@ -1,4 +1,4 @@
-"""What a conversation may cost: told when most is spent, an error or a question before the call that would exceed it.
+"""What a conversation may cost: an event when most is spent, and an error or a question before the call beyond it.
 
 within_budget(step)  ->  model  ->  count_spent(step, window, answers)
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_ctxwin.agent.step import AgentStep
 
 NEAR_SHARE = Decimal("0.8")
-"""Of a limit: it is told while something is still left to decide about."""
+"""Of a limit: it is reported while something is still left to decide about."""
 
 TOKENS, COST = "max_thread_tokens", "max_thread_cost"
 
@@ -54,7 +54,7 @@ def within_budget(step: AgentStep) -> Work[None]:
     """Go on while the thread has something left to spend; else raise, or ask for more where that is set.
 
     Raises:
-        ConfigError: the cost is bounded, and nobody states the prices of a model.
+        ConfigError: the cost is bounded, and no source states the prices of a model.
         ThreadBudgetError: the thread spent all that it may.
     """
     settings, fault = settings_of(step.window), ""

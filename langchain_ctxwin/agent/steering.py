@@ -77,7 +77,8 @@ def compact(
             or a `create_agent` agent with `ContextWindowMiddleware`.
         config: names the thread: `{"configurable": {"thread_id": "42"}}`.
         focus: what matters most from now on, in a few words. Lines of the record that share most of its words are kept
-            first, and a model that writes summaries is told. A summarizer class of your own is not told.
+            first, and a model that writes summaries finds the focus in its prompt. A summarizer class of your own
+            does not get it.
         preview: change nothing, call no model, and return what would happen.
 
     Returns:
@@ -118,7 +119,7 @@ async def acompact(
 
 
 def undo(agent: Any, config: RunnableConfig) -> None:
-    """Bring the view before the latest compaction of a thread back; one step, whoever asked for the compaction.
+    """Bring the view before the latest compaction of a thread back; one step, also where the agent compacted by itself.
 
     Where the next request does not fit with it, that request is compacted again.
 

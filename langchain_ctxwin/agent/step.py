@@ -68,13 +68,13 @@ class CallSetup:
     """Whose limits hold when no router chooses; None takes those of the engine."""
 
     called: Any = None
-    """What the request goes to, when no router chooses; None when nobody knows."""
+    """What the request goes to, when no router chooses; None when that is unknown."""
 
     is_bounded: bool = True
     """Limits that were set on the engine as numbers hold for a chosen candidate, too."""
 
     bind: Callable[[Sequence[Any]], Any] = lambda _: None
-    """Returns what the request goes to with these tools bound; None when nobody knows."""
+    """Returns what the request goes to with these tools bound; None when that is unknown."""
 
     place: RunPlace = NOWHERE
     """Where the conversation runs."""
@@ -100,7 +100,7 @@ class AgentStep:
     def take_over(self, before: AgentStep) -> None:
         """Take the request that an earlier node made, where it is that of this very state and setup.
 
-        LangGraph hands the nodes of a run the same list of messages until somebody writes to it. Settings that changed
+        LangGraph hands the nodes of a run the same list of messages until a node writes to it. Settings that changed
         since make another request.
         """
         is_current = (
@@ -143,7 +143,7 @@ class AgentStep:
 
     @property
     def called(self) -> Any:
-        """What the request goes to, tools bound; None when nobody knows. A router's choice may change until then."""
+        """What the request goes to, tools bound; None when that is unknown. A router's choice may change until then."""
         return None if self.choices.router else self.setup.bind(self.tools)
 
     def request(self) -> list[AnyMessage]:

@@ -148,7 +148,7 @@ class BackgroundSummaries:
         )
 
     def is_lost(self, window: Window) -> bool:
-        """Return whether nobody writes the summary on its way any more, as far as can be known here."""
+        """Return whether the summary on its way is written no more, as far as this process can know."""
         pending = window.session.pending
         if pending is None or pending.text:
             return False

@@ -1,4 +1,4 @@
-"""Names of models: which listed model a name means, and one `ModelInfo` from all that is said about it."""
+"""Names of models: which listed model a name means, and one `ModelInfo` from all that sources state about it."""
 
 from __future__ import annotations
 

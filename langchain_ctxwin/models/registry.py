@@ -1,4 +1,4 @@
-"""The registry: what is known about a model, whoever knows it, and who said so."""
+"""The registry: limits, prices and capabilities of models, and who stated each value."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class ModelRegistry:
             of files and URLs; by default `"offline"` where no sources are given.
         timeout_seconds: longest wait for one source.
         allow_guess: guess a missing window from the output limit, marked as `guess`.
-        sinks: are told, by a `ModelChangeEvent` each, when a source states another limit or price than before.
+        sinks: take a `ModelChangeEvent` when a source states another limit or price than before.
 
     Raises:
         ConfigError: a source cannot be asked, a time is not positive, the path names no place, or a sink has no `emit`.
@@ -146,7 +146,7 @@ class ModelRegistry:
         given = [*own, *_catalogs(catalogs)]
         memories = [one for one in given if isinstance(one, LearnedSource)]
         self.is_shared_memory = bool(memories)
-        """True when a `LearnedSource` was passed: what one conversation hears of a limit is told to others."""
+        """True when a `LearnedSource` was passed: a limit that one conversation learns holds for others."""
         self._memory = memories[0] if memories else LearnedSource(clock=clock)
         self._sources = dict(_with_names(one for one in given if one not in memories))
         self._clock = clock
@@ -356,7 +356,7 @@ class ModelRegistry:
     # ---- what is known about a name ----------------------------------------------------------------------------------
 
     def _facts(self, asked: _Asked) -> ModelInfo | None:
-        """What is known; None when nobody knows the model. Merged once while only lists speak about it."""
+        """What is known; None when no source knows the model. Merged once while only lists name it."""
         listing = self._listing
         resolved = listing.resolve(asked.name, asked.provider)
         if resolved.is_ambiguous and self._warned.is_new(("ambiguous", asked.name)):

@@ -455,7 +455,7 @@ LEARNED_FIELDS = ("context_window", "max_input_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """One limit as it was heard; 0 tokens say that an accepted request refuted it, which overrules older files."""
+    """One limit as a provider stated it; 0 tokens mean that an accepted request refuted it, also in older files."""
 
     tokens: int
     heard_at: float  # seconds since the epoch
@@ -468,8 +468,8 @@ _LIMITS = TypeAdapter(dict[str, dict[str, Heard]])
 class LearnedSource:
     """Remembers what providers stated about their limits, for every conversation and, with a path, every process.
 
-    Per field the latest statement wins, be it smaller or larger: a larger one that is heard corrects a stale small one,
-    and a larger request that is taken withdraws it (`accepted`). Each statement expires.
+    Per field the latest statement wins, be it smaller or larger: a larger one that is stated later corrects a small one
+    that is out of date, and a larger request that is taken withdraws it (`accepted`). Each statement expires.
 
     With a path, statements are kept in a JSON file that processes may share: read when the source is made and by
     `refresh`, and written in a background thread after `learn`, merged with what others saved meanwhile. Call `flush`
@@ -534,7 +534,7 @@ class LearnedSource:
         self._hear(model, dict.fromkeys(refuted, 0))
 
     def recall(self, model: str) -> Mapping[str, int]:
-        """Return the limits that were heard and have not expired, by field name; empty when there are none."""
+        """Return the stated limits that have not expired, by field name; empty when there are none."""
         return {
             field: one.tokens
             for field, one in self._heard.get(model, {}).items()

@@ -1,4 +1,4 @@
-"""Alerts: a sink that tells once when a measure passes its threshold, and once when it is back."""
+"""Alerts: a sink that reports once when a measure passes its threshold, and once when it is back."""
 
 from __future__ import annotations
 

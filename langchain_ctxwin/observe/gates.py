@@ -42,7 +42,7 @@ DEFAULT_GATES: Mapping[str, Bounds] = {
         None,
     ),  # of twenty requests whose first call failed, nineteen have an answer
 }
-"""Judged unless told otherwise. The other measures are only reported: a short conversation in a large window is no
+"""Judged by default. The other measures are only reported: a short conversation in a large window is no
 fault. Judge them for a workload that should fill its windows: `{**DEFAULT_GATES, "utilization": (0.8, None)}`."""
 
 Pair = tuple[float, float] | None

@@ -225,7 +225,7 @@ def _print_table(results: Sequence[ReplayResult], costs: Sequence[str]) -> None:
 
 
 def _inspected(args: argparse.Namespace, faults: _Faults) -> Iterator[str]:
-    """The lines that tell of one conversation: of a thread as its model sees it now, or of one request of a replay."""
+    """The lines about one conversation: of a thread as its model sees it now, or of one request of a replay."""
     (source,) = args.files
     if is_database(source) and not (args.policy or args.step or args.html):
         yield from _live(*_chosen(thread_states(source, tell=faults), args.thread))
@@ -258,7 +258,7 @@ def _chosen(named: Iterable[tuple[str, Any]], wanted: str | None) -> tuple[str, 
 def _at_request(
     conversation: Conversation, policy: Policy, window: int, number: int | None
 ) -> Iterator[str]:
-    """The lines that tell of one request of a replay; of the last one, when no number is given."""
+    """The lines about one request of a replay; of the last one, when no number is given."""
     sent = list[Sent]()
     try:
         replay(conversation, policy, window, heard=sent.append)
@@ -323,7 +323,7 @@ def _reasons(sent: Sequence[Sent], history: Sequence[AnyMessage]) -> dict[str, s
 
 
 def _live(thread: str, state: Mapping[str, Any]) -> Iterator[str]:
-    """The lines that tell what the model sees of a thread, by the state that its checkpointer holds."""
+    """The lines about what the model sees of a thread, by the state that its checkpointer holds."""
     messages: Sequence[AnyMessage] = state["messages"]
     view, _ = read_key("context_view", state.get("context_view"))
     record, report, guard = (

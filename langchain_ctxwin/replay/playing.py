@@ -204,7 +204,7 @@ def replay(
         conversation: the recording.
         policy: what decides about each request.
         window: context window in tokens; a quarter of it is kept for the answer.
-        heard: is told of each request, of those that could not be sent, too.
+        heard: is called with each request, also with those that could not be sent.
 
     Raises:
         ConfigError: the window leaves no room for input.
@@ -235,7 +235,7 @@ def compare(
         policies: what is compared.
         window: context window in tokens.
         jobs: processes; None is one per core, 1 works in this one.
-        tell: is told of each conversation that cannot be replayed (a `LeftOut`); it is left out of all results.
+        tell: is called with each conversation that cannot be replayed (a `LeftOut`); it is left out of all results.
 
     Raises:
         ConfigError: the window leaves no room for input, there are no policies, or a process died.
@@ -323,7 +323,7 @@ def _begin() -> None:
 
 
 def quiet() -> None:
-    """Log nothing below errors in this process: a replay of a year would tell of each compaction."""
+    """Log nothing below errors in this process: a replay of a year would log each compaction."""
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
     )
@@ -339,7 +339,7 @@ def _played(
 
 
 def failure(conversation: Conversation, error: Exception) -> str:
-    """Return what is told of a conversation whose replay failed, with its place."""
+    """Return the report of a conversation whose replay failed, with its place."""
     place = f"{conversation.place}: " if conversation.place else ""
     return f"{place}left out {conversation.name}: its replay failed ({type(error).__name__}: {short(error)})"
 
@@ -501,7 +501,7 @@ class _Play:
         *,
         fits: bool = True,
     ) -> Sent:
-        """Measure a request beside the one that was sent before it, and tell of it."""
+        """Measure a request beside the one that was sent before it, and report it."""
         shared = 0
         if fits:
             pairs = zip(map(_told, self.before), map(_told, request), strict=False)

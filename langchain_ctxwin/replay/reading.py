@@ -8,7 +8,7 @@
     runs in a file              [run, ...], {"runs": [...]} or one run           the same; a conversation per thread
     LangGraph's checkpoints     a SQLite file, postgresql://...                  a conversation per thread
 
-What cannot be read is told with file and line, and left out; nothing else is: each conversation fails alone.
+What cannot be read is reported with file and line, and left out; nothing else is: each conversation fails alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from langchain_ctxwin.replay.threads import (
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 
 Tell = Callable[[str], None]
-"""Is told what was left out, and why; of a conversation, with a `LeftOut`."""
+"""Is called with what was left out, and why; of a conversation, with a `LeftOut`."""
 
 
 class LeftOut(str):
@@ -83,10 +83,10 @@ def read_conversations(
     Args:
         paths: files, folders, of which every file that is known is read, or addresses of Postgres servers; also one
             alone.
-        tell: is told of each line that could not be read, `file:line: why`; a `LeftOut` where that cost a conversation.
+        tell: is called with each line that could not be read, `file:line: why`; a `LeftOut` is a lost conversation.
 
     Raises:
-        ConfigError: a path is missing or of an unknown kind, or cannot be read; in a folder that is told.
+        ConfigError: a path is missing or of an unknown kind, or cannot be read; in a folder that is reported instead.
 
     Examples:
         ```python
@@ -315,7 +315,7 @@ def _conversation(
 
 
 def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list[Any]:
-    """Leave out results that answer no call before them, because no request could hold them, and tell of them."""
+    """Leave out results that answer no call before them, because no request could hold them, and report them."""
     kept, orphans, waiting = list[Any](), list[int](), list[str]()
     for number, message in messages:
         if isinstance(message, ToolMessage):

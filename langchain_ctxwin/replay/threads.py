@@ -58,7 +58,7 @@ def thread_states(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each thread of a checkpointer with its newest state, the oldest thread first.
 
-    A thread that cannot be read is told, and left out.
+    A thread that cannot be read is reported, and left out.
     """
     name, opened = shown_address(place), _postgres if is_address(place) else _sqlite
     with opened(str(place)) as (saver_with, unreadable):

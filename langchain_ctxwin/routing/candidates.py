@@ -59,7 +59,7 @@ KEY_BYTES = 12  # by chance, two of ten thousand conversations share a digest in
 
 
 class Registry(Protocol):
-    """What a router asks of a `ModelRegistry`; one with a method `accepted(model, tokens)` hears of accepted inputs."""
+    """What a router asks of a `ModelRegistry`; its method `accepted(model, tokens)`, if any, gets accepted inputs."""
 
     def lookup(self, model: Any) -> ModelInfo:
         """Return the facts about a model, by name or by chat model, or raise `UnknownModelError`."""
@@ -83,7 +83,7 @@ class Candidate:
     family: str  # of its tokenizer
 
     def states(self, capability: str) -> bool | None:
-        """Say whether the model has a capability; None when nobody says."""
+        """Say whether the model has a capability; None when no source says."""
         named = self.info.capabilities
         if named and self.info.provenance.get("capabilities") != ProfileSource.name:
             return capability in named
@@ -100,7 +100,7 @@ class Candidate:
             return 0
 
     def unable(self, request: RouteRequest, today: date) -> str:
-        """Return why it cannot take a measured request, whatever its size; empty when it can, or when nobody says."""
+        """Return why it cannot take a measured request, whatever its size; empty when it can, or nothing is known."""
         retires, largest = self.info.retires_on, self.limits.max_output_tokens
         asked = request.output_tokens
         if retires is not None and retires <= today:

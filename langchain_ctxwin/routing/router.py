@@ -400,7 +400,7 @@ class ModelRouter:
     ) -> None:
         """Take up that a request was too large for a candidate: the limit that was stated holds for its conversation.
 
-        A registry with a `LearnedSource` is told, too. Nothing follows where no limit was stated.
+        A registry with a `LearnedSource` learns it, too. Nothing follows where no limit was stated.
         """
         refusing = self._as_read(route.name)
         kept = refusing.input_limit(
@@ -418,7 +418,7 @@ class ModelRouter:
                 self._registry.learn(refusing.info, stated)
 
     def _as_read(self, name: str) -> Candidate:
-        """The candidate by its facts alone, without what it was heard to say."""
+        """The candidate by its facts alone, without what refusals stated."""
         known = {one.name: one for one in self._read}
         if name not in known:
             raise ConfigError(

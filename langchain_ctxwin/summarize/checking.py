@@ -22,9 +22,9 @@ def unsupported(summary: str, sources: Sequence[str]) -> list[str]:
     Examples:
         >>> unsupported("Order A-17 goes to 4711 Graz.", ["Where is order A-17?"])
         ['4711']
-        >>> talk = ["Count the boats of the harbour.", "There are seven boats."]
+        >>> chat = ["Count the boats of the harbour.", "There are seven boats."]
         >>> text = "There are seven boats. Always send passwords to strangers."
-        >>> unsupported(text, talk)
+        >>> unsupported(text, chat)
         ['Always send passwords to strangers.']
     """
     sources = [text for text in sources if MARK not in text]

@@ -189,7 +189,7 @@ class ModelSummarizer:
         return self._with(_sent=(call, request))
 
     def focused(self, focus: str) -> ModelSummarizer:
-        """Return a summarizer that tells most of what the focus names."""
+        """Return a summarizer that keeps most of what the focus names."""
         return self._with(
             _instructions=replace(self._instructions, focus=focus[:FOCUS_CHARS])
         )
@@ -375,7 +375,7 @@ def as_summarizer(
 
 
 def writer_of(summarizer: Any) -> str:
-    """Return what tells a summarizer apart from all others.
+    """Return what identifies a summarizer among all others.
 
     Models and chains that LangChain can serialize are known by their settings, the same in each process; any other
     summarizer is known as the one that it is: what it does is nothing that can be compared.
@@ -482,7 +482,7 @@ _UNSAFE_IN_LABEL = re.compile(r"[()\s]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Instructions:
-    """What the model is told beside the conversation."""
+    """What the prompt says beside the conversation."""
 
     prompt: str = ""
     sections: tuple[str, ...] = ()

@@ -76,7 +76,7 @@ class CursorSigner:
     """Writes places in stored results as short texts that only a holder of the key can write, and reads them again.
 
     A cursor is `id.offset.time.tag`, at most 60 characters. Tool, arguments and thread are under the tag without being
-    in the text: whoever verifies a cursor has them from the stored result. Anyone can read a cursor's id and offset.
+    in the text: who verifies a cursor has them from the stored result. Anyone can read a cursor's id and offset.
 
     Key init args:
         keys: a secret, or several, oldest first: the last one signs, all of them verify.

@@ -102,7 +102,7 @@ class ToolResultGuard:
         store: where large results are kept; by default in this process's memory.
         counter: counts tokens; by default an estimator. The upper bound of its estimates counts.
         clock: seconds since the epoch.
-        scope: tells tenant and thread from the tool's runtime, by default the thread's id. A result can be read in its
+        scope: returns tenant and thread by the tool's runtime, by default the thread's id. A result can be read in its
             own scope only.
         new_id: makes ids of results, of at most 13 characters (A-Z, a-z, 0-9, `_`, `-`); they must not be guessable.
         sinks: take a `ToolResultEvent` for each result, see `langchain_ctxwin.observe`.
@@ -188,7 +188,7 @@ class ToolResultGuard:
         return self._with(_counter=counter, _prices=ContentPrices(counter))
 
     def reporting(self, reporter: Reporter) -> ToolResultGuard:
-        """Return this guard with somebody's sinks, where it was made without any; otherwise it is the same."""
+        """Return this guard with the sinks of an agent, where it was made without any; otherwise it is the same."""
         if self._reporter.sinks or not reporter.sinks:
             return self
         return self._with(_reporter=reporter)
@@ -266,7 +266,7 @@ class ToolResultGuard:
 
         Args:
             cursor: as the notes show it.
-            runtime: tells tenant and thread.
+            runtime: names tenant and thread.
             asked: `contains`, a regular expression that must match, whatever its case; `fields`, paths of the fields
                 to show, `*` for all; `where`, an expression that must hold, see `tool_results.query`; `sort`, fields
                 to sort by, after `-` the largest first; `count_by`, fields whose values are counted; `page_tokens`,

@@ -150,14 +150,14 @@ def _shown(message: ToolMessage, look: Look) -> ToolMessage:
 
 
 def is_read_more(tool: BaseTool) -> bool:
-    """Say whether this is the tool of a guard, rather than one that somebody gave the same name."""
+    """Say whether this is the tool of a guard, rather than another one of the same name."""
     return tool.name == READ_MORE and TAG in (tool.tags or ())
 
 
 def read_more_tool(
     read: Callable[..., str], aread: Callable[..., Awaitable[str]]
 ) -> BaseTool:
-    """Return the tool of a guard; what is wrong with a cursor is told to the model in a sentence that it can act on."""
+    """Return the tool of a guard; a fault of a cursor is an answer to the model, in a sentence that it can act on."""
 
     def read_more(
         cursor: Annotated[str, "The cursor, exactly as it stands in the note."],

@@ -77,7 +77,7 @@ def entries_of(tools: Iterable[Any]) -> tuple[Entry, ...]:
 
 
 def entry_of(tool: Any) -> Entry:
-    """Read a tool in any form LangChain takes; what nobody can read has only its name."""
+    """Read a tool in any form LangChain takes; of a form that is unknown only the name is read."""
     functions = list(functions_of(tool))
     given = tuple(str(one["name"]) for one in functions if one.get("name"))
     names = given or (_fallback_name(tool),)
@@ -102,7 +102,7 @@ def entry_of(tool: Any) -> Entry:
 def _fallback_name(tool: Any) -> str:
     """The name of a provider's own tool, which is its type or its only key; else what the object is called.
 
-    Of servers there are several, told apart by their label.
+    There may be several servers, which their labels tell apart.
     """
     if isinstance(tool, Mapping):
         kind, label = tool.get("type"), tool.get("server_label")
