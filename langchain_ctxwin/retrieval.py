@@ -32,7 +32,7 @@ from langchain_ctxwin.config import FileConfig, LiveConfig, RetrievalConfig, gro
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
-from langchain_ctxwin.errors import ConfigError, brief, expect
+from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 
@@ -110,12 +110,10 @@ class _Budgeted(BaseModel):
 
     def _price(self) -> Callable[[Document], int]:
         """Prices a document by the counter, else as the estimator of the model's family does."""
-        is_default = self.counter is not None or self.model is None
-        price = (
-            text_price(self.counter)
-            if is_default
-            else TokenEstimator(family_of(self.model)).count_text
-        )
+        counter = self.counter
+        if counter is None and self.model is not None:
+            counter = TokenEstimator(family_of(self.model))
+        price = text_price(counter)
         shown = self.price_document or (lambda document: document.page_content)
 
         def size(document: Document) -> int:
@@ -148,13 +146,10 @@ class _Budgeted(BaseModel):
     @field_validator("model")
     @classmethod
     def _check_model(cls, model: Any) -> Any:
-        states_family = hasattr(model, "tokenizer_family") and not isinstance(
-            model, type
-        )
-        if model is None or states_family or isinstance(model, Runnable):
+        if model is None or hasattr(model, "tokenizer_family"):
             return model
-        raise ConfigError(
-            f"model={brief(model)}: pass the chat model or ModelInfo that the chunks are for"
+        return expect(
+            model, Runnable, "model", "the chat model that the chunks are for"
         )
 
     @model_validator(mode="wrap")
@@ -179,47 +174,41 @@ class _Budgeted(BaseModel):
     def _select(
         self, found: Iterable[Any], k: int | None, max_context_tokens: int | None = None
     ) -> RetrievalResult:
-        budget = (
-            self._now("max_context_tokens")
-            if max_context_tokens is None
-            else max_context_tokens
-        )
+        budget = max_context_tokens or self._now("max_context_tokens")
         score = self._now("score")
         documents = [_scored(one, score) for one in found]
-        numbers = [
-            _number(one.metadata.get(score) if isinstance(score, str) else score(one))
-            for one in documents
-        ]
+        of = score if callable(score) else (lambda one: one.metadata.get(score))
+        numbers = [_number(of(one)) for one in documents]
         ranked = _by_relevance(
             documents, numbers, is_distance=self._is_distance(score, numbers)
         )
-        is_unscored = (
-            isinstance(score, str)
-            and ranked
-            and not any(score in one.metadata for one in ranked)
-        )
-        if is_unscored and _unscored.is_new(score):  # the order is the base's own
-            known = sorted({key for document in ranked for key in document.metadata})[
-                :MAX_KEYS
-            ]
+        keys = {key for document in ranked for key in document.metadata}
+        # the order is the base's own
+        if (
+            ranked
+            and not callable(score)
+            and score not in keys
+            and _unscored.is_new(score)
+        ):
             log.warning(
-                "retrieval.unscored", score=score, documents=len(ranked), metadata=known
+                "retrieval.unscored",
+                score=score,
+                documents=len(ranked),
+                metadata=sorted(keys)[:MAX_KEYS],
             )
         count = len(ranked) if k is None else k
-        price, sizes = self._price(), dict[int, int]()
+        price, on_overflow = self._price(), self._now("on_overflow")
+        sizes = dict[int, int]()
 
         def size(document: Document) -> int:
             return sizes.setdefault(id(document), price(document))
 
-        fit = take_while_fits(
-            ranked[:count], budget, size, on_overflow=self._now("on_overflow")
-        )
+        fit = take_while_fits(ranked[:count], budget, size, on_overflow=on_overflow)
         if fit.truncated:
-            dropped = len(ranked) - len(fit.kept)
             log.warning(
                 "retrieval.truncated",
                 kept=len(fit.kept),
-                dropped=dropped,
+                dropped=len(ranked) - len(fit.kept),
                 tokens=fit.tokens,
                 budget=budget,
             )
@@ -231,9 +220,7 @@ class _Budgeted(BaseModel):
             truncated=fit.truncated,
             tokens=fit.tokens,
             oversized=tuple(
-                document
-                for document in fit.dropped
-                if sizes.get(id(document), 0) > budget
+                one for one in fit.dropped if sizes.get(id(one), 0) > budget
             ),
         )
 
@@ -374,17 +361,12 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     def _call(
         self, k: int | None, budget: int | None, config: RunnableConfig | None
     ) -> _Call:
+        for name, given in (("k", k), ("max_context_tokens", budget)):
+            if given is not None and expect(given, int, name, "a number") < 1:
+                raise ConfigError(
+                    f"{name}={given} keeps no document: pass at least 1, or None for the retriever's own"
+                )
         own = self._now("k")
-        if k is not None and k < 1:
-            raise ConfigError(
-                f"k={k} keeps no document: pass at least 1, or None for the retriever's own ({own})"
-            )
-        if budget is not None and (
-            isinstance(budget, bool) or not isinstance(budget, int) or budget < 1
-        ):
-            raise ConfigError(
-                f"max_context_tokens={budget!r} keeps no document: pass at least 1, or None"
-            )
         return _Call(k=own if k is None else k, budget=budget, config=config)
 
 
@@ -472,14 +454,9 @@ def _by_relevance(
     documents: Sequence[Document], numbers: Sequence[float | None], *, is_distance: bool
 ) -> list[Document]:
     """The documents, the most relevant first; those without a score follow in their own order."""
-    scored = [
-        (number if is_distance else -number, at)
+    sign = 1 if is_distance else -1
+    order = [
+        (number is None, sign * (number or 0.0), at)
         for at, number in enumerate(numbers)
-        if number is not None
     ]
-    unscored = [
-        document
-        for document, number in zip(documents, numbers, strict=True)
-        if number is None
-    ]
-    return [*(documents[at] for _, at in sorted(scored)), *unscored]
+    return [documents[at] for *_, at in sorted(order)]
