@@ -7,7 +7,6 @@ import json
 import math
 import re
 import secrets
-import threading
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,6 @@ from itsdangerous import BadSignature, TimestampSigner
 from itsdangerous.encoding import base64_decode, bytes_to_int
 from itsdangerous.signer import HMACAlgorithm
 
-from langchain_ctxwin.core.blocks import compact_json
 from langchain_ctxwin.errors import (
     ConfigError,
     CursorExpiredError,
@@ -28,7 +26,6 @@ from langchain_ctxwin.errors import (
     expect,
 )
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.log import log
 
 TTL_SECONDS = 600.0
 CLOCK_SKEW_SECONDS = 300.0  # between workers: the five minutes that Kerberos allows (RFC 4120, "clock skew")
@@ -54,8 +51,6 @@ _FORM = re.compile(
 
 # made before any fork, so that the children of one server share it
 _PROCESS_KEY = secrets.token_bytes(32)
-# taken by whoever says first that the process key is used, and never given back
-_first_use = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +106,8 @@ class CursorSigner:
         ttl_seconds: float = TTL_SECONDS,
         clock: Clock = time.time,
     ) -> None:
-        if (
-            not 0
-            < expect(ttl_seconds, int | float, "ttl_seconds", "a number of seconds")
-            < math.inf
-        ):
+        wanted = "a number of seconds"
+        if not 0 < expect(ttl_seconds, int | float, "ttl_seconds", wanted) < math.inf:
             raise ConfigError(
                 f"ttl_seconds={ttl_seconds}: pass a positive, finite number of seconds"
             )
@@ -127,28 +119,17 @@ class CursorSigner:
     def random(
         cls, ttl_seconds: float = TTL_SECONDS, clock: Clock = time.time
     ) -> CursorSigner:
-        """Sign with this process's random key, which all such signers share; one event says what that means.
+        """Sign with this process's random key, which all such signers share.
 
-        Processes forked after the package was imported have the same key; others refuse each other's cursors.
+        Processes forked after the package was imported have the same key; others refuse each other's cursors, and
+        cursors end with the process. To share them, set `cursor_keys` or `CTXWIN_TOOL_RESULTS_CURSOR_KEYS`.
         """
-        signer = cls(_PROCESS_KEY, ttl_seconds, clock)
-        if _first_use.acquire(blocking=False):
-            log.info(
-                "cursors.process_key",
-                effect="cursors end with this process, and other processes refuse them",
-                remedy="set cursor_keys or CTXWIN_TOOL_RESULTS_CURSOR_KEYS, or pass a CursorSigner with keys of yours",
-            )
-        return signer
+        return cls(_PROCESS_KEY, ttl_seconds, clock)
 
     @property
     def ttl_seconds(self) -> float:
         """How long a cursor is good for."""
         return self._ttl_seconds
-
-    def __repr__(self) -> str:
-        return (
-            f"CursorSigner(keys={len(self._keys)}, ttl_seconds={self._ttl_seconds:g})"
-        )
 
     def sign(self, cursor: Cursor) -> str:
         """Write a cursor, as of now.
@@ -199,9 +180,7 @@ class CursorSigner:
         return Cursor(tool, args_digest, thread, stated.result_id, stated.offset)
 
     def _signer_of(self, tool: str, args_digest: str, thread: str) -> _CallSigner:
-        call = json.dumps([tool, args_digest, thread], ensure_ascii=False).encode(
-            "utf-8", "surrogatepass"
-        )
+        call = json.dumps([tool, args_digest, thread]).encode()
         return _CallSigner(self._keys, call, self._clock)
 
 
@@ -278,16 +257,11 @@ def _tampered(text: Any, what: str) -> CursorTamperedError:
 def args_digest(arguments: Mapping[Any, Any]) -> str:
     """Return 32 hex digits that stand for the arguments of a call; their order does not matter."""
     try:
-        text = json.dumps(
-            dict(arguments), sort_keys=True, default=str, ensure_ascii=False
-        )
-    except (
-        TypeError,
-        ValueError,
-        RecursionError,
-    ):  # keys of several types, cycles: the result's id tells calls apart
+        text = json.dumps(dict(arguments), sort_keys=True, default=str)
+    # keys of several types, cycles: the result's id tells calls apart
+    except (TypeError, ValueError, RecursionError):
         text = str(len(arguments))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +295,7 @@ class ResultRecord(Style):
 
     def to_bytes(self) -> bytes:
         """Return the record as compressed JSON."""
-        text = compact_json(asdict(self)).encode("utf-8", "surrogatepass")
+        text = json.dumps(asdict(self)).encode()
         # zlib's fastest level: JSON shrinks to a fifth, and the best level takes six times as long for a seventh.
         return zlib.compress(text, 1)
 
@@ -329,7 +303,7 @@ class ResultRecord(Style):
     def from_bytes(cls, value: bytes) -> ResultRecord:
         """Read a record back; bytes that are none raise a `ResultGoneError`."""
         try:
-            stated = json.loads(zlib.decompress(value).decode("utf-8", "surrogatepass"))
+            stated = json.loads(zlib.decompress(value))
             lists = {name: tuple(stated[name]) for name in ("fields", "words")}
             return cls(**{**stated, **lists})
         except (zlib.error, ValueError, TypeError, KeyError) as error:

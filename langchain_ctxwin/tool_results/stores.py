@@ -14,7 +14,7 @@ from typing import Any
 
 from langgraph.store.base import BaseStore
 
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.background import renew_after_fork
 from langchain_ctxwin.util.failures import log_failure
@@ -48,10 +48,8 @@ class MemoryResultStore:
     """
 
     def __init__(self, *, max_bytes: int = MAX_BYTES, clock: Clock = time.time) -> None:
-        if not isinstance(max_bytes, int) or max_bytes < 1:
-            raise ConfigError(
-                f"max_bytes={max_bytes!r:.60}: pass a positive number of bytes"
-            )
+        if expect(max_bytes, int, "max_bytes", "a number of bytes") < 1:
+            raise ConfigError(f"max_bytes={max_bytes}: pass at least 1 byte")
         self._max_bytes = max_bytes
         self._clock = clock
         self.renew()
@@ -146,11 +144,8 @@ class LangGraphResultStore:
     """
 
     def __init__(self, base_store: BaseStore, *, clock: Clock = time.time) -> None:
-        if not isinstance(base_store, BaseStore):
-            raise ConfigError(
-                f"base_store is {type(base_store).__name__:.60}: pass a store of LangGraph"
-            )
-        self._store = base_store
+        wanted = "a store of LangGraph"
+        self._store = expect(base_store, BaseStore, "base_store", wanted)
         self._clock = clock
 
     def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
@@ -175,11 +170,8 @@ class LangGraphResultStore:
         try:
             is_expired = self._clock() >= item.value["expires_at_seconds"]
             value = base64.b64decode(item.value["result"], validate=True)
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-        ) as error:  # another program's item, or damage
+        # another program's item, or damage
+        except (KeyError, TypeError, ValueError) as error:
             log_failure("results.damaged", error, key=key)
             return None
         return None if is_expired else value
@@ -223,15 +215,10 @@ class RedisResultStore:
 
     def __init__(self, client: Any, *, prefix: str = PREFIX) -> None:
         send = getattr(client, "execute_command", None)
-        if (
-            isinstance(client, type)
-            or not callable(send)
-            or inspect.iscoroutinefunction(send)
-        ):
-            raise ConfigError(
-                f"client is {type(client).__module__}.{type(client).__name__}: pass a redis.Redis client, or use "
-                f"RedisResultStore.from_url(url)"
-            )
+        is_sync = callable(send) and not inspect.iscoroutinefunction(send)
+        expect(
+            client, type(client) if is_sync else (), "client", "a redis.Redis client"
+        )
         self._client = client
         self._prefix = prefix
 
@@ -255,10 +242,8 @@ class RedisResultStore:
 
     def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
         """Keep `value` for `ttl_seconds`, in the place of what was kept under this key."""
-        name = _as_bytes(f"{self._prefix}{key}")
-        self._client.execute_command(
-            "SET", name, value, "PX", max(1, ceil(ttl_seconds * 1000))
-        )
+        life = max(1, ceil(ttl_seconds * 1000))
+        self._client.set(_as_bytes(f"{self._prefix}{key}"), value, px=life)
 
     def get(self, key: str) -> bytes | None:
         """Return what is kept under this key, or None: never kept, expired, displaced or deleted."""
@@ -271,24 +256,13 @@ class RedisResultStore:
 
     def delete(self, key: str) -> None:
         """Forget what is kept under this key; no effect when there is nothing."""
-        self._client.execute_command("DEL", _as_bytes(f"{self._prefix}{key}"))
+        self._client.delete(_as_bytes(f"{self._prefix}{key}"))
 
     def clear(self, namespace: str) -> int:
         """Forget all results of a namespace, and return how many there were; walks through all keys of the server."""
-        pattern, cursor, deleted = (
-            _as_bytes(f"{_literal(self._prefix)}{_literal(namespace)}/*"),
-            0,
-            0,
-        )
-        as_bytes: dict[str, Any] = {"NEVER_DECODE": True}
-        while True:
-            cursor, keys = self._client.execute_command(
-                "SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED, **as_bytes
-            )
-            if keys:
-                deleted += self._client.execute_command("DEL", *keys)
-            if int(cursor) == 0:
-                return deleted
+        pattern = _as_bytes(f"{_literal(self._prefix)}{_literal(namespace)}/*")
+        keys = list(self._client.scan_iter(match=pattern, count=SCANNED))
+        return int(self._client.delete(*keys)) if keys else 0
 
 
 def _literal(text: str) -> str:

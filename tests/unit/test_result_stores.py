@@ -154,6 +154,6 @@ def test_what_is_no_redis_client_is_refused():
     for client in (None, "redis://host", redis.Redis, redis.asyncio.Redis()):
         with pytest.raises(
             ConfigError,
-            match=r"pass a redis.Redis client, or use RedisResultStore.from_url\(url\)",
+            match=r"pass a redis\.Redis client",
         ):
             RedisResultStore(client)
