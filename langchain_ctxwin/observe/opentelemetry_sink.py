@@ -29,7 +29,13 @@ CHAT = "chat"
 """`gen_ai.operation.name` of a call of a chat model."""
 
 COMPACTED = "gen_ai.conversation.compacted"
-MODEL = "gen_ai.request.model"
+MODEL, PROVIDER, TOOL = (
+    "gen_ai.request.model",
+    "gen_ai.provider.name",
+    "gen_ai.tool.name",
+)
+NAMES = {MODEL, PROVIDER, TOOL}
+"""Attributes whose values come from outside."""
 
 Attributes = dict[str, Any]
 
@@ -163,64 +169,41 @@ class OpenTelemetrySink:
 
     def emit(self, event: Event) -> None:
         """Write one event."""
-        model = self._bounded(MODEL, event.model)
+        for name, amount, about in _counts(event):
+            # an unknown amount is none, and a counter takes no negative one
+            if amount is not None and amount > 0:
+                number = amount if isinstance(amount, int) else float(amount)
+                self._counters[name].add(number, self._labels(about))
         if isinstance(event, events.StepEvent):
-            self._step(event, model)
+            self._step(event)
         elif isinstance(event, events.CompactionEvent):
-            self._count(
-                "ctxwin.compactions",
-                1,
-                {MODEL: model, "ctxwin.compaction.kind": event.kind},
-            )
             about = {**_read(event, COMPACTION_FIELDS), COMPACTED: True}
             self._span("compact_messages", event, about, seconds=event.duration_seconds)
         elif isinstance(event, events.SummaryEvent):
-            self._summary(event, model)
-        else:
-            self._count_other(event, model)
-            if event.level == "warning":
-                self._warning(event)
+            if event.status != "started":
+                fault = "" if event.status == "ready" else event.reason or event.status
+                about, seconds = _read(event, SUMMARY_FIELDS), event.seconds
+                self._span(
+                    "summarize_messages", event, about, seconds=seconds, fault=fault
+                )
+        elif event.level == "warning":
+            self._warning(event)
 
-    def _step(self, event: events.StepEvent, model: str) -> None:
-        provider = self._bounded("gen_ai.provider.name", event.provider)
-        about = _known(
+    def _step(self, event: events.StepEvent) -> None:
+        about = self._labels(
             {
                 "gen_ai.operation.name": CHAT,
-                "gen_ai.provider.name": provider,
-                MODEL: model,
+                PROVIDER: event.provider,
+                MODEL: event.model,
             }
         )
-        for kind, tokens in (
-            ("input", event.input_tokens),
-            ("output", event.output_tokens),
-        ):
-            if tokens is not None:
-                self._histograms["gen_ai.client.token.usage"].record(
-                    tokens, about | {"gen_ai.token.type": kind}
-                )
-        if event.duration_seconds is not None:
-            self._histograms["gen_ai.client.operation.duration"].record(
-                event.duration_seconds, about
-            )
-        parts = {
-            "cached": event.cached_tokens,
-            "written": event.cache_write_tokens,
-            "new": event.new_tokens,
-        }
-        for part, tokens in parts.items():
-            self._count(
-                "ctxwin.input.tokens", tokens, {MODEL: model, "ctxwin.part": part}
-            )
-        self._count(
-            "ctxwin.cost", event.cost, {MODEL: model, "ctxwin.purpose": "agent"}
-        )
-        if event.route:
-            self._count(
-                "ctxwin.routes",
-                1,
-                {MODEL: model, "ctxwin.fallback": bool(event.route.get("fallbacks"))},
-            )
-        self._latest[model] = event
+        usage = self._histograms["gen_ai.client.token.usage"]
+        for kind in ("input", "output"):
+            if (tokens := getattr(event, f"{kind}_tokens")) is not None:
+                usage.record(tokens, about | {"gen_ai.token.type": kind})
+        if (seconds := event.duration_seconds) is not None:
+            self._histograms["gen_ai.client.operation.duration"].record(seconds, about)
+        self._latest[about.get(MODEL, "")] = event
         if self._chat_spans:
             self._chat_span(event, about)
 
@@ -239,51 +222,15 @@ class OpenTelemetrySink:
             name, event, about, seconds=event.duration_seconds, kind=SpanKind.CLIENT
         )
 
-    def _summary(self, event: events.SummaryEvent, model: str) -> None:
-        self._count(
-            "ctxwin.summaries", 1, {MODEL: model, "ctxwin.summary.status": event.status}
-        )
-        self._count(
-            "ctxwin.cost", event.cost, {MODEL: model, "ctxwin.purpose": "summary"}
-        )
-        if event.status != "started":
-            fault = "" if event.status == "ready" else event.reason or event.status
-            about = _read(event, SUMMARY_FIELDS)
-            self._span(
-                "summarize_messages", event, about, seconds=event.seconds, fault=fault
-            )
-
-    def _count_other(self, event: Event, model: str) -> None:
-        if isinstance(event, events.OverflowEvent):
-            if event.is_recovered:
-                self._count("ctxwin.overflows", 1, {MODEL: model})
-            else:
-                self._count(
-                    "ctxwin.refusals", 1, {MODEL: model, "error.type": event.reason}
-                )
-        elif isinstance(event, events.ToolResultEvent):
-            about = {"gen_ai.tool.name": self._bounded("gen_ai.tool.name", event.tool)}
-            self._count(
-                "ctxwin.tool_results",
-                1,
-                {**about, "ctxwin.oversized": event.is_oversized},
-            )
-        elif isinstance(event, events.AlertEvent) and not event.is_cleared:
-            self._count("ctxwin.alerts", 1, {"ctxwin.alert": event.alert})
-
-    def _count(self, name: str, amount: Any, attributes: Attributes) -> None:
-        # an unknown amount is none, and a counter takes no negative one
-        if amount is not None and amount > 0:
-            self._counters[name].add(
-                amount if isinstance(amount, int) else float(amount), _known(attributes)
-            )
-
-    def _bounded(self, attribute: str, value: str) -> str:
-        """A name as metrics have it: names may come from outside, and each new one is another series."""
-        known = self._values.setdefault(attribute, set())
-        if len(known) < MAX_VALUES:
-            known.add(value)
-        return value if value in known else OTHER
+    def _labels(self, attributes: Attributes) -> Attributes:
+        """Attributes as metrics have them: names may come from outside, and each new one is another series."""
+        about = _known(attributes)
+        for name in about.keys() & NAMES:
+            known = self._values.setdefault(name, set())
+            if len(known) < MAX_VALUES:
+                known.add(about[name])
+            about[name] = about[name] if about[name] in known else OTHER
+        return about
 
     def _warning(self, event: Event) -> None:
         about = _known(
@@ -314,6 +261,38 @@ class OpenTelemetrySink:
         if fault:
             span.set_status(Status(StatusCode.ERROR, fault))
         span.end(ends)
+
+
+def _counts(event: Event) -> Iterator[tuple[str, Any, Attributes]]:
+    """Yield what an event adds to which counters, with their attributes; an unknown amount is None."""
+    model = {MODEL: event.model}
+    if isinstance(event, events.StepEvent):
+        parts = {
+            "cached": event.cached_tokens,
+            "written": event.cache_write_tokens,
+            "new": event.new_tokens,
+        }
+        for part, tokens in parts.items():
+            yield "ctxwin.input.tokens", tokens, {**model, "ctxwin.part": part}
+        yield "ctxwin.cost", event.cost, {**model, "ctxwin.purpose": "agent"}
+        if event.route:
+            is_fallback = bool(event.route.get("fallbacks"))
+            yield "ctxwin.routes", 1, {**model, "ctxwin.fallback": is_fallback}
+    elif isinstance(event, events.CompactionEvent):
+        yield "ctxwin.compactions", 1, {**model, "ctxwin.compaction.kind": event.kind}
+    elif isinstance(event, events.SummaryEvent):
+        yield "ctxwin.summaries", 1, {**model, "ctxwin.summary.status": event.status}
+        yield "ctxwin.cost", event.cost, {**model, "ctxwin.purpose": "summary"}
+    elif isinstance(event, events.OverflowEvent):
+        if event.is_recovered:
+            yield "ctxwin.overflows", 1, model
+        else:
+            yield "ctxwin.refusals", 1, {**model, "error.type": event.reason}
+    elif isinstance(event, events.ToolResultEvent):
+        about = {TOOL: event.tool, "ctxwin.oversized": event.is_oversized}
+        yield "ctxwin.tool_results", 1, about
+    elif isinstance(event, events.AlertEvent) and not event.is_cleared:
+        yield "ctxwin.alerts", 1, {"ctxwin.alert": event.alert}
 
 
 def _read(event: Event, names: Mapping[str, str]) -> Attributes:
