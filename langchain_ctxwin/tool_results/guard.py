@@ -588,7 +588,8 @@ def _of(state: Any, key: str) -> Any:
 
 def _as_own_tool(one: Any) -> BaseTool:
     try:
-        found: Any = one if isinstance(one, BaseTool) else as_tool(one)
+        is_function = callable(one) and not isinstance(one, BaseTool)
+        found: Any = as_tool(one) if is_function else one
     except (TypeError, ValueError) as error:
         found = error
     expect(found, BaseTool, "tools", "functions and BaseTools")

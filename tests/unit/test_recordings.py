@@ -416,9 +416,9 @@ TOOLS = {
     }
 }
 SPLIT = [
-    {**run([user("a")], trace="2", start="2"), "id": "part"},
-    FIRST,
     run([user("a")], ai("d"), trace="2", start="2"),
+    FIRST,
+    {**run([user("a")], trace="2", start="2"), "id": "part"},
 ]
 
 
