@@ -15,6 +15,8 @@ Needs pytest and LangChain's agents: `pip install pytest 'langchain-ctxwin[agent
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -170,6 +172,20 @@ def calling(
         return AIMessage("", tool_calls=calls)
 
     return answer
+
+
+def thinking(answer: Answer) -> Answer:
+    """Return a part that thinks before it answers; its signature is a digest of all that it was shown."""
+
+    def thought(messages: Sequence[BaseMessage], tools: Any) -> AIMessage:
+        reply = answer(messages, tools)
+        block = {**THOUGHT, "signature": _prefix(messages, tools)}
+        content: list[Any] = [block]
+        content += [{**TEXT, "text": reply.text}] if reply.text else []
+        about = {"model_provider": "anthropic"}
+        return AIMessage(content, tool_calls=reply.tool_calls, response_metadata=about)
+
+    return thought
 
 
 def counting(steps: int) -> Answer:
@@ -420,6 +436,19 @@ class ContextMiddlewareTests:
             )
             assert found[0].additional_kwargs == beside
 
+    def test_bound_thinking_is_sent_only_behind_what_preceded_it(self) -> None:
+        """Newer models tie it to system prompt, tools and messages, and refuse it behind anything else."""
+        model = self.model(thinking(calling(0)))
+        self.talk(model, [question(n, words=60) for n in range(3 * self.turns)])
+        stale = [
+            (number, message.id)
+            for number, request in enumerate(model.answered)
+            for place, message in enumerate(request.messages)
+            for sign in _signatures(message)
+            if sign != _prefix(request.messages[:place], request.tools)
+        ]
+        assert not stale, f"{len(stale)} blocks are behind another prefix: {stale[:3]}"
+
     @pytest.mark.parametrize("name", ["anthropic compaction", "openai compaction"])
     def test_the_newest_compaction_of_a_provider_stays(self, name: str) -> None:
         """It stands for all that was before it, however long the conversation becomes."""
@@ -486,6 +515,32 @@ def _asks(message: BaseMessage) -> bool:
 
 def _shows(request: ScriptedRequest, text: str) -> bool:
     return any(text in message.text for message in request.messages)
+
+
+def _prefix(messages: Sequence[BaseMessage], tools: Any) -> str:
+    """A digest of what precedes an answer, without what was thought before."""
+    told = [
+        [
+            [block for block in _blocks(message) if block.get("type") != "thinking"],
+            getattr(message, "tool_calls", None),
+            getattr(message, "tool_call_id", None),
+        ]
+        for message in messages
+    ]
+    text = json.dumps([told, tools], default=str, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _signatures(message: BaseMessage) -> list[str]:
+    """Those of the thinking that a message brings."""
+    blocks = [block for block in _blocks(message) if block.get("type") == "thinking"]
+    return [str(block["signature"]) for block in blocks]
+
+
+def _blocks(message: BaseMessage) -> list[dict[str, Any]]:
+    content: Any = message.content
+    parts = content if isinstance(content, list) else [content]
+    return [part if isinstance(part, dict) else {"text": part} for part in parts]
 
 
 def _payload(request: ScriptedRequest) -> list[Any]:

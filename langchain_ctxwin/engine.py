@@ -35,7 +35,7 @@ from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.pins import PinWhen
-from langchain_ctxwin.core.plan import last_request, shown_part
+from langchain_ctxwin.core.plan import last_request, request_until, shown_part
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.readable import readable_text
 from langchain_ctxwin.core.record import Record
@@ -74,6 +74,13 @@ from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
 from langchain_ctxwin.summarize.checking import marked, unsupported
 from langchain_ctxwin.summarize.jobs import Written, default_jobs, writing_summary
 from langchain_ctxwin.summarize.model import as_summarizer, writer_of
+from langchain_ctxwin.summarize.native import (
+    NATIVE,
+    NativeSummarizer,
+    ProviderSummary,
+    native_summarizer,
+    require_native,
+)
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
@@ -107,7 +114,8 @@ class ContextEngine:
         counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
         summarizer: a chat model or its name, a Runnable or a callable (sync or async) that writes summaries; with None
             the record alone says what left. The object that is also the agent's model reads the conversation from
-            the provider's prompt cache.
+            the provider's prompt cache. "native" asks the provider of the agent's model (Anthropic, OpenAI's Responses
+            API) for a block of its own, which then begins the requests to it.
         config: when to compact and what to keep; a `ConfigFile` is followed while the program runs.
         learned: shares limits that providers state with other conversations, where they are plausible for the model.
             With None a limit holds in the conversation whose request was refused.
@@ -179,14 +187,16 @@ class ContextEngine:
         self._others: Lru[ContextEngine] = Lru(MAX_CONVERSATIONS)
         reserve = self._limits.output_reserve(self._settings.output_reserve)
         room = self._limits.input_limit(reserve) if self._limits.known else None
-        writes = as_summarizer(
-            summarizer, counter=self._pricings.default.count, max_input_tokens=room
-        )
+        if isinstance(summarizer, str) and summarizer == NATIVE:
+            writes: Summarizer = native_summarizer(limits)
+        else:
+            count = self._pricings.default.count
+            writes = as_summarizer(summarizer, counter=count, max_input_tokens=room)
         self.summarizer = _written_as(writes, self._settings)
         """Writes the summaries."""
         self.summarizer_model = model_name(self.summarizer)
         """Name of the model that writes the summaries; empty when there is none, or it is unknown."""
-        self.writer = writer_of(self.summarizer)
+        self.writer = _writer(self.summarizer)
         """Identifies the summarizer among those of other engines, in every process."""
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""
@@ -258,7 +268,7 @@ class ContextEngine:
             vars(other).update(_live=config, _settings=config, _refused=config)
             if {"summary_prompt", "summary_sections"} & changes.keys():
                 other.summarizer = _written_as(self.summarizer, config)
-                other.writer = writer_of(other.summarizer)
+                other.writer = _writer(other.summarizer)
             return other
 
         return once(self._others, (before, repr(changes)), changed)
@@ -515,7 +525,9 @@ class ContextEngine:
                 written = yield from writing_summary(write, timeout_seconds=seconds)
             except SummarizationError as error:
                 return replace(window, session=after_failure(window, str(error)))
-            after = after_summary(compaction, window, written.text, written.cost)
+            after = after_summary(
+                compaction, window, written.text, written.cost, block=written.block
+            )
             self.report_summary(window, "ready", "", written, messages=stop - start)
         report_compaction(
             self.reporter,
@@ -619,6 +631,11 @@ class ContextEngine:
         """True when no model writes summaries: the record is all there is, and takes milliseconds."""
         return bool(getattr(self.summarizer, "is_local", False))
 
+    def require_summarizer(self, call: Any) -> None:
+        """Raise `ConfigError` where summaries are to come from the provider of a model that writes none."""
+        if isinstance(self.summarizer, NativeSummarizer):
+            require_native(call)
+
     def in_background(self, window: Window) -> bool:
         """True when summaries are written off the critical path; one that needs no model is written in place."""
         return settings_of(window).summarize == "background" and not self.is_local
@@ -666,15 +683,31 @@ class ContextEngine:
         )
 
     def writing(
-        self, window: Window, start: int, stop: int, max_tokens: int, *, call: Any
+        self,
+        window: Window,
+        start: int,
+        stop: int,
+        max_tokens: int,
+        *,
+        call: Any,
+        conversation: str = "",
     ) -> Callable[[], str]:
         """Return what writes a summary of the messages in `[start, stop)`, for another thread."""
         if self.reporter.sinks:
             self.summarizer_info()  # prices are looked up while it is written
         summarizer, messages = self.summarizer, shown_part(window, start, stop)
-        if window.parts.focus and isinstance(summarizer, ModelSummarizer):
+        if window.parts.focus and isinstance(
+            summarizer, ModelSummarizer | NativeSummarizer
+        ):
             summarizer = summarizer.focused(window.parts.focus)
-        if not isinstance(summarizer, ModelSummarizer) and not self.is_local:
+        if isinstance(summarizer, NativeSummarizer):
+            sent = request_until(window, start, stop)
+            request, call = self.build(sent), summarizer.called(call, sent.parts.tools)
+            options = self.call_options(
+                sent, request, conversation=conversation, call=call
+            )
+            summarizer = summarizer.asking(call, request, options)
+        elif not isinstance(summarizer, ModelSummarizer) and not self.is_local:
             # what anybody wrote may change them
             messages = [message.model_copy(deep=True) for message in messages]
         elif isinstance(summarizer, ModelSummarizer) and call is not None:
@@ -685,7 +718,9 @@ class ContextEngine:
             text: Any = summarizer.summarize(
                 messages, previous=previous, max_tokens=max_tokens
             )
-            is_checked = isinstance(text, str) and not self.is_local
+            # what a provider signed has to stay as it is
+            is_own = self.is_local or isinstance(text, ProviderSummary)
+            is_checked = isinstance(text, str) and not is_own
             return marked(text, _said(window)) if is_checked else text
 
         return write
@@ -783,9 +818,15 @@ def _said(window: Window) -> list[str]:
 
 def _written_as(summarizer: Summarizer, config: ContextConfig) -> Summarizer:
     """Return what writes summaries with the prompt and sections of settings."""
-    if not isinstance(summarizer, ModelSummarizer):
+    if not isinstance(summarizer, ModelSummarizer | NativeSummarizer):
         return summarizer
     return summarizer.written_as(config.summary_prompt, config.summary_sections)
+
+
+def _writer(summarizer: Summarizer) -> str:
+    if isinstance(summarizer, NativeSummarizer):
+        return summarizer.writer
+    return writer_of(summarizer)
 
 
 def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:

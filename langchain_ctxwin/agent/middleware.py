@@ -310,6 +310,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             that hold for every model; then there is one engine.
         summarizer: writes summaries; None keeps a record without a model. The same object as the agent's model costs a
             fraction: it is asked by extending the last request, which the provider reads from its cache.
+            "native" has the model's provider write a block of its own.
         config: when to compact and what to keep.
         counter: counts tokens; by default an estimator for the model's family.
         learned: remembers limits that providers state, for other agents and processes.
@@ -457,6 +458,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             else request.model
         )
         engine = engine_of(self._engine_of(model), request.runtime)
+        engine.require_summarizer(model)
         # No error, because other middleware may hide tools.
         if (
             fault := unknown_tools(engine.config, request.tools, self._selector)

@@ -233,6 +233,7 @@ class ContextNodes:
         require_router(call, self.choices.router)
         if self.choices.selector is not None:
             require_tool_binding(call)
+        self.engine.require_summarizer(call)
         self.choices = replace(self.choices, needs=needs_of(call))
         self._read_tools(arguments_of(call).get("tools") or ())
         self._call = runnable = (

@@ -79,6 +79,7 @@ def create_context_agent(
         config: when to compact and what to keep.
         summarizer: writes summaries; None keeps a record without a model. The same object as the agent's model costs a
             fraction: it is asked by extending the last request, which the provider reads from its cache.
+            "native" has the model's provider write a block of its own.
         checkpointer: makes conversations durable; True lets an agent that is a subgraph remember its view.
         store: long-term memory for the tools; it also carries finished summaries between processes.
         counter: counts tokens; by default an estimator for the model's family.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_core.messages import SystemMessage
+from langchain_core.messages import AIMessage, SystemMessage
 from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
@@ -123,7 +123,7 @@ class BackgroundSummaries:
     def stored(self, window: Window) -> Work[Written | None]:
         """Return what another process put into the store for the summary on its way."""
         pending, store = window.session.pending, self._place.summaries
-        if pending is None or pending.text or store is None:
+        if pending is None or pending.is_written or store is None:
             return None
         job = self._engine.jobs.find(pending.key)
         if job and job.state in {"running", "ready"}:
@@ -136,7 +136,7 @@ class BackgroundSummaries:
         if pending is None:
             due = planning.prepare(window)
             return self._start(window, due) if due else window
-        if pending.text:
+        if pending.is_written:
             return self._still_usable(window, pending)
         job = self._engine.jobs.find(pending.key)
         if written := stored or (job.written if job else None):
@@ -150,7 +150,7 @@ class BackgroundSummaries:
     def is_lost(self, window: Window) -> bool:
         """Return whether the summary on its way is written no more, as far as this process can know."""
         pending = window.session.pending
-        if pending is None or pending.text:
+        if pending is None or pending.is_written:
             return False
         job = self._engine.jobs.find(pending.key)
         if job:  # one that ended at this moment is collected by the next step
@@ -177,7 +177,10 @@ class BackgroundSummaries:
 
     def _writing(self, window: Window, pending: Pending) -> Callable[[], str]:
         start, stop, size = pending.start.index, pending.stop, pending.max_tokens
-        return self._engine.writing(window, start, stop, size, call=self._called())
+        call, thread = self._called(), self._place.thread
+        return self._engine.writing(
+            window, start, stop, size, call=call, conversation=thread
+        )
 
     def finished(self, window: Window, pending: Pending, written: Written) -> Window:
         """Return the window that knows the finished summary, cut where it is too long, or longer than its messages."""
@@ -187,13 +190,18 @@ class BackgroundSummaries:
         replaced_tokens = parts.price_text(window.session.summary)
         replaced_tokens += sum(map(parts.price, replaced))
         most_tokens = min(accepted_tokens(pending.max_tokens), replaced_tokens - 1)
-        text = first_part(written.text.strip(), most_tokens, parts.price_text)
-        if not text:
+        text, block = written.text.strip(), written.block
+        if block and parts.price(AIMessage([block])) >= replaced_tokens:
+            reason = f"the block of its provider is larger than {replaced_tokens:,} tokens that it covers"
+            return self.failed(window, pending, reason, written)
+        if not (block and block.get("content")):  # a signed text has to stay whole
+            text = first_part(text, most_tokens, parts.price_text)
+        if not (text or block):
             reason = f"not a line of the summary fits in {most_tokens:,} tokens"
             return self.failed(window, pending, reason, written)
         fitting = replace(written, text=text)
         self._engine.report_summary(window, "ready", pending.key, fitting)
-        return _with_pending(window, replace(pending, text=text))
+        return _with_pending(window, replace(pending, text=text, block=block))
 
     def failed(
         self,

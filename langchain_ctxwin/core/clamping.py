@@ -222,24 +222,25 @@ def _clamped_to(request: Request, lengths: dict[int, int], chars: int) -> Reques
 def _without_record(request: Request) -> Request:
     """The request without a summary, and with the frame of its record alone."""
     record = fitted(request.view.record, 0, request.text_tokens)
-    return request.shown_as(replace(request.view, record=record), "")
+    return request.shown_as(replace(request.view, record=record, block=None), "")
 
 
 def _with_account_of(request: Request, other: Request) -> Request:
     return request.shown_as(
-        replace(request.view, record=other.view.record), other.summary
+        replace(request.view, record=other.view.record, block=other.view.block),
+        other.summary,
     )
 
 
 def _with_less_account(bare: Request, request: Request) -> Request:
     """The request with as much of its record as has room, and its summary where that has."""
     room = bare.likely_limit - bare.total_tokens
-    summary_tokens = request.text_tokens(request.summary)
-    view = bare.view
+    summary_tokens = request.written_tokens
+    view = replace(bare.view, block=request.view.block)
     summary = request.summary
     # what it covered is in no summary any more, and is summarized again
     if summary_tokens > room:
-        view = replace(view, covered=None)
+        view = replace(view, covered=None, block=None)
         summary = ""
         summary_tokens = 0
     free = max(0, room - summary_tokens - RECORD_FRAME_TOKENS)

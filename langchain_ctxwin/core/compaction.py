@@ -68,8 +68,11 @@ class Compaction:
     @property
     def summary(self) -> str | None:
         """A finished summary that is shown from now on; None leaves the summary as it is."""
-        is_same = self.snapshot is not None or self.after.summary == self.before.summary
-        return None if is_same else self.after.summary
+        is_same = (
+            self.after.summary == self.before.summary
+            and self.view.block == self.before.view.block
+        )
+        return None if self.snapshot or is_same else self.after.summary
 
     @property
     def tokens_before(self) -> int:
@@ -308,12 +311,14 @@ def record_room(request: Request, *, summary_tokens: int = 0) -> tuple[int, int]
     """Return how many tokens the lines of the record may take, as a share of the room, and how many are free now."""
     regions = request.size.regions
     limit = request.likely_limit
-    present = request.text_tokens(request.record) - request.text_tokens(request.summary)
+    present = request.text_tokens(request.record) - request.text_tokens(
+        request.summary_text
+    )
     room = limit - regions.system_tokens - regions.tool_tokens
     free = (
         limit - (request.total_tokens - present + summary_tokens) - RECORD_FRAME_TOKENS
     )
-    is_alone = not (summary_tokens or request.summary)
+    is_alone = not (summary_tokens or request.written_tokens)
     least = min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)) if is_alone else 0
     return max(int(request.parts.settings.record_share * room), least), max(0, free)
 

@@ -114,7 +114,10 @@ def begun_by_provider(request: Request) -> Session | None:
         return None
     else:
         later_view = replace(
-            cut(request, start), covered=None, begun_by=message_id(messages, lead)
+            cut(request, start),
+            covered=None,
+            block=None,
+            begun_by=message_id(messages, lead),
         )
         after = with_checksum(
             recorded(request.shown_as(later_view, ""), request).view, messages

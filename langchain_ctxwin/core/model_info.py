@@ -252,14 +252,19 @@ def _has_breakpoints(model: object) -> bool:
 
 def arguments_of(model: Any) -> dict[str, Any]:
     """Return what a chat model is set to send with each call, those of its bindings before its own."""
-    *bindings, inner = _layers(model)
-    given = {
+    inner = unbound(model)
+    own = {name: getattr(inner, name, None) for name in CALL_SETTINGS}
+    settings = getattr(inner, "model_kwargs", None) or {}
+    return {**own, **settings, **bound_arguments(model)}
+
+
+def bound_arguments(model: Any) -> dict[str, Any]:
+    """Return what the bindings around a model send with each call, those of the outer ones first."""
+    return {
         name: value
-        for binding in reversed(bindings)
+        for binding in reversed(_layers(model)[:-1])
         for name, value in getattr(binding, "kwargs", {}).items()
     }
-    own = {name: getattr(inner, name, None) for name in CALL_SETTINGS}
-    return {**own, **(getattr(inner, "model_kwargs", None) or {}), **given}
 
 
 def model_name(model: Any) -> str:

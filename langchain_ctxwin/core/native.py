@@ -22,6 +22,7 @@ from langchain_ctxwin.core.blocks import (
     blocks_of,
     kind_of,
     leaves,
+    with_fields,
     without_blocks,
 )
 
@@ -41,6 +42,7 @@ NEVER_DEFER = frozenset({"gemini", "other"})
 # Reasoning that Anthropic signs; newer models tie each block to all that precedes it (Anthropic, preserved thinking).
 BOUND_TYPES = frozenset({"thinking", "redacted_thinking"})
 
+BLOCK_ID = "ctxwin-compaction"  # of the message that begins a request with a block
 FOUND_KEY = (
     "ctxwin_tools"  # key of an artifact that names the tools which a search found
 )
@@ -79,6 +81,13 @@ def is_read(message: BaseMessage, provider: str) -> bool:
     return block is not None and provider in {"", _maker(message, block)}
 
 
+def block_message(block: Mapping[str, Any] | None, provider: str) -> AIMessage | None:
+    """Return the message that begins a request to the provider that made a block on demand; None for any other."""
+    message = AIMessage([dict(block or {})], id=BLOCK_ID)
+    maker = _maker(message, block) if block else ""
+    return message if maker and maker == provider else None
+
+
 def is_kept(message: BaseMessage, provider: str) -> bool:
     """True when a provider can use the compaction in a message: it reads the block, or its text."""
     block = compaction_in(message)
@@ -98,7 +107,7 @@ def readable(message: AnyMessage, provider: str) -> AnyMessage:
     """Return the message as a provider can take it; the same object when it made it, or nothing in it is special.
 
     Text, media and calls stay. Reasoning is left out, as every integration does. What else has text becomes text with a
-    label; what has none is left out.
+    label; what has none is left out. A compaction in another message than an answer is its text, and nothing else.
 
     Examples:
         >>> answer = AIMessage(
@@ -107,12 +116,13 @@ def readable(message: AnyMessage, provider: str) -> AnyMessage:
         >>> readable(answer, "gemini").content[0]["text"].splitlines()[1]
         'Ann flies on Monday.'
     """
-    if (
-        not provider
-        or not isinstance(message, AIMessage | ToolMessage)
-        or not isinstance(message.content, list)
-    ):
+    if not provider or not isinstance(message.content, list):
         return message
+    if not isinstance(message, AIMessage):
+        said = [_claimed(block) for block in message.content]
+        message = with_fields(message, content=said)
+        if not isinstance(message, ToolMessage):
+            return message
     special = next(
         (
             block
@@ -274,6 +284,12 @@ def _portable(block: Any) -> Iterator[Any]:
         texts = "\n".join(leaf for leaf in leaves(inner) if isinstance(leaf, str))
         if texts.strip():
             yield _text_block(f"[{inner.get('type', 'block')}]\n{texts}")
+
+
+def _claimed(block: Any) -> Any:
+    """A block of a message that no provider wrote: of a compaction only the text."""
+    inner = next(blocks_of([block]), {})
+    return _text_block(_text(inner)) if kind_of(inner) == "compaction" else block
 
 
 def _text_block(text: str) -> dict[str, str]:

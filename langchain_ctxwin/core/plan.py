@@ -39,7 +39,7 @@ from langchain_ctxwin.core.session import (
     uncovered,
 )
 from langchain_ctxwin.core.turns import Shown, tool_of
-from langchain_ctxwin.core.view import message_id, position_of
+from langchain_ctxwin.core.view import View, message_id, position_of
 
 # Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
 # paragraph, at most two pages.
@@ -81,7 +81,7 @@ def smaller(before: Request, need: Need = "over") -> Request:
     if summary and not request.is_low:
         request = with_summary(request, summary)
     for tier in TIERS[need]:
-        if request.is_low:
+        if request.is_low or _stays_valid(request):
             break
         candidate = tier(request)
         request = (
@@ -96,11 +96,22 @@ def smaller(before: Request, need: Need = "over") -> Request:
     return request
 
 
+def _stays_valid(request: Request) -> bool:
+    """True where nothing else should leave, because reasoning is kept behind the block of its provider.
+
+    Of what the next block is prepared for, so that it is not due at once.
+    """
+    most = portion(request.parts.settings.prepare, request.room)
+    is_small = request.fits and request.history_tokens <= most
+    return is_small and request.swaps_prefix(request.view)
+
+
 def with_summary(request: Request, summary: Pending) -> Request:
     """Show a finished summary in the place of what it covers; the start never moves back."""
     moved = cut(request, summary.stop) if summary.stop > request.start else request.view
     covered = position_of(request.parts.messages, summary.stop - 1)
-    return request.shown_as(replace(moved, covered=covered), summary.text)
+    view = replace(moved, covered=covered, block=summary.block)
+    return request.shown_as(view, summary.text)
 
 
 def clear_results(request: Request) -> Request:
@@ -279,7 +290,7 @@ def ready(request: Request) -> Pending | None:
     pending = request.session.pending
     return (
         pending
-        if pending and pending.text and pending.matches(request.parts.messages)
+        if pending and pending.is_written and pending.matches(request.parts.messages)
         else None
     )
 
@@ -313,7 +324,8 @@ def _summary(request: Request, reason: str) -> Compaction | None:
     if start is None:
         return None
     covered = position_of(parts.messages, start - 1)
-    after = request.shown_as(replace(cut(request, start), covered=covered), "")
+    view = replace(cut(request, start), covered=covered, block=None)
+    after = request.shown_as(view, "")
     after = recorded(after, request, summary_tokens=summary_tokens)
     # A bound by number of messages is the user's own: there the price is not ours to weigh.
     if parts.settings.trigger_messages is None and not _pays(
@@ -405,7 +417,9 @@ def prepare(request: Request) -> Snapshot | None:
     if stop is None or stop <= start:
         return None
     added = left_out + sum(step.tokens for step in request.steps if step.index < stop)
-    if request.summary and added < FURTHER_ROOMS * request.most_history:
+    # What a provider compacts itself it reads from its cache, and reasoning behind its block stays valid.
+    is_early = added < FURTHER_ROOMS * request.most_history
+    if request.summary and is_early and request.block is None:
         return None
     # A bound by number of messages is the user's own: there the price is not ours to weigh.
     if not _has_too_many(request, most) and left_out < MIN_LEFT_OUT_RATIO * max_tokens:
@@ -420,7 +434,7 @@ def prepare(request: Request) -> Snapshot | None:
 
 def _without(request: Request, stop: int) -> Request:
     """The request without everything before `stop`, and without any summary."""
-    return request.shown_as(cut(request, stop), "")
+    return request.shown_as(replace(cut(request, stop), block=None), "")
 
 
 def summary_size(request: Request) -> int:
@@ -488,6 +502,23 @@ def shown_part(request: Request, start: int, stop: int) -> list[AnyMessage]:
         *left_messages,
         *(message for messages in visible_steps for message in messages),
     ]
+
+
+def request_until(request: Request, start: int, stop: int) -> Request:
+    """Return the request as it was sent, up to `stop`: what a provider is asked to compact.
+
+    Where the messages in `[start, stop)` have left it, they are a request of their own, behind the summary before.
+    """
+    if stop <= request.start:
+        messages, before = request.parts.messages, request.view
+        view = View(
+            start=position_of(messages, start),
+            covered=before.covered,
+            block=before.block,
+        )
+        request = request.shown_as(view, request.summary)
+    steps = Shown(step for step in request.steps if step.index < stop)
+    return replace(request, steps=steps)
 
 
 def last_request(request: Request, start: int, stop: int) -> LastRequest | None:

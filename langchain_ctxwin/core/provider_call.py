@@ -49,6 +49,8 @@ BOUND_ELSEWHERE = (
     "prefix_mismatch_behavior",
     "invalid signature in thinking block",
 )
+# The feature header of a compaction on demand, and of each request that sends its block back.
+DEMAND_BETA = "compact-2026-09-04"
 FORGOTTEN = "previous_response_not_found"  # OpenAI's code for an id that its server no longer has
 
 
@@ -136,6 +138,9 @@ def call_arguments(
             "thinking": thinking,
             "betas": [*dict.fromkeys([*betas, BINDING_BETA])],
         }
+    if window.block is not None and rules.takes_betas:
+        betas = arguments.get("betas", given.get("betas")) or ()
+        arguments["betas"] = [*dict.fromkeys([*betas, DEMAND_BETA])]
     if rules.provider == "gemini" and given.get("cached_content"):
         arguments["tools"] = []  # the content that somebody stored has the tools
     return arguments

@@ -22,12 +22,13 @@ from langchain_ctxwin.core.assembly import (
     record_text,
 )
 from langchain_ctxwin.core.blobs import digests_in
-from langchain_ctxwin.core.calls import is_result, result_ids
+from langchain_ctxwin.core.calls import is_result, is_user, result_ids
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.history import Before, show_step, show_steps
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.media import MediaSize, left_out
 from langchain_ctxwin.core.native import (
+    block_message,
     has_bound_reasoning,
     loaded_tools,
     only_compaction,
@@ -114,6 +115,9 @@ class Request:
 
     view: View = field(default_factory=View)
     summary: str = ""
+    summary_text: str = field(default="", repr=False)
+    """What of the summary stands above the record: nothing where the block of a provider says it."""
+
     record: str = field(default="", repr=False)
     """The fenced text of summary and record as it is shown; empty when nothing left."""
 
@@ -130,6 +134,9 @@ class Request:
     )
     """The same in the provider's counts, as far as they are known, with bounds."""
 
+    block: AIMessage | None = field(default=None, repr=False)
+    """What begins the history where a provider wrote a summary on demand, and reads it."""
+
     leading: int = 0
     """Messages of the history that precede pins and record: the provider ignores what is before its own compaction."""
 
@@ -141,24 +148,29 @@ class Request:
         summary = self.summary if summary is None else summary
         start = parts.start_of(view)
         unbound = self.unbound_under(view)
+        block = self._block_of(view)
         media = self._without_media(view)
         view = (
             view if media == view.without_media else replace(view, without_media=media)
         )
-        record = record_text(summary, view.record)
+        is_in_block = block is not None and bool((view.block or {}).get("content"))
+        beside = "" if is_in_block else summary
+        record = record_text(beside, view.record)
         rules = constraints_text(parts.settings.constraints)
-        begin = Before(rules=parts.rules, unbound=unbound)
+        begin = Before(rules=parts.rules, unbound=unbound, message=block)
         lead = parts.lead(view)
         pinned = list[Step]()
         for step in self._pinned_steps(view, start, begin, lead):
             pinned.append(step)
             begin = begin.following(step)
         is_first = lead is not None and lead >= start
-        begin = replace(begin, message=None) if is_first else begin
+        if is_first or block is not None:
+            begin = replace(begin, message=block)
         estimates = Regions(
             system_tokens=parts.system_tokens,
             tool_tokens=parts.tool_tokens,
-            summary_tokens=parts.price_text(record),
+            summary_tokens=parts.price_text(record)
+            + (parts.price(block) if block else 0),
             pinned_tokens=parts.price_text(rules) + sum(step.tokens for step in pinned),
             history_tokens=0,
         )
@@ -171,6 +183,8 @@ class Request:
             view=view,
             summary=summary,
             record=record,
+            block=block,
+            summary_text=beside,
             pinned=tuple(pinned),
             steps=steps,
             estimates=estimates,
@@ -228,20 +242,45 @@ class Request:
         return self.newest.index if self.newest else self.start
 
     def assembled(self) -> list[AnyMessage]:
-        """Return the messages of the request, the system message first."""
+        """Return the messages of the request, the system message first.
+
+        Behind a provider's own summary stands what followed it then: pins and record come after that.
+        """
         history = self.steps.messages
         settings = self.parts.settings
+        leading = self.leading
+        if self.block is not None:
+            at = self.record_index
+            leading = sum(len(step.messages) for step in self.steps if step.index < at)
         return assemble(
             self.parts.system,
             [
-                *history[: self.leading],
+                *([self.block] if self.block else ()),
+                *history[:leading],
                 *(message for step in self.pinned for message in step.messages),
             ],
-            history[self.leading :],
+            history[leading:],
             constraints=constraints_text(settings.constraints),
             record=self.record,
-            placement=settings.summary_placement,
+            placement="user" if self.block else settings.summary_placement,
         )
+
+    @property
+    def record_index(self) -> int:
+        """Position before which pins and record stand where a provider's own summary begins the request.
+
+        It is that of the question that was the newest message at the latest compaction, or behind a newest result.
+        """
+        messages, since = self.parts.messages, self.session.since
+        index = since.find(messages) if since else None
+        if index is None:
+            return self.start
+        return index if is_user(messages[index]) else index + 1
+
+    def _block_of(self, view: View) -> AIMessage | None:
+        """What a provider wrote on demand, where this one made it and has none in its history."""
+        block = block_message(view.block, self.parts.rules.provider)
+        return block if block is None or self.parts.lead(view) is None else None
 
     def _with_loaded_tools(self, steps: Shown) -> Shown:
         """The steps with the price of the deferred tools that each of them loads."""
@@ -321,6 +360,8 @@ class Request:
         rules = self.parts.rules
         if view == self.session.view or rules.provider not in BINDS:
             return self.unbound
+        if self.swaps_prefix(view):
+            return max(self.unbound, self.parts.start_of(view))
         stop = unbound_before(messages, len(messages), rules)
         shown = (
             *(position.index for position in view.pinned),
@@ -332,6 +373,42 @@ class Request:
             if has_bound_reasoning(messages[index])
         )
         return max(self.unbound, next(newest, 0))
+
+    def swaps_prefix(self, view: View) -> bool:
+        """True when a new block of the provider stands in a view for just what preceded the rest.
+
+        Reasoning behind it then stays valid (Anthropic, compaction and preserved thinking): what is kept follows
+        directly, as it was sent, and begins with a turn of the other role. Blanks at the end of an answer are not sent
+        where a request ends with it.
+        """
+        old, covered = self.session.view, view.covered
+        start = self.parts.start_of(view)
+        if (
+            self.parts.rules.provider not in BINDS
+            or view.block in (None, old.block)
+            or self._block_of(view) is None
+            or covered is None
+            or not self.parts.start_of(old) < start == covered.index + 1
+        ):
+            return False
+        last, first = self.parts.messages[start - 1 : start + 1]
+        is_answer = isinstance(last, AIMessage)
+        is_joined = is_answer == isinstance(first, AIMessage)
+        is_cut = is_answer and last.text != last.text.rstrip()
+        has_record = self._block_of(old) is not None and self.record_index >= start
+        return not (is_joined or is_cut or has_record or self._edits_differ(view))
+
+    def _edits_differ(self, view: View) -> bool:
+        """True when what stays is shown otherwise than before."""
+        messages, old = self.parts.messages, self.session.view
+        start = self.parts.start_of(view)
+        kept = {message_id(messages, index) for index in range(start, len(messages))}
+        clamps = (
+            {key: clamp for key, clamp in shown.clamped.items() if key in kept}
+            for shown in (old, view)
+        )
+        is_cleared_anew = (old.cleared ^ view.cleared) & kept
+        return bool(is_cleared_anew) or next(clamps) != next(clamps)
 
     # ---- what it costs ----------------------------------------------------------------------------------------------
 
@@ -370,6 +447,12 @@ class Request:
         return round(self.sizing.ratio * self.parts.price_text(text))
 
     @property
+    def written_tokens(self) -> int:
+        """The size of the summary, as a text and as a provider's own block."""
+        block = self.parts.price(self.block) if self.block else 0
+        return self.text_tokens(self.summary_text) + round(self.sizing.ratio * block)
+
+    @property
     def budget(self) -> TokenBudget:
         """What the fixed regions take of the input limit."""
         fixed = {name: getattr(self.size.regions, name) for name in FIXED_REGIONS}
@@ -395,7 +478,7 @@ class Request:
         regions = self.size.regions
         guard = self.session.guard
         record_tokens = (
-            max(0, regions.summary_tokens - self.text_tokens(self.summary))
+            max(0, regions.summary_tokens - self.written_tokens)
             if self.view.record.text
             else 0
         )
@@ -453,7 +536,8 @@ class Request:
         A reported size is only comparable under the same one.
         """
         parts = self.parts
-        view = replace(self.view, covered=None, left_checksum=None)
+        covered = self.view.covered if self.view.block else None
+        view = replace(self.view, covered=covered, left_checksum=None)
         texts = (
             str(parts.system.content) if parts.system else "",
             constraints_text(parts.settings.constraints),

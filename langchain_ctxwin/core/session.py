@@ -25,6 +25,7 @@ from langchain_ctxwin.core.view import (
     message_id,
     messages_left,
     position_of,
+    stored_block,
     stored_text,
     with_checksum,
 )
@@ -45,6 +46,12 @@ class Pending:
     since_seconds: float  # when it was begun, seconds since the epoch
     max_tokens: int  # length asked for
     text: str = ""  # the finished summary; empty while it is being written
+    block: Mapping[str, Any] | None = None  # the same as a provider reads it
+
+    @property
+    def is_written(self) -> bool:
+        """True when the summary is finished."""
+        return bool(self.text or self.block)
 
     @property
     def stop(self) -> int:
@@ -61,7 +68,7 @@ class Pending:
             "since": self.since_seconds,
             "max_tokens": self.max_tokens,
             "text": self.text,
-        }
+        } | ({"block": dict(self.block)} if self.block else {})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Pending | None:
@@ -79,6 +86,7 @@ class Pending:
             since_seconds=since,
             max_tokens=stored_count(value["max_tokens"]),
             text=str(value.get("text") or ""),
+            block=stored_block(value.get("block")),
         )
 
     def matches(self, messages: Sequence[AnyMessage]) -> bool:
@@ -374,7 +382,7 @@ def read_session(
             "what had left the view was edited or removed: summary and record were dropped"
         )
         located, summary = (
-            replace(located, record=Record(), covered=None),
+            replace(located, record=Record(), covered=None, block=None),
             "",
         )
     # Without a start nothing says whose history this is but the lines of the record.
@@ -467,6 +475,7 @@ def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
     if view.covered is not None and (covered is None or covered >= start):
         # The message where the summary ends was removed: it ended before. To cover twice loses nothing.
         covered = min(view.covered.index - max(0, view.start.index - start), start) - 1
+        view = replace(view, block=None)  # it stands for what was removed, too
     return replace(
         view,
         start=position_of(messages, start),

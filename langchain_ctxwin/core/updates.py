@@ -25,7 +25,12 @@ from langchain_ctxwin.core.usage import (
     may_be,
     sent_tokens,
 )
-from langchain_ctxwin.core.view import Position, message_id, with_checksum
+from langchain_ctxwin.core.view import (
+    Position,
+    message_id,
+    position_of,
+    with_checksum,
+)
 from langchain_ctxwin.errors import SummarizationError
 
 REFUSED = (
@@ -57,6 +62,9 @@ def after_compaction(compaction: Compaction, window: Window, shown: Request) -> 
     dropped = int(session.guard.get("dropped_turns", 0)) + compaction.dropped_turns
     guard = counted(session, messages, reason=compaction.reason, dropped_turns=dropped)
     is_summary = compaction.kind == "summarize" or compaction.summary is not None
+    unbound = shown.unbound_under(shown.view)
+    if shown.swaps_prefix(shown.view):
+        guard["unbound"] = position_of(messages, unbound - 1).to_json()
     if is_summary:
         guard |= (
             {"ineffective": 0}
@@ -95,7 +103,7 @@ def after_compaction(compaction: Compaction, window: Window, shown: Request) -> 
         sizing=sizing,
         view=view,
         limit=shown.input_limit,
-        unbound=shown.unbound_under(shown.view),
+        unbound=unbound,
     )
 
 
@@ -125,14 +133,18 @@ def update_without_reasoning(window: Window) -> dict[str, Any]:
 
 
 def after_summary(
-    compaction: Compaction, window: Window, text: str, cost: Mapping[str, int]
+    compaction: Compaction,
+    window: Window,
+    text: str,
+    cost: Mapping[str, int],
+    *,
+    block: Mapping[str, Any] | None = None,
 ) -> Request:
     """Return the request after a summary was written: it is paid for, whether it can be used or not."""
     charged = replace(window, session=with_cost(window.session, cost))
     try:
-        return after_compaction(
-            compaction, charged, _accepted(text, compaction, charged)
-        )
+        accepted = _accepted(text, block, compaction, charged)
+        return after_compaction(compaction, charged, accepted)
     except SummarizationError as error:
         return replace(charged, session=after_failure(charged, str(error)))
 
@@ -165,14 +177,29 @@ def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
     return replace(session, guard={**session.guard, "summarizer": total})
 
 
-def _accepted(summary: str, compaction: Compaction, window: Window) -> Request:
+def _accepted(
+    summary: str,
+    block: Mapping[str, Any] | None,
+    compaction: Compaction,
+    window: Window,
+) -> Request:
     """The request with the summary, or with its first part where that is too long or the request frees too little.
+
+    A provider's own block is taken whole.
 
     Raises:
         SummarizationError: not a line of the summary fits, or the request is as large as before with it.
     """
     after = compaction.after
     before_tokens = compaction.tokens_before
+    if block:
+        shown = after.shown_as(replace(after.view, block=block), summary)
+        if shown.total_tokens >= before_tokens:
+            raise SummarizationError(
+                f"with the provider's summary the request has {shown.total_tokens:,} tokens, before it had "
+                f"{before_tokens:,}: pass another summarizer"
+            )
+        return shown
     planned = compaction.summary_max_tokens
     price = window.parts.price_text
     summary = first_part(summary, accepted_tokens(planned), price)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
+from langchain_ctxwin.core.blocks import kind_of
 from langchain_ctxwin.core.record import Record, stored_count
 from langchain_ctxwin.core.turns import CHECKSUM_MODULUS, checksum
 
@@ -81,6 +82,9 @@ class View:
     """Ids of messages shown without pictures: worked out with each request, and no part of what is stored."""
 
     covered: Position | None = None  # last message that the summary covers
+    block: Mapping[str, Any] | None = None
+    """What a provider wrote on demand of the messages that are covered: the summary, as that provider reads it."""
+
     left_checksum: int | None = (
         None  # of `messages_left`, as they were then; None where none left
     )
@@ -108,7 +112,9 @@ class View:
         }
         if self.covered:
             through = self.covered.to_json()
-            value["covered"] = {"through": through}
+            value["covered"] = {"through": through} | (
+                {"block": dict(self.block)} if self.block else {}
+            )
         if self.left_checksum is not None:
             value["checksum"] = self.left_checksum
         if self.begun_by:
@@ -141,6 +147,7 @@ class View:
             cleared=frozenset(map(stored_text, value.get("cleared") or ())),
             clamped=clamped,
             covered=Position.from_json(through) if through else None,
+            block=stored_block(covered.get("block")) if through else None,
             left_checksum=None
             if value.get("checksum") is None
             else stored_checksum(value["checksum"]),
@@ -196,6 +203,13 @@ def first_after_system(messages: Sequence[AnyMessage]) -> int:
         ),
         len(messages),
     )
+
+
+def stored_block(value: object) -> Mapping[str, Any] | None:
+    """Return a stored block of a provider as it is; TypeError for anything else."""
+    if value and kind_of(value) != "compaction":
+        raise TypeError(f"{type(value).__name__} is no block of a compaction")
+    return cast("Mapping[str, Any] | None", value or None)
 
 
 def stored_text(value: object) -> str:

@@ -16,8 +16,7 @@ from functools import cache, partial
 from typing import Any, Literal, cast
 
 from langchain_core.callbacks import BaseCallbackHandler, Callbacks
-from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import (
     ensure_config,
     merge_configs,
@@ -30,6 +29,7 @@ from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
+from langchain_ctxwin.summarize.native import ProviderSummary
 from langchain_ctxwin.util.background import in_daemon, renew_after_fork
 from langchain_ctxwin.util.failures import log_failure
 from langchain_ctxwin.util.stores import asking
@@ -333,23 +333,28 @@ class _Meter(BaseCallbackHandler):
         first = next(
             (choice for choices in response.generations for choice in choices), None
         )
-        message = first.message if isinstance(first, ChatGeneration) else None
-        usage = Usage.of(
-            (message.usage_metadata or {}) if isinstance(message, AIMessage) else {}
-        )
+        usage = Usage.of_answer(getattr(first, "message", None))
+        self._add(usage if usage.compaction is None else usage + usage.compaction)
+
+    def _add(self, usage: Usage) -> None:
         for name in COUNTS[1:]:
             self._cost[name] += getattr(usage, name) or 0
 
     def written(self, text: object) -> Written:
         """The summary with what it cost; a summarizer may return anything."""
-        if not isinstance(text, str) or not text.strip():
+        block = None
+        if isinstance(text, ProviderSummary):
+            block = dict(text.block)
+            if text.usage is not None:  # of a call that is none of LangChain's
+                self._cost["calls"] += 1
+                self._add(text.usage)
+        elif not isinstance(text, str) or not text.strip():
             returned = "no characters" if isinstance(text, str) else type(text).__name__
             raise SummarizationError(
                 f"the summarizer returned {returned}: expected a text that is not empty"
             )
-        return Written(
-            text=text, seconds=time.perf_counter() - self._started, **self._cost
-        )
+        seconds = time.perf_counter() - self._started
+        return Written(text=str(text), block=block, seconds=seconds, **self._cost)
 
 
 NAMESPACE = ("ctxwin", "summaries")
@@ -372,6 +377,9 @@ class Written:
     """A finished summary and what it cost; failed calls are counted, too."""
 
     text: str
+    block: dict[str, Any] | None = None
+    """The summary as the provider that wrote it reads it; None for a text."""
+
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0

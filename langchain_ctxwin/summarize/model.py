@@ -162,7 +162,7 @@ class ModelSummarizer:
                     request = self._instructions.request(
                         summary, part, f"{number} of {len(parts)}", size
                     )
-                    summary = self._accepted(_replied(self._model, request), size)
+                    summary = self._accepted(replied(self._model, request), size)
             except SummarizationError as error:
                 overflow = classify_overflow(error.__cause__)
                 if overflow is None:
@@ -227,7 +227,7 @@ class ModelSummarizer:
         if self._price(question) > request.room_tokens:
             return ""
         try:
-            reply = _replied(call, [*request.messages, HumanMessage(question)])
+            reply = replied(call, [*request.messages, HumanMessage(question)])
         except SummarizationError as error:
             if classify_overflow(error.__cause__) is None:
                 raise
@@ -396,8 +396,8 @@ def writer_of(summarizer: Any) -> str:
     ).hexdigest()
 
 
-def _replied(call: Runnable[Any, Any], messages: list[AnyMessage]) -> Any:
-    """The reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on without."""
+def replied(call: Runnable[Any, Any], messages: Any) -> Any:
+    """Return the reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on."""
     try:
         try:
             reply = call.invoke(messages, CALL_CONFIG)
@@ -419,7 +419,7 @@ def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
         raise ConfigError(
             f"model={model!r} cannot write summaries: pass a chat model, a Runnable or a callable that takes messages"
         )
-    # What an async function returns is awaited by `_replied`.
+    # What an async function returns is awaited by `replied`.
     return RunnableLambda(lambda messages: model(messages), name="summarizer")  # noqa: PLW0108  # not async itself
 
 

@@ -22,6 +22,7 @@ FRAME_TOKENS = 4  # around each message
 PLACEHOLDER = "[cleared]"  # stands for a result that was edited out
 BETAS = {"clear": "context-management-2025-06-27", "compact": "compact-2026-01-12"}
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
+DEMAND_BETA = "compact-2026-09-04"
 THINKING = frozenset({"thinking", "redacted_thinking"})
 TRIGGER_TOKENS = {"clear_tool_uses_20250919": 100_000, "compact_20260112": 150_000}
 KEPT_TOOL_USES, KEPT_THINKING_TURNS = 3, 1  # when an edit does not say
@@ -62,6 +63,7 @@ def check(body: Body, betas: str) -> None:
     _check_breakpoints(body)
     _check_tools(body)
     _check_edits(body, betas)
+    _check_demand(body, betas)
     seen = visible(body)
     _check_pairs(seen["messages"])
     _check_server_tools(seen["messages"])
@@ -141,6 +143,32 @@ def _check_edits(body: Body, betas: str) -> None:
         raise RefusalError("`compaction` cannot be combined with `context_management`")
 
 
+def _check_demand(body: Body, betas: str) -> None:
+    """A compaction on demand, and each request that sends its block back, need the feature's header."""
+    blocks = [block for m in body["messages"] for block in blocks_of(m)]
+    signed = [
+        block for block in blocks if is_compaction(block) and block.get("signature")
+    ]
+    edits = (body.get("context_management") or {}).get("edits") or []
+    if ("compaction" in body or signed) and DEMAND_BETA not in betas:
+        raise RefusalError("compaction: Extra inputs are not permitted")
+    if signed and any(edit["type"].startswith("compact") for edit in edits):
+        raise RefusalError("a `compaction` block cannot be sent with a compaction edit")
+    if "compaction" not in body:
+        return
+    if {"stop_sequences", "context_management"} & body.keys():
+        raise RefusalError("`compaction` cannot be combined with `context_management`")
+    if (body.get("tool_choice") or {}).get("type") in {"any", "tool"}:
+        raise RefusalError("`compaction` cannot be combined with a forced tool")
+    if body["messages"][-1]["role"] == "assistant" and _ids(
+        {"content": blocks_of(body["messages"][-1])}, "tool_use"
+    ):
+        raise RefusalError(
+            "the last `assistant` turn is not finished",
+            code="compaction_incomplete_turn",
+        )
+
+
 def _check_pairs(messages: list[Body]) -> None:
     for index, message in enumerate(messages):
         calls = _ids(message, "tool_use")
@@ -215,25 +243,45 @@ def drops_bound(body: Body, betas: str) -> bool:
     return bool(binding) and binding.get("prefix_mismatch_behavior") == "drop_block"
 
 
-def prefix(seen: Body, index: int | None = None, place: int = 0) -> str:
-    """Return a digest of what precedes a block, or an answer to all of it: system, tools, messages, no thinking."""
-    messages = seen["messages"]
-    index = len(messages) if index is None else index
-    before = [(m["role"], block) for m in messages[:index] for block in m["content"]]
-    before += (
-        [
-            (messages[index]["role"], block)
-            for block in messages[index]["content"][:place]
-        ]
-        if place
-        else []
-    )
+Said = list[tuple[str, dict[str, Any]]]
+"""Blocks with the role that said them, in turns of one role."""
+
+
+def prefix(
+    seen: Body,
+    index: int | None = None,
+    place: int = 0,
+    stands_for: Mapping[str, Said] | None = None,
+) -> str:
+    """Return a digest of what precedes a block, or an answer to all of it: system, tools, messages, no thinking.
+
+    A block of a compaction on demand counts as what it stands for, by its signature: nothing may stand between that and
+    what follows it, and a turn of the same role would be part of it.
+    """
+    before = told_before(seen, index, place, stands_for or {})
     tools = [tool for tool in seen.get("tools") or [] if not tool.get("defer_loading")]
     told = [blocks_of({"content": seen.get("system") or []}), tools]
     said = [(role, block) for role, block in before if block["type"] not in THINKING]
     return hashlib.sha256(
         compact_json(_bare([*told, *map(list, said)])).encode()
     ).hexdigest()
+
+
+def told_before(
+    seen: Body, index: int | None, place: int, stands_for: Mapping[str, Said]
+) -> Said:
+    """Return the blocks before a place in a request, each with its role."""
+    messages = seen["messages"]
+    index = len(messages) if index is None else index
+    rest = messages[index]["content"][:place] if place else []
+    flat = [(m["role"], block) for m in messages[:index] for block in m["content"]]
+    flat += [(messages[index]["role"], block) for block in rest]
+    if not flat or (sign := flat[0][1].get("signature")) not in stands_for:
+        return flat
+    covered, kept = stands_for[sign], flat[1:]
+    joint = [("joint", {"type": "joint"})]
+    merges = kept and covered and covered[-1][0] == kept[0][0]
+    return [*covered, *(joint if merges else ()), *kept]
 
 
 PARTS = ("model", "system", "tools", "messages")

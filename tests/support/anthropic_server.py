@@ -60,6 +60,12 @@ class AnthropicServer(Loopback):
         self.issued: dict[str, Item] = {}
         """Signature, or encrypted data, of each thinking and compaction block -> that block."""
 
+        self.betas: list[str] = []
+        """Feature headers of each request."""
+
+        self.stands_for: dict[str, rules.Said] = {}
+        """Signature of a block of a compaction on demand -> what it stands for."""
+
         # call id -> the thinking of its message
         self._thoughts: dict[str, list[Item]] = {}
         self._cache = PromptCache(clock)
@@ -84,11 +90,15 @@ class AnthropicServer(Loopback):
         if call.path not in {"/v1/messages", "/v1/messages/count_tokens"}:
             raise RefusalError(f"not found: {call.path}", status=404)
         betas = call.headers.get("anthropic-beta", "")
+        self.betas.append(betas)
         rules.check(body, betas)
         body = self._bound(body, betas)
         self._check_issued(body)
         seen = visible(body)
-        self._after = (rules.prefix(seen), next(iter(_thoughts_in(seen)[::-1]), ""))
+        self._after = (
+            rules.prefix(seen, stands_for=self.stands_for),
+            next(iter(_thoughts_in(seen)[::-1]), ""),
+        )
         edited, applied = rules.apply_clearing(seen)
         tokens = rules.prompt_tokens(edited)
         if call.path.endswith("/count_tokens"):
@@ -129,7 +139,8 @@ class AnthropicServer(Loopback):
             for place, block in enumerate(message["content"]):
                 if block["type"] in THINKING:
                     after, previous = self.bound.get(_sign(block), ("", ""))
-                    if after != rules.prefix(body, index, place) or before not in (
+                    now = rules.prefix(body, index, place, self.stands_for)
+                    if after != now or before not in (
                         "",
                         previous,
                     ):
@@ -308,6 +319,9 @@ class AnthropicServer(Loopback):
             key: self._seal(self.summary or ""),
         }
         self.issued[block[key]] = block
+        if signed:
+            told = rules.told_before(seen, None, 0, self.stands_for)
+            self.stands_for[block[key]] = told
         use = self._cache.bill(prompt_blocks(seen), scope=seen["model"])
         usage = _usage(use, text_tokens(self.summary or ""))
         usage["input_tokens"] += SUMMARY_PROMPT_TOKENS

@@ -76,6 +76,7 @@ class Loopback:
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -111,7 +112,8 @@ class Loopback:
     def respond(self, call: Call) -> Answer:
         """Answer one request and record it."""
         try:
-            answer = self.answer(call)
+            with self._lock:  # a summary may be asked for beside the request of a turn
+                answer = self.answer(call)
         except RefusalError as refusal:
             answer = Answer(body=self.error_body(refusal), status=refusal.status)
         self.record(call, answer)

@@ -21,6 +21,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_ctxwin import ModelLimits, TokenEstimator, create_context_agent
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, StepEvent
+from langchain_ctxwin.summarize import SummaryJobs
 from support.anthropic_server import AnthropicServer
 from support.gemini_policy import tool_loop
 from support.gemini_server import GeminiServer
@@ -29,6 +30,7 @@ from support.openai_server import OpenAIServer
 from support.oracle import text_tokens
 
 WINDOW = 6_000
+SUMMARY_SECONDS = 10.0  # the longest wait for one
 LEARNING_STEPS = 3  # sizes are learned from the first answers
 CLEAR_EDIT = {
     "type": "clear_tool_uses_20250919",
@@ -48,6 +50,11 @@ READ_PRICE, WRITE_PRICE = 0.1, 1.25
 ANTHROPIC_OUTPUT_PRICE, OPENAI_OUTPUT_PRICE, GEMINI_OUTPUT_PRICE = 5, 8, 8
 # Over the price of uncached input, as published for Claude Sonnet, GPT-5 and Gemini 2.5 Pro, 2026-11; storage apart.
 
+STATELESS: dict[str, Any] = {
+    "store": False,
+    "include": ["reasoning.encrypted_content"],
+    "output_version": "responses/v1",
+}
 EDIT_BETAS = ["context-management-2025-06-27", "compact-2026-01-12"]
 THREAD = {"configurable": {"thread_id": "talk"}}
 
@@ -115,7 +122,10 @@ def speaking(*, thinks: bool) -> Callable[[dict[str, Any]], list[dict[str, Any]]
         )
         thought = [{"type": "thinking", "thinking": "Let me see."}] if thinks else []
         if answered:
-            return [*thought, {"type": "text", "text": "There is a boat. " * 10}]
+            return [
+                *thought,
+                {"type": "text", "text": ("There is a boat. " * 10).strip()},
+            ]
         return [
             *thought,
             {
@@ -159,9 +169,10 @@ def play(
     limits = ModelLimits(context_window=WINDOW, max_output_tokens=output_of(model))
     # The servers count with one tokenizer, OpenAI's: what is off then is what a provider manages, not the tokenizer.
     options = {"limits": limits, "counter": TokenEstimator("openai"), **options}
-    options |= {"checkpointer": InMemorySaver(), "sinks": [sink]}
+    jobs = SummaryJobs()
+    options |= {"checkpointer": InMemorySaver(), "sinks": [sink], "jobs": jobs}
     agent = create_context_agent(model, list(tools), system_prompt=prompt, **options)
-    failed = talk(agent, turns)
+    failed = talk(agent, turns, jobs)
     steps = [event for event in sink.events if isinstance(event, StepEvent)]
     return outcome_of(server, steps, agent.get_state(THREAD).values, failed)
 
@@ -197,8 +208,8 @@ def output_of(model: Any) -> int:
     return int(getattr(model, "max_tokens", None) or model.max_output_tokens)
 
 
-def talk(agent: Any, turns: int) -> int:
-    """Ask so many questions; return how many ended with an error."""
+def talk(agent: Any, turns: int, jobs: SummaryJobs | None = None) -> int:
+    """Ask so many questions; return how many ended with an error. Summaries are written between them."""
     failed = 0
     for number in range(turns):
         text = (
@@ -209,6 +220,8 @@ def talk(agent: Any, turns: int) -> int:
             agent.invoke({"messages": [HumanMessage(text)]}, THREAD)
         except Exception:  # noqa: BLE001  # whatever a provider or a middleware says ends the turn, not the talk
             failed += 1
+        if jobs is not None:
+            jobs.drain(SUMMARY_SECONDS)
     return failed
 
 
@@ -298,6 +311,10 @@ def _kept(sent: Sequence[Any]) -> Iterator[bool]:
         text = json.dumps(exchange.body)
         if newest:
             yield newest in text or bool(exchange.body.get("previous_response_id"))
+        if "compaction" in exchange.body or getattr(exchange, "path", "").endswith(
+            "/compact"
+        ):
+            continue  # one on demand is shown when it is needed
         parts = exchange.reply.get("content") or exchange.reply.get("output") or []
         blocks = [
             part
@@ -361,6 +378,29 @@ def anthropic_bound_thinking(play: Play = play) -> Outcome:
         return play(server, server.chat_model(max_tokens=1_280))
 
 
+def anthropic_on_demand(play: Play = play) -> Outcome:
+    """The same with blocks that the provider writes on demand; what is kept of thinking stays valid."""
+    with AnthropicServer(
+        context_window=WINDOW, policy=speaking(thinks=True), binds=True
+    ) as server:
+        return play(server, server.chat_model(max_tokens=1_280), **on_demand(play))
+
+
+def openai_on_demand(play: Play = play) -> Outcome:
+    """Encrypted items that the provider writes on demand."""
+    with OpenAIServer(context_window=WINDOW, policy=responding) as server:
+        return play(
+            server,
+            server.chat_model(max_tokens=256, **STATELESS),
+            **on_demand(play),
+        )
+
+
+def on_demand(play: Play) -> dict[str, str]:
+    """LangChain's own middleware knows none."""
+    return {} if play is play_peer else {"summarizer": "native"}
+
+
 def anthropic_deferred(play: Play = play) -> Outcome:
     """A hundred deferred tools, far more than the window holds."""
     with AnthropicServer(
@@ -411,12 +451,7 @@ def openai_compaction(play: Play = play) -> Outcome:
 def openai_stateless(play: Play = play) -> Outcome:
     """Nothing is stored; encrypted reasoning goes back and forth."""
     with OpenAIServer(context_window=WINDOW, policy=responding) as server:
-        options = {
-            "store": False,
-            "include": ["reasoning.encrypted_content"],
-            "output_version": "responses/v1",
-        }
-        return play(server, server.chat_model(max_tokens=256, **options))
+        return play(server, server.chat_model(max_tokens=256, **STATELESS))
 
 
 def gemini_signatures(play: Play = play) -> Outcome:
@@ -454,10 +489,12 @@ TALKS: dict[str, Callable[..., Outcome]] = {
     "anthropic: thinking": anthropic_thinking,
     "anthropic: 100 deferred tools": anthropic_deferred,
     "anthropic: bound thinking": anthropic_bound_thinking,
+    "anthropic: bound thinking, compaction on demand": anthropic_on_demand,
     "gemini: thought signatures": gemini_signatures,
     "openai: server-side history": openai_chain,
     "openai: history that is forgotten": openai_forgetting,
     "openai: native compaction": openai_compaction,
     "openai: stateless, encrypted reasoning": openai_stateless,
+    "openai: stateless, compaction on demand": openai_on_demand,
 }
 """Every talk, by provider and what it manages."""

@@ -1,0 +1,259 @@
+"""Summaries that the provider of the agent's model writes on demand: blocks that begin later requests to it.
+
+Anthropic (compaction on demand) takes the request as it was sent, up to where the summary ends, and returns a signed
+block; OpenAI (Responses API, compact endpoint) an encrypted item. Both stand for what they were made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.runnables import Runnable, RunnableLambda
+
+from langchain_ctxwin.core.calls import is_user
+from langchain_ctxwin.core.model_info import (
+    arguments_of,
+    bound_arguments,
+    model_name,
+    rules_of,
+    unbound,
+)
+from langchain_ctxwin.core.native import compaction_in
+from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_ids
+from langchain_ctxwin.core.spending import Usage
+from langchain_ctxwin.core.summary_prompt import sections_text
+from langchain_ctxwin.errors import ConfigError, SummarizationError
+from langchain_ctxwin.summarize.model import FOCUS, FOCUS_CHARS, replied
+
+NATIVE = "native"
+"""What `summarizer` is to ask the provider of the agent's model."""
+
+REPLY_ONLY = frozenset(
+    {"response_format", "stop", "stop_sequences", "context_management"}
+)
+"""Arguments of a call that only shape an answer: a request to compact with them is refused."""
+
+FORCED = frozenset({"any", "tool"})  # choices of a tool that only an answer could make
+# Arguments of a call that the compact endpoint takes, too.
+COMPACT_ARGUMENTS = (
+    "instructions",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "service_tier",
+)
+SAID = "What people said, the newest first:"  # OpenAI hands it back beside its block
+ADVICE = "pass a chat model as summarizer, or None"
+
+
+class ProviderSummary(str):
+    """A summary as text, and the block that its provider reads in the place of what it covers.
+
+    The text is what other providers are shown. It may be empty: some blocks are read by their makers alone.
+    """
+
+    __slots__ = ("block", "usage")
+
+    block: Mapping[str, Any]
+    usage: Usage | None
+    """Tokens of a call that LangChain's callbacks do not see."""
+
+    def __new__(
+        cls, text: str, block: Mapping[str, Any], usage: Usage | None = None
+    ) -> Self:
+        """Make a text with a block beside it."""
+        made = super().__new__(cls, text)
+        made.block, made.usage = block, usage
+        return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeSummarizer:
+    """Asks the provider of the agent's model for a block of what is to leave; what `summarizer="native"` makes."""
+
+    model: Any = None
+    """The chat model, where it is known before a call goes to it."""
+
+    sections: Sequence[str] = ()
+    focus: str = ""
+    request: Runnable[Any, Any] | None = None
+    """Sends what was put together by `asking`."""
+
+    @property
+    def model_name(self) -> str:
+        """Name of the model that writes; empty while nobody knows."""
+        return model_name(self.model)
+
+    @property
+    def writer(self) -> str:
+        """What tells it apart from other summarizers, in every process."""
+        return f"{NATIVE} {self.model_name} {' '.join(self.sections)}"
+
+    def focused(self, focus: str) -> NativeSummarizer:
+        """Return a summarizer that tells most of what the focus names."""
+        return replace(self, focus=focus[:FOCUS_CHARS])
+
+    def written_as(
+        self, prompt: str | None, sections: Sequence[str]
+    ) -> NativeSummarizer:
+        """Return a summarizer with the sections of settings; a prompt of one's own is refused."""
+        if prompt:
+            raise ConfigError(
+                f"summarizer={NATIVE!r} asks about the request itself, and summary_prompt has places for a transcript: "
+                "set summary_sections, or pass a chat model as summarizer"
+            )
+        return replace(self, sections=tuple(sections) or self.sections)
+
+    def called(self, call: Any, tools: Sequence[Any]) -> Any:
+        """Return what a request goes to: the call, or the model with these tools bound."""
+        if call is not None or self.model is None:
+            return call
+        return self.model.bind_tools(list(tools)) if tools else self.model
+
+    def asking(
+        self, call: Any, messages: Sequence[AnyMessage], options: Mapping[str, Any]
+    ) -> NativeSummarizer:
+        """Return a summarizer that asks about a request, with what `call` sends along.
+
+        Raises:
+            SummarizationError: the provider of that model writes none.
+        """
+        try:
+            require_native(call)
+        except ConfigError as error:
+            raise SummarizationError(str(error)) from error
+        arguments = {**bound_arguments(call), **options}
+        is_openai = rules_of(call).provider == "openai"
+        ask = _openai_compact if is_openai else self._anthropic_compact
+        send = partial(ask, unbound(call), list(messages), arguments)
+        return replace(self, request=RunnableLambda(send, name="summarizer"))
+
+    def summarize(
+        self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int
+    ) -> ProviderSummary:
+        """Return the block, which covers `previous` and `messages`, because the request holds both.
+
+        Raises:
+            SummarizationError: nobody said what to ask, the provider failed, or wrote no block.
+        """
+        if self.request is None:
+            raise SummarizationError(
+                f"summarizer={NATIVE!r} asks about a request of an agent, and there is none: {ADVICE}"
+            )
+        reply = replied(self.request, max_tokens)
+        if isinstance(reply, ProviderSummary) and reply.block:
+            said = [str(message.text) for message in messages if is_user(message)]
+            said.reverse()
+            said += [previous.removeprefix(SAID).strip()]
+            text = "\n".join(filter(None, [SAID, *said])) if any(said) else ""
+            return ProviderSummary(text, reply.block, reply.usage)
+        block = compaction_in(reply) if isinstance(reply, AIMessage) else None
+        content = block.get("content") if block else None
+        if block is None or not isinstance(content, str):
+            raise SummarizationError(
+                f"the provider answered without a compaction: {ADVICE}"
+            )
+        return ProviderSummary(content, _bare(block))
+
+    def _anthropic_compact(
+        self,
+        model: Any,
+        messages: list[AnyMessage],
+        arguments: Mapping[str, Any],
+        max_tokens: int,
+    ) -> Any:
+        focus = FOCUS.format(focus=self.focus) if self.focus else ""
+        told = f"{sections_text(self.sections)} Write at most {max_tokens:,} tokens.{focus}"
+        given = {
+            key: value for key, value in arguments.items() if key not in REPLY_ONLY
+        }
+        choice = given.get("tool_choice")
+        if isinstance(choice, Mapping) and choice.get("type") in FORCED:
+            del given["tool_choice"]
+        betas = given.get("betas", getattr(model, "betas", None)) or ()
+        given["betas"] = [*dict.fromkeys([*betas, DEMAND_BETA])]
+        # None takes out what the model is set to
+        given |= dict.fromkeys(("context_management", "stop_sequences"))
+        asked = {"type": "summarize", "instructions": told}
+        return model.bind(**given, compaction=asked).invoke(messages)
+
+
+def native_summarizer(limits: Any) -> NativeSummarizer:
+    """Return the summarizer that asks the provider of the agent's model, where `limits` say who that is.
+
+    Raises:
+        ConfigError: as `require_native`.
+    """
+    require_native(limits)
+    is_chat = isinstance(unbound(limits), BaseChatModel)
+    return NativeSummarizer(model=limits if is_chat else None)
+
+
+def require_native(model: Any) -> None:
+    """Raise `ConfigError` where the provider of a model writes no summary on demand, or its integration cannot ask."""
+    inner, provider = unbound(model), rules_of(model).provider
+    wanted = f"summarizer={NATIVE!r}"
+    if not isinstance(inner, BaseChatModel) and provider in {"", "anthropic", "openai"}:
+        return  # limits alone: who is called is looked at then
+    name = type(inner).__name__
+    if provider == "openai" and hasattr(inner, "root_client"):
+        if getattr(inner, "use_responses_api", None) is not True:
+            raise ConfigError(
+                f"{wanted}: {name} calls Chat Completions, which takes no block back: set use_responses_api=True on "
+                f"the model, or {ADVICE}"
+            )
+    elif provider != "anthropic" or not hasattr(inner, "betas"):
+        raise ConfigError(
+            f"{wanted}: {name} cannot ask its provider for one. ChatAnthropic can, and ChatOpenAI with "
+            f"use_responses_api=True: {ADVICE}"
+        )
+    management = arguments_of(model).get("context_management") or ()
+    edits = management.get("edits") if isinstance(management, Mapping) else management
+    if any("compact" in str(edit.get("type")) for edit in edits or ()):
+        raise ConfigError(
+            f"{wanted}: context_management={management!r} lets the server compact by itself, which takes no other "
+            "block: leave out one of both"
+        )
+
+
+def _openai_compact(
+    model: Any,
+    messages: list[AnyMessage],
+    arguments: Mapping[str, Any],
+    _max_tokens: int,
+) -> ProviderSummary:
+    # The integration has no other way from messages to the items of its API (langchain-openai 1.7).
+    payload = model._get_request_payload(without_response_ids(messages), **arguments)  # noqa: SLF001
+    known = {
+        key: payload[key] for key in COMPACT_ARGUMENTS if payload.get(key) is not None
+    }
+    reply = model.root_client.responses.compact(
+        model=payload["model"], input=payload["input"], **known
+    ).model_dump(exclude_none=True, warnings=False)
+    blocks = [
+        _bare(item)
+        for item in reply["output"]
+        if item.get("type") == "compaction" and item.get("encrypted_content")
+    ]
+    usage = reply["usage"]
+    details = usage.get("input_tokens_details") or {}
+    counted = {
+        "cache_read": details.get("cached_tokens", 0),
+        "cache_creation": details.get("cache_write_tokens", 0),
+    }
+    spent = Usage.of({**usage, "input_token_details": counted})
+    return ProviderSummary("", blocks[-1] if blocks else {}, spent)
+
+
+def _bare(block: Mapping[str, Any]) -> dict[str, Any]:
+    """A block as it is sent back."""
+    return {
+        key: value
+        for key, value in block.items()
+        if key != "index" and value is not None
+    }
