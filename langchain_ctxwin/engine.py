@@ -32,11 +32,11 @@ from langchain_ctxwin.core.model_info import (
 )
 from langchain_ctxwin.core.native import NEVER_DEFER
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.plan import last_request, request_until, shown_part
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
+from langchain_ctxwin.core.provider_rules import Rules
 from langchain_ctxwin.core.readable import readable_text
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import learned_limit, refused, retry_target

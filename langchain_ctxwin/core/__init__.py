@@ -3,8 +3,9 @@
 from langchain_ctxwin.core.assembly import RECORD_ID, record_text
 from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.model_info import model_name
-from langchain_ctxwin.core.pairing import Rules, is_empty, repair_step
+from langchain_ctxwin.core.pairing import is_empty, repair_step
 from langchain_ctxwin.core.pins import is_pinned, last_user
+from langchain_ctxwin.core.provider_rules import Rules
 from langchain_ctxwin.core.record import Record, RecordLine, extended
 from langchain_ctxwin.core.session import Pending, Session
 from langchain_ctxwin.core.sizing import Doubt, Sizes

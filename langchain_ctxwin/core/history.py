@@ -23,13 +23,12 @@ from langchain_ctxwin.core.native import (
     without_bound_reasoning,
 )
 from langchain_ctxwin.core.pairing import (
-    UNKNOWN,
-    Rules,
     repair_step,
     unanswered_in,
     unique_calls,
 )
 from langchain_ctxwin.core.pins import PinWhen, is_pinned
+from langchain_ctxwin.core.provider_rules import UNKNOWN, Rules
 from langchain_ctxwin.core.turns import Step, checksum, split_steps, starts_turn
 from langchain_ctxwin.core.view import View, cleared_in, first_after_system, message_id
 from langchain_ctxwin.errors import ConfigError

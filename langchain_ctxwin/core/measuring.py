@@ -14,10 +14,10 @@ from langchain_ctxwin.core.limits import (
     reserve_within,
     smaller_of,
 )
-from langchain_ctxwin.core.media import MediaLimits, provider_limits
+from langchain_ctxwin.core.media import MediaLimits
 from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.recovery import learned_media, remembered_limit
-from langchain_ctxwin.core.request import BINDS, Request, last_report_of, unbound_before
+from langchain_ctxwin.core.request import Request, last_report_of, unbound_before
 from langchain_ctxwin.core.session import Session, counted
 from langchain_ctxwin.core.sizing import Sizes
 from langchain_ctxwin.core.updates import from_history, sizes_for
@@ -44,9 +44,8 @@ def measured(
     Raises:
         ConfigError: the limits leave no room for input.
     """
-    documented = provider_limits(
-        parts.rules.provider, stated.context_window or stated.max_input_tokens
-    )
+    window = stated.context_window or stated.max_input_tokens
+    documented = parts.rules.media_limits(window)
     own = MediaLimits(max_bytes=stated.max_request_bytes, max_images=stated.max_images)
     media = (
         parts.media.smallest(own)
@@ -184,7 +183,7 @@ def _unbound(session: Session, parts: Parts) -> int:
     """Position up to which reasoning is tied to a prefix that is gone: since a compaction, a refusal, a new prompt."""
     position = session.unbound or session.since
     messages = parts.messages
-    if position is None or parts.rules.provider not in BINDS:
+    if position is None or not parts.rules.binds_reasoning:
         return 0
     index = position.find(messages)
     stop = min(position.index if index is None else index, len(messages) - 1) + 1

@@ -64,24 +64,6 @@ class MediaLimits:
 
 NO_LIMITS = MediaLimits()
 
-PROVIDER_LIMITS: Mapping[str, Sequence[tuple[int | None, MediaLimits]]] = {
-    "anthropic": (
-        (200_000, MediaLimits(max_bytes=32_000_000, max_images=100)),
-        (None, MediaLimits(max_bytes=32_000_000, max_images=600)),
-    ),
-}
-"""What providers document, by the windows in tokens up to which it holds (Anthropic API: request size limits; vision
-guide). Of others it is learned from a refusal."""
-
-
-def provider_limits(provider: str, window_tokens: int | None) -> MediaLimits:
-    """Return what a provider documents for models of such a window; the strictest for one that nobody knows."""
-    rows = PROVIDER_LIMITS.get(provider, ())
-    return next(
-        (row for most, row in rows if most is None or (window_tokens or 0) <= most),
-        NO_LIMITS,
-    )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaSize:

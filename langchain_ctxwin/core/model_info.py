@@ -10,7 +10,15 @@ from typing import Any
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.native import provider_named
-from langchain_ctxwin.core.pairing import UNKNOWN, Rules
+from langchain_ctxwin.core.provider_rules import (
+    BREAKPOINTS_SINCE,
+    CACHE_BREAKPOINTS,
+    ELSEWHERE,
+    MANUAL_THINKING,
+    RULES,
+    UNKNOWN,
+    Rules,
+)
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError, expect
 
@@ -148,32 +156,8 @@ of the tokenizer, so they count as generic, unless the model's limits state a `t
 UNKNOWN_FAMILY = "generic"
 MAX_BINDINGS = 16  # bindings of bindings that are looked through; a model that binds itself would have no end
 
-OPENAI = Rules(starts_with_ai=True, takes_system=True, provider="openai")
-LIKE_OPENAI = replace(OPENAI, provider="other")
-RULES = {
-    "anthropic": Rules(provider="anthropic", calls_need_reasoning=False),
-    "deepseek": LIKE_OPENAI,
-    "gemini": Rules(starts_with_ai=True, calls_after_ai=False, provider="gemini"),
-    "openai": OPENAI,
-    "qwen": LIKE_OPENAI,
-}
-"""What providers take, by the family of their integration's class. With Gemini a function call has to follow a user
-turn or a function response; its integration and Anthropic's move system messages to the front. Anthropic wants the
-reasoning before a call only where the model is set to think each time (`MANUAL_THINKING`)."""
-
 CHAT_COMPLETIONS = ("openai", "deepseek", "qwen")
 """Families whose classes speak OpenAI's Chat Completions, where they do not say that they use the Responses API."""
-
-MANUAL_THINKING = "enabled"
-"""Type of the `thinking` setting of Claude models that think by a given budget; those that tie their reasoning to what
-preceded it take it no more."""
-
-BREAKPOINTS_SINCE = "2026-07-09"
-"""Release of the first models of OpenAI whose prompt cache matches at breakpoints (OpenAI, prompt caching guide): those
-since then know the field that marks one, and earlier ones refuse it."""
-
-CACHE_BREAKPOINTS = "cache_breakpoints"
-"""Capability of such a model, where a source of models states it."""
 
 # Settings of chat models that go along with every call and concern the context.
 CALL_SETTINGS = (
@@ -218,7 +202,7 @@ def rules_of(model: object) -> Rules:
         is_marked or getattr(inner, "output_version", None) == "responses/v1"
     )
     if getattr(inner, "openai_api_base", None):
-        rules = replace(UNKNOWN, provider="openai" if uses_responses else "other")
+        rules = replace(ELSEWHERE, provider="openai" if uses_responses else "other")
     profile = getattr(inner, "profile", None)
     tools_can_come_later = (
         isinstance(profile, Mapping) and profile.get("mid_conversation_tools") is True

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count, zip_longest
 from typing import Any
 
@@ -42,6 +41,7 @@ from langchain_ctxwin.core.calls import (
     standard,
     without_kept_calls,
 )
+from langchain_ctxwin.core.provider_rules import UNKNOWN, Rules
 from langchain_ctxwin.core.turns import NOTE_KEY, SOURCE
 
 EMPTY_USER_TEXT = "[empty message]"
@@ -70,46 +70,6 @@ REFUSED_PARTS: Mapping[str, frozenset[str]] = {
 
 # of blocks that are to be sent again as they are
 SIGNATURE_KEYS = ("signature", "thought_signature", "extras")
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a provider takes as it is; the defaults are those of a provider that nobody knows."""
-
-    starts_with_ai: bool = (
-        False  # a request may begin with an answer, such as a greeting
-    )
-    calls_after_ai: bool = True
-    """A call may follow an answer, such as that of another agent. Gemini wants a user message or a result before it."""
-
-    takes_system: bool = False
-    """System messages stay in place. Elsewhere integrations move them to the front, and the cached prefix is lost."""
-
-    provider: str = ""
-    """Whose blocks it reads: `anthropic`, `openai`, `gemini`, or `other` for none; empty when nobody knows."""
-
-    takes_cache_key: bool = (
-        False  # a call may name the conversation for the provider's prompt cache
-    )
-    takes_breakpoints: bool = False
-    """OpenAI's prompt cache matches at breakpoints, which blocks of content may set."""
-
-    loads_tools: bool = False
-    """A message can load a tool whose definition was deferred, so that the tools of a conversation stay the same."""
-
-    calls_need_reasoning: bool = True
-    """A call that waits for its result has to come back with the reasoning before it; so with a provider that nobody
-    knows."""
-
-    media_in_results: bool = True
-    """The results of tools may hold pictures and files. With Chat Completions they are in user messages only."""
-
-    takes_betas: bool = False  # its client sends feature headers that a call names
-    keeps_history: bool = False
-    """Its server goes on from the newest response id among the messages, so that those before it are not sent."""
-
-
-UNKNOWN = Rules()
 
 
 def repair_step(

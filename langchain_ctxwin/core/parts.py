@@ -13,7 +13,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.native import is_kept, is_read
-from langchain_ctxwin.core.pairing import UNKNOWN, Rules
+from langchain_ctxwin.core.provider_rules import UNKNOWN, Rules
 from langchain_ctxwin.core.sizing import Doubt
 from langchain_ctxwin.core.view import View
 

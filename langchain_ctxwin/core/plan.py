@@ -58,9 +58,6 @@ MIN_CLEAR_TOKENS = 75  # smallest result that is cleared: three times its stub
 ASKED = "the agent asked to compact"
 ASKED_BY_HOST = "asked by the host"
 IDLE = "compact_when_idle: the prompt cache is cold, and a compaction is near"
-# Anthropic keeps a prefix five minutes, or an hour where that is asked for; OpenAI an hour at the most. Of the others
-# none keeps one longer without being paid for it.
-SHORT_CACHE_SECONDS, LONG_CACHE_SECONDS = 300, 3_600
 
 Tier = Callable[[Request], Request]
 Need = Literal["over", "asked"]
@@ -243,12 +240,10 @@ def is_idle(request: Request) -> bool:
         or request.history_tokens <= portion(settings.prepare, request.room)
     ):
         return False
-    is_short = (
-        request.parts.rules.provider == "anthropic" and settings.prompt_cache == "5m"
-    )
-    return bool(
-        now - answered > (SHORT_CACHE_SECONDS if is_short else LONG_CACHE_SECONDS)
-    )
+    rules = request.parts.rules
+    is_short = settings.prompt_cache == "5m"
+    kept_seconds = rules.marked_seconds if is_short else rules.cache_seconds
+    return bool(now - answered > kept_seconds)
 
 
 def asked(request: Request, *, is_local: bool) -> Compaction | None:

@@ -33,7 +33,6 @@ from langchain_ctxwin.core.native import (
     loaded_tools,
     only_compaction,
 )
-from langchain_ctxwin.core.pairing import Rules
 from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.pins import (
     answer_marker,
@@ -41,6 +40,7 @@ from langchain_ctxwin.core.pins import (
     looks_open,
     pinned_groups,
 )
+from langchain_ctxwin.core.provider_rules import Rules
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import FIXED_REGIONS, Regions, SizeEstimate, Sizes
 from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, group_turns
@@ -51,9 +51,6 @@ CountedBy = Literal["usage", "estimate", "exact"]
 Stopped = Literal["", "summaries_ineffective", "fixed_regions"]
 """Why no summary is tried: the last ones failed or freed too little (for 1, 2, 4, ... user messages), or the regions
 that cannot leave are past the trigger by themselves (until the prompt, the tools or the pins get smaller)."""
-
-BINDS = frozenset({"", "anthropic"})
-"""Providers whose reasoning may be tied to what precedes it: Anthropic, and whoever nobody knows."""
 
 FILLED_SHARE = (
     0.95  # of the limit: fixed regions past it leave no history worth compacting
@@ -358,7 +355,7 @@ class Request:
         """Position up to which reasoning is left out: another view changes what all of it is tied to."""
         messages = self.parts.messages
         rules = self.parts.rules
-        if view == self.session.view or rules.provider not in BINDS:
+        if view == self.session.view or not rules.binds_reasoning:
             return self.unbound
         if self.swaps_prefix(view):
             return max(self.unbound, self.parts.start_of(view))
@@ -384,7 +381,7 @@ class Request:
         old, covered = self.session.view, view.covered
         start = self.parts.start_of(view)
         if (
-            self.parts.rules.provider not in BINDS
+            not self.parts.rules.binds_reasoning
             or view.block in (None, old.block)
             or self._block_of(view) is None
             or covered is None

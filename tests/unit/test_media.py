@@ -24,9 +24,9 @@ from langchain_ctxwin.core.media import (
     MediaLimits,
     MediaSize,
     left_out,
-    provider_limits,
     without_media,
 )
+from langchain_ctxwin.core.provider_rules import RULES
 from support.agents import agent_on, ask, on_both, values
 from support.fakes import ScriptedChatModel, SdkError, echo
 
@@ -134,7 +134,7 @@ def test_what_a_provider_documents_is_kept_to_ahead_of_any_refusal():
         images_in(engine_of(ModelLimits(1_000_000)).build(engine_of().measure(history)))
         == 120
     )
-    assert provider_limits("nobody", 8_000) == MediaLimits()
+    assert RULES["openai"].media_limits(8_000) == MediaLimits()
 
 
 class Api:
