@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -65,6 +66,7 @@ def check(body: Body, betas: str) -> None:
     _check_edits(body, betas)
     _check_demand(body, betas)
     seen = visible(body)
+    _check_parts(seen["messages"])
     _check_pairs(seen["messages"])
     _check_server_tools(seen["messages"])
     _check_thinking(seen)
@@ -167,6 +169,34 @@ def _check_demand(body: Body, betas: str) -> None:
             "the last `assistant` turn is not finished",
             code="compaction_incomplete_turn",
         )
+
+
+def _check_parts(messages: list[Body]) -> None:
+    for index, message in enumerate(messages):
+        blocks = message["content"]
+        if all(
+            block["type"] == "text" and not block["text"].strip() for block in blocks
+        ):
+            raise RefusalError(
+                f"messages.{index}: text content blocks must contain non-whitespace text"
+            )
+        for place, block in enumerate(blocks):
+            name = block.get("id") or block.get("tool_use_id") or "none"
+            if not re.fullmatch(r"[a-zA-Z0-9_-]+", name):
+                raise RefusalError(
+                    f"messages.{index}.content.{place}.{block['type']}.id: String should match pattern "
+                    "'^[a-zA-Z0-9_-]+$'"
+                )
+
+
+def check_size(body: Body, *, max_bytes: int, max_images: int) -> None:
+    """Refuse a request with too many bytes or images."""
+    text = compact_json(body)
+    if len(text) > max_bytes:
+        raise RefusalError("Request exceeds the maximum size", status=413)
+    images = text.count('"type":"image"')
+    if images > max_images:
+        raise RefusalError(f"too many images and documents: {images} > {max_images}")
 
 
 def _check_pairs(messages: list[Body]) -> None:

@@ -46,6 +46,8 @@ class AnthropicServer(Loopback):
         summary: str | None = SUMMARY,
         min_compaction_trigger: int = MIN_COMPACTION_TRIGGER_TOKENS,
         binds: bool = False,
+        max_bytes: int = 32_000_000,
+        max_images: int = 100,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
@@ -54,6 +56,7 @@ class AnthropicServer(Loopback):
         self.summary = summary
         self.min_compaction_trigger = min_compaction_trigger
         self.binds = binds
+        self.max_bytes, self.max_images = max_bytes, max_images
         self.bound: dict[str, tuple[str, str]] = {}
         """Signature of a thinking block -> digest of what preceded it, and the signature of the block before it."""
 
@@ -91,6 +94,7 @@ class AnthropicServer(Loopback):
             raise RefusalError(f"not found: {call.path}", status=404)
         betas = call.headers.get("anthropic-beta", "")
         self.betas.append(betas)
+        rules.check_size(body, max_bytes=self.max_bytes, max_images=self.max_images)
         rules.check(body, betas)
         body = self._bound(body, betas)
         self._check_issued(body)

@@ -76,6 +76,11 @@ def _content_problem(content: Content, index: int) -> str | None:
         return "Please ensure that multiturn requests start with a user turn."
     if not any(_has_data(part) for part in _parts(content)):
         return f"* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty."
+    if any(
+        part.get("text") == "" and "thoughtSignature" not in part
+        for part in _parts(content)
+    ):
+        return f"* GenerateContentRequest.contents[{index}].parts: field 'data' must be initialized"
     return None
 
 

@@ -1,0 +1,93 @@
+"""A loopback server in Ollama's manner, in OpenAI's shape: a prompt over its window is cut, silently."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+from langchain_openai import ChatOpenAI
+
+from support.loopback import Answer, Call, Item, Loopback, Policy, RefusalError, script
+from support.oracle import text_tokens
+
+FRAME_TOKENS = 4  # around each message
+CUT_SHARE = (
+    0.5  # of the window: what is left of a prompt that exceeds it (ollama, runner)
+)
+
+
+class OllamaServer(Loopback):
+    """Answers `/v1/chat/completions`; of a prompt over `num_ctx` it keeps the last half of the window, HTTP 200.
+
+    Example:
+        >>> with OllamaServer(num_ctx=4096) as server:
+        ...     server.chat_model().invoke("hi").text
+        'Noted.'
+    """
+
+    def __init__(self, *, num_ctx: int = 4_096, policy: Policy | None = None) -> None:
+        super().__init__()
+        self.num_ctx = num_ctx
+        self.policy = policy or script("Noted.")
+        self.cut = 0
+        """Requests of which something was cut."""
+
+        self._numbers = itertools.count(1)
+
+    def chat_model(self, **options: Any) -> ChatOpenAI:
+        """Return a real client, pointed at this server, without retries."""
+        settings = {"model": "local", "api_key": "x", "max_retries": 0}
+        return ChatOpenAI(base_url=f"{self.url}/v1", **settings | options)
+
+    def answer(self, call: Call) -> Answer:
+        """Answer one request."""
+        if call.path != "/v1/chat/completions":
+            raise RefusalError(f"not found: {call.path}", status=404)
+        size = sum(map(_tokens, call.body["messages"]))
+        size += text_tokens(json.dumps(call.body.get("tools") or ""))
+        if size > self.num_ctx:
+            self.cut += 1
+            size = int(CUT_SHARE * self.num_ctx) + 2
+        written = self.policy(call.body)
+        message: Item = {"role": "assistant", "content": written}
+        if not isinstance(written, str):
+            message = {"role": "assistant", "content": "", "tool_calls": written}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        usage = {
+            "prompt_tokens": size,
+            "completion_tokens": 8,
+            "total_tokens": size + 8,
+        }
+        head = {"id": f"chatcmpl-{next(self._numbers)}", "object": "chat.completion"}
+        body = {
+            **head,
+            "created": 0,
+            "model": "local",
+            "choices": [choice],
+            "usage": usage,
+        }
+        return Answer(body=body, tokens=size)
+
+    def error_body(self, refusal: RefusalError) -> dict[str, Any]:
+        """Write a refusal as the API does."""
+        return {"error": {"message": refusal.message, "type": "invalid_request_error"}}
+
+
+def looking(body: Item) -> str | list[Item]:
+    """The local model's part: look at a place, then say something about it."""
+    if body["messages"][-1]["role"] == "tool":
+        return "There is a boat. " * 10
+    place = f"pier {len(body['messages'])}"
+    function = {"name": "look", "arguments": json.dumps({"place": place})}
+    return [{"id": f"call-{place}", "type": "function", "function": function}]
+
+
+def _tokens(message: Item) -> int:
+    content = message.get("content") or ""
+    text = content if isinstance(content, str) else json.dumps(content)
+    return (
+        FRAME_TOKENS
+        + text_tokens(text)
+        + text_tokens(json.dumps(message.get("tool_calls") or ""))
+    )
