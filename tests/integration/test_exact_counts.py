@@ -1,6 +1,5 @@
 """How close are counts to what real servers report: with count endpoints, without usage, with bad counters?"""
 
-import asyncio
 from statistics import median
 
 import pytest
@@ -8,10 +7,10 @@ from langchain_core.messages import AIMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.counting import GeminiCounter
 from support.counting_replies import Replies
-from support.desk import CONFIG, TOOLS, Calls, ask, refusals, state_of
+from support.desk import CONFIG, TOOLS, ask, refusals, state_of
 from support.gemini_policy import answer, tool_loop
 from support.gemini_server import GeminiServer
 from support.graphs import chat_on, engine_for, reports_before_calls
@@ -174,31 +173,6 @@ async def test_the_providers_count_decides_about_a_first_request(way, over):
     assert state_of(agent)["context_report"]["compactions"] == over
 
 
-def test_a_model_given_to_the_nodes_is_the_one_that_the_counter_asks():
-    """Limits given as numbers have no name to compare with; its count is exact until usage brings the same number."""
-    size = size_of_told()
-    with GeminiServer(input_limit=size, policy=answer("Noted.")) as server:
-        model = server.chat_model()
-        config = ContextConfig(summarize="off")
-        engine = ContextEngine(
-            ModelLimits(max_input_tokens=size),
-            counter=GeminiCounter(model),
-            config=config,
-        )
-        agent = chat_on(engine, model.bind_tools(TOOLS), tools=TOOLS, model=model)
-        ((report, reply),) = reports_before_calls(agent, told())
-    assert [request.method for request in server.requests] == [
-        "countTokens",
-        "generateContent",
-    ]
-    assert (report["counted_by"], report["total_tokens"], report["over_by"]) == (
-        "exact",
-        size,
-        0,
-    )
-    assert reply.usage_metadata["input_tokens"] == size
-
-
 async def run(agent, way, given=None):
     if way == "ainvoke":
         await agent.ainvoke(given or told(), CONFIG)
@@ -234,68 +208,3 @@ async def test_without_the_count_endpoint_the_estimate_stands(way, fault):
     )
     assert [request.status for request in server.requests] == [200, 200]
     assert state_of(agent)["context_report"]["compactions"] == 1
-
-
-async def test_asking_does_not_block_the_event_loop():
-    """While the endpoint thinks, the loop runs: here it is the loop that lets the endpoint answer."""
-    size = size_of_told()
-    counted = Replies({"totalTokens": size}, held=True)
-    with (
-        counted as endpoint,
-        GeminiServer(input_limit=size, policy=answer("Noted.")) as server,
-    ):
-        model = ChatGoogleGenerativeAI(
-            model="gemini-test",
-            google_api_key="x",
-            base_url=endpoint.url,
-            max_retries=1,
-        )
-        agent = counted_agent(server, size, counter=GeminiCounter(model))
-        turn = asyncio.create_task(agent.ainvoke(told(), CONFIG))
-        while not (counted.asked or turn.done()):  # noqa: ASYNC110  # the endpoint is another thread's
-            await asyncio.sleep(0.01)
-        endpoint.released.set()
-        await turn
-    assert server.generated[0].tokens == size
-
-
-async def test_a_stream_without_usage_fits_by_estimates(start_llama):
-    """Nothing is reported, so nothing is calibrated; the margin keeps every request inside the window."""
-    server, calls = start_llama(WINDOW), NoUsage()
-    model = server.chat_model(stream_usage=False, streaming=True, **WORDY)
-    agent = chat_on(engine_for("tiny", WINDOW, info={"max_output_tokens": 64}), model)
-    for number in range(20):
-        config = {**CONFIG, "callbacks": [calls]}
-        if number % 2:
-            await agent.ainvoke(ask(f"Part {number}. {STORY}"), config)
-        else:
-            _ = list(
-                agent.stream(
-                    ask(f"Part {number}. {STORY}"), config, stream_mode="messages"
-                )
-            )
-    state = state_of(agent)
-    sizes = [server.count(request) for request in calls.requests]
-    assert (len(sizes), calls.errors) == (20, [])
-    assert max(sizes) <= WINDOW - 64
-    assert [
-        message.usage_metadata for message in state["messages"] if message.type == "ai"
-    ] == [None] * 20
-    assert 1 <= state["context_report"]["compactions"] <= 20 / 3
-    assert "anchor" not in state["context_counts"]
-
-
-class NoUsage(Calls):
-    """Records requests whose answers state no size."""
-
-    def on_llm_end(self, response, **_):
-        pass
-
-
-BAD_COUNTERS = {
-    "raises": (lambda _: 1 / 0, ["ZeroDivisionError"]),
-    "negative": (
-        lambda messages: -len(messages),
-        ["returned a negative or endless number"],
-    ),
-}

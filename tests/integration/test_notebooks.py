@@ -1,7 +1,6 @@
 """Does every notebook run from top to bottom, offline, and leave a picture?"""
 
 import base64
-import json
 import os
 import re
 import shutil
@@ -172,18 +171,6 @@ def _plant(folder: Path, *sources: str) -> Path:
     return path
 
 
-def test_a_picture_and_the_right_interpreter_pass(tmp_path):
-    """The kernel is the interpreter of the tests, in a copy of the folder, and its picture is found."""
-    plot = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
-    facts = "import json, sys, pathlib\nprint(json.dumps([sys.prefix, str(pathlib.Path.cwd())]))"
-    done = execute(_plant(tmp_path / "source", facts, plot), tmp_path / "work")
-    assert problems_of(done) == []
-    assert json.loads(done.cells[0].outputs[0].text) == [
-        sys.prefix,
-        str(tmp_path / "work" / "notebooks"),
-    ]
-
-
 def test_a_cell_that_raises_fails(tmp_path, capfd):
     """A failing cell fails the gate and its error is printed."""
     with pytest.raises(subprocess.CalledProcessError):
@@ -191,24 +178,6 @@ def test_a_cell_that_raises_fails(tmp_path, capfd):
             _plant(tmp_path / "source", "raise KeyError('planted')"), tmp_path / "work"
         )
     assert "CellExecutionError" in capfd.readouterr().err
-
-
-def test_a_cell_that_reaches_out_fails(tmp_path, capfd):
-    """A notebook that needs the network fails."""
-    reach = "import urllib.request\nurllib.request.urlopen('http://127.0.0.2/')"
-    with pytest.raises(subprocess.CalledProcessError):
-        execute(_plant(tmp_path / "source", reach), tmp_path / "work")
-    assert "Connection refused" in capfd.readouterr().err
-
-
-def test_a_notebook_that_never_ends_fails(tmp_path):
-    """The whole notebook has one time limit."""
-    with pytest.raises(subprocess.TimeoutExpired):
-        execute(
-            _plant(tmp_path / "source", "import time\ntime.sleep(600)"),
-            tmp_path / "work",
-            timeout_seconds=3,
-        )
 
 
 def test_a_notebook_without_a_picture_is_reported(tmp_path):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from structlog.testing import capture_logs
 
 from langchain_ctxwin import (
     ConfigError,
@@ -21,17 +18,12 @@ from support import agents
 from support.agents import (
     WORD,
     agent_on,
-    ask,
     compacted,
     model_of,
     talk,
 )
 
 LIMIT = 1_000
-
-
-def broken(messages):
-    raise RuntimeError("no")
 
 
 def engine_of(*, window=LIMIT, summarizer=None, sinks=(), **config):
@@ -57,20 +49,6 @@ def test_the_event_says_what_happened():
     sizes = [window.total_tokens for window in (before, after)]
     assert [event.tokens_before, event.tokens_after] == sizes
     assert event.left_messages == len([m.id for m in history if m.id not in ids(after)])
-
-
-@pytest.mark.parametrize(
-    ("summarizer", "kinds"), [(broken, []), (lambda _: "short", ["summarize"])]
-)
-def test_only_what_happened_is_told(summarizer, kinds):
-    sink = MemorySink()
-    engine = engine_of(
-        sinks=[sink], summarizer=summarizer, summarize="inline", trigger=0.5
-    )
-    window = engine.measure(talk(6))
-    engine.apply(engine.plan(window), window)
-    asyncio.run(engine.aapply(engine.plan(window), window))
-    assert [event.kind for event in sink.of(CompactionEvent)] == kinds * 2
 
 
 # --- tools whose results are cleared first
@@ -140,21 +118,6 @@ def plan() -> str:
 def log() -> str:
     """Read the log."""
     return WORD * 700
-
-
-def test_the_middleware_warns_once_of_a_tool_that_no_request_shows():
-    """It cannot refuse: other middleware may have left the tool out of this request."""
-    agent = agent_on(
-        "middleware",
-        model_of(700),
-        [plan, log],
-        config=ContextConfig(clear_tools=("plam",)),
-    )
-    with capture_logs() as logs:
-        ask(agent, "One.")
-        ask(agent, "Two.")
-    assert [entry["event"] for entry in logs] == ["config.tools_unknown"]
-    assert "clear_tools=('plam',)" in logs[0]["reason"]
 
 
 def test_a_wished_line_that_says_nothing_is_no_line():

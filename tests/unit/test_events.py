@@ -17,7 +17,6 @@ from langchain_ctxwin import (
     ModelInfo,
     ModelLimits,
     ModelRouter,
-    NoModelFitsError,
     RoutedChatModel,
     RoutingConfig,
     ToolResultConfig,
@@ -284,32 +283,6 @@ def test_a_summary_costs_what_its_own_model_takes_for_it(name, mode):
         assert event.cost == (price / 1_000_000 if name == "scripted" else None)
 
 
-def test_a_summary_that_was_paid_for_and_left_out_is_told_with_its_cost():
-    """What has no place to be cut at fits nowhere, and stands in the bill all the same."""
-    jobs, config = (
-        SummaryJobs(),
-        ContextConfig(output_reserve=0, prepare=0.3, trigger=0.5),
-    )
-    writer = writer_of("novel" * 9_000, "scripted")
-
-    class Bare:
-        def summarize(self, messages, *, previous, max_tokens):
-            return writer.invoke([HumanMessage("Sum up.")]).text
-
-    agent, sink = watched(
-        "nodes", model_of(), summarizer=Bare(), config=config, jobs=jobs
-    )
-    chat(agent, 8, jobs=jobs)
-    failed = summaries(sink, "failed")
-    assert failed
-    for event, request in zip(failed, writer.requests, strict=False):
-        assert (event.calls, event.input_tokens) == (1, request.tokens)
-        assert (
-            event.cost
-            == (Decimal(event.input_tokens) + 10 * event.output_tokens) / 1_000_000
-        )
-
-
 def test_messages_are_never_told():
     """No word of a message, a result, a prompt or an error of a summarizer is in any event."""
 
@@ -364,20 +337,6 @@ def test_a_guard_tells_of_every_result(wiring, is_async):
     assert {(event.thread, event.tool) for event in (fits, large)} == {("1", "read")}
 
 
-@on_both
-def test_a_guard_without_sinks_tells_those_of_its_agent(adapter):
-    """And one that has its own keeps them."""
-    sink, own = MemorySink(), MemorySink()
-    for guard in (ToolResultGuard(), ToolResultGuard(sinks=[own])):
-        model = model_of(policy=script(call("read", "c1", words=2), "done"))
-        ask(agent_on(adapter, model, sinks=[sink], tools=[read], guard=guard), "Read.")
-    assert (
-        len(sink.of(ToolResultEvent)),
-        len(own.of(ToolResultEvent)),
-        own.of(StepEvent),
-    ) == (1, 1, [])
-
-
 def routed(**options):
     """A routed model, and its small candidate, which is cheaper."""
     models = [
@@ -421,34 +380,6 @@ def test_a_route_is_told_for_each_answer(adapter):
         "large",
         "context.model_chosen",
     )
-
-
-@on_both
-def test_an_answer_of_another_candidate_is_told_with_its_own_limits_and_prices(adapter):
-    """Those of the one that was asked first and failed say nothing about it; what nobody takes is told, too."""
-    model, small = routed()
-    sink = MemorySink()
-    agent = agent_on(
-        adapter, model, sinks=[sink], config=ContextConfig(output_reserve=0)
-    )
-    ask(agent, "hello")
-    small.faults.append(ConnectionError("down"))
-    ask(agent, "hello again")
-    first, second = sink.of(StepEvent)
-    assert (first.model, first.context_window, second.model, second.context_window) == (
-        "small",
-        500,
-        "large",
-        5_000,
-    )
-    assert second.input_limit == 5_000
-    assert (
-        second.cost
-        == Decimal(10) * (second.reported_tokens + second.output_tokens) / 1_000_000
-    )
-    with pytest.raises(NoModelFitsError):
-        ask(agent, [{"type": "image", "base64": "aGk=", "mime_type": "image/png"}])
-    assert [event.reason for event in sink.of(OverflowEvent)] == ["NoModelFitsError"]
 
 
 class Started(BaseCallbackHandler):
