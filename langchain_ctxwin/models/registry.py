@@ -296,7 +296,8 @@ class ModelRegistry:
         self._ask(due)
         unheard = self._running.keys() - self._answers.keys() - self._faults.keys()
         for names, seconds in ((unheard, self._timeout_seconds), (due, GRACE_SECONDS)):
-            wait([self._running[name] for name in names], seconds)
+            if jobs := [self._running[name] for name in names]:
+                wait(jobs, seconds)
         for name in unheard:
             if not self._running[name].done():
                 said = f"no answer within {self._timeout_seconds:g} seconds"
