@@ -78,14 +78,6 @@ BENCHMARKS = (
         needs_data=True,
     ),
     Benchmark(
-        script="sufficiency",
-        form="presets",
-        full="--presets",
-        quick="--presets --per-file 1 --windows 8192",
-        data=(TRANSCRIPTS,),
-        is_extra=True,
-    ),
-    Benchmark(
         script="arena",
         quick="--scenarios parallel --windows 8192 --managers ours-nodes tail-and-list",
     ),

@@ -4,8 +4,8 @@ Of the values that the next call of a recorded agent has in its arguments and th
 request still show, beside plain tails and what their input is billed when a cached prefix costs a tenth.
 
 An agent that knows nothing but its request has to look up again what it lacks: `again` counts those look-ups per
-thousand calls, each result once while it is among the newest messages. With `--queue N` the conversations of one set of
-tools follow each other in one thread, N at a time: `tasks` is the part of them that needs no second look.
+thousand calls, each result once while it is among the newest messages; `tasks` is the part of the conversations that
+needs no second look.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import itertools
-import json
 import logging
 import multiprocessing
 import os
@@ -23,7 +22,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,11 +32,9 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 import exact
 from langchain_ctxwin import (
     BudgetExceededError,
-    ContextConfig,
     ContextEngine,
     ModelLimits,
 )
-from langchain_ctxwin.config import PRESETS
 from langchain_ctxwin.replay.playing import needed_values
 from plain_tails import Dropped, Newest
 from transcripts import Transcript, load
@@ -128,7 +125,6 @@ class Job:
     transcript: Transcript
     window: int
     arms: tuple[str, ...] = ARMS
-    settings: tuple[tuple[str, float], ...] = ()
 
     @property
     def limit(self) -> int:
@@ -142,10 +138,9 @@ class Ours:
         limits = ModelLimits(
             max_input_tokens=job.limit, max_output_tokens=ANSWER_TOKENS
         )
-        self.engine = ContextEngine(limits, config=ContextConfig(**dict(job.settings)))
+        self.engine = ContextEngine(limits)
         self.about = {"system_prompt": system, "tools": job.transcript.tools}
         self.session: dict[str, Any] = {}
-        self.report: dict[str, Any] = {}  # of the latest request
 
     def view(
         self,
@@ -159,7 +154,6 @@ class Ours:
                 window = self.engine.measure(
                     history, session=self.session, **self.about
                 )
-        self.report = window.report
         return [
             m for m in self.engine.build(window) if not isinstance(m, SystemMessage)
         ]
@@ -190,7 +184,6 @@ class Play:
         }
         self.policies = {arm: made[arm] for arm in job.arms}
         self.sent: dict[str, list[AnyMessage]] = {}
-        self.sent_share, self.compactions = 0.0, 0  # of our latest request
         # when an arm last looked up again what a message told
         self.again: dict[tuple[str, int], int] = {}
         # conversations with a second look
@@ -238,33 +231,12 @@ class Play:
         if OURS not in requests:
             return reply
         tokens = exact.request_tokens(requests[OURS], tools)
-        self._fill(tokens / self.job.limit, self.ours.report)
         usage = {
             "input_tokens": tokens,
             "output_tokens": 10,
             "total_tokens": tokens + 10,
         }
         return reply.model_copy(update={"usage_metadata": usage})
-
-    def _fill(self, share: float, report: dict[str, Any]) -> None:
-        """How full our requests are after the first compaction, and how full the one before each compaction was."""
-        if made := report["compactions"] - self.compactions:
-            self.tally.update(
-                {
-                    ("", "starts"): 1,
-                    ("", "start"): self.sent_share,
-                    ("", "compactions"): made,
-                }
-            )
-        if report["compactions"]:
-            self.tally.update(
-                {
-                    ("", "after"): 1,
-                    ("", "filled"): share,
-                    ("", "counted"): report["utilization"],
-                }
-            )
-        self.sent_share, self.compactions = share, report["compactions"]
 
     def _score(
         self, reply: AIMessage, at: int, requests: dict[str, list[AnyMessage]]
@@ -328,29 +300,6 @@ def _named(
 
 def conversation_of(message: AnyMessage) -> str:
     return (message.id or "").rpartition("-")[0]
-
-
-def queues(chosen: Iterable[Transcript], length: int) -> Iterator[Transcript]:
-    """Yield threads in which conversations with one prompt and one set of tools follow each other."""
-    alike: dict[str, list[Transcript]] = {}
-    for transcript in chosen:
-        prompts = [
-            exact.payload(m)
-            for m in transcript.messages
-            if isinstance(m, SystemMessage)
-        ]
-        alike.setdefault(json.dumps([prompts, transcript.tools]), []).append(transcript)
-    for group in alike.values():
-        for begin in range(0, len(group) - length + 1, length):
-            members = group[begin : begin + length]
-            rest = [
-                m
-                for t in members
-                for m in t.messages
-                if not isinstance(m, SystemMessage)
-            ]
-            head = [m for m in members[0].messages if isinstance(m, SystemMessage)]
-            yield replace(members[0], messages=[*head, *rest])
 
 
 def conversations(
@@ -443,57 +392,6 @@ def goals(window: int, tally: Tally) -> Iterator[tuple[bool, str]]:
     )
 
 
-def presets(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
-    """Print what each named set of settings shows and costs, and how full its requests are.
-
-    Utilization is the mean over all requests after a conversation's first compaction: of the input limit by exact
-    count, of the window, of the limit by our own count. "at start" is that of the request before each compaction.
-    """
-    columns = (
-        "of limit",
-        "of window",
-        "own count",
-        "at start",
-        "billed/call",
-        "compactions",
-        "over",
-        "refused",
-    )
-    print(
-        f"{'window':>7} {'preset':<9}"
-        + "".join(f"{g:>9}" for g in GROUPS)
-        + "".join(f"{c:>13}" for c in columns)
-    )
-    for window, name in itertools.product(windows, PRESETS):
-        settings = tuple(PRESETS[name].items())
-        jobs = [
-            Job(transcript=t, window=window, arms=(OURS,), settings=settings)
-            for t in chosen
-        ]
-        tally = sum((tally for _, tally in played(jobs)), Tally())
-        shares = "".join(f"{share(tally, OURS, group):>9.3f}" for group in GROUPS)
-        filled, counted = (
-            tally["", column] / max(1, tally["", "after"])
-            for column in ("filled", "counted")
-        )
-        sizes = (
-            filled,
-            filled * (1 - RESERVE),
-            counted,
-            tally["", "start"] / max(1, tally["", "starts"]),
-        )
-        numbers = (
-            billed(tally, OURS),
-            tally["", "compactions"],
-            tally[OURS, "over"],
-            tally["", "refused"],
-        )
-        cells = "".join(f"{size:>13.3f}" for size in sizes) + "".join(
-            f"{number:>13,.0f}" for number in numbers
-        )
-        print(f"{window:>7} {name:<9}{shares}{cells}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -515,31 +413,15 @@ def main() -> None:
         choices=HALVES,
         help="only the conversations of this half, by a hash of their ids",
     )
-    parser.add_argument(
-        "--presets",
-        action="store_true",
-        help="compare the named sets of settings instead",
-    )
-    parser.add_argument(
-        "--queue",
-        type=int,
-        metavar="N",
-        help="join N conversations with the same tools to one thread",
-    )
     options = parser.parse_args()
     began = time.perf_counter()
     chosen = list(
         conversations(options.data, options.files, options.per_file, options.half)
     )
-    if options.queue:
-        chosen = list(queues(chosen, options.queue))
     print(
         f"{len(chosen)} conversations ({'recorded' if options.data else 'generated'}), tokenizer {exact.ENCODING}"
     )
-    if options.presets:
-        presets(chosen, options.windows)
-    else:
-        compare(chosen, options.windows)
+    compare(chosen, options.windows)
     print(f"\n{time.perf_counter() - began:.0f} seconds")
 
 

@@ -255,3 +255,19 @@ def test_the_errors_of_many_texts_cancel_out(texts):
     assert spread[1] == pytest.approx(
         2 * spread[0], abs=2 * QUANTILE_SD * TEXT_NOISE_TOKENS
     )
+
+
+def test_another_tool_set_keeps_what_texts_have():
+    known = Sizes(
+        offset=70,
+        ratio=1.2,
+        learned=900,
+        offset_text=400,
+        reports=8,
+        tools="one",
+        spans=(Span(0, 1, 9, 9),),
+    )
+    assert known.of_tools("one") is known
+    assert known.of_tools("two") == replace(
+        known, offset=0.0, offset_text=0.0, reports=0, tools="two"
+    )
