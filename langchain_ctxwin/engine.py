@@ -71,7 +71,7 @@ from langchain_ctxwin.protocols import (
 )
 from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
 from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
-from langchain_ctxwin.summarize.checking import marked, unsupported
+from langchain_ctxwin.summarize.checking import marked, marked_in
 from langchain_ctxwin.summarize.jobs import Written, default_jobs, writing_summary
 from langchain_ctxwin.summarize.model import as_summarizer, writer_of
 from langchain_ctxwin.summarize.native import (
@@ -658,7 +658,7 @@ class ContextEngine:
         facts: dict[str, Any] = {}
         invented = list[str]()
         if written is not None:
-            invented = unsupported(written.text, _said(window))
+            invented = marked_in(written.text)
             facts = written.cost | {"seconds": round(written.seconds, 3)}
             facts["tokens"] = window.parts.price_text(written.text)
             facts["cost"] = (
