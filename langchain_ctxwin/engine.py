@@ -619,7 +619,8 @@ class ContextEngine:
 
     def shrunk(self, learned: Window, refused: Window) -> Window:
         """Return what follows a refused request, which was measured again with what the refusal taught."""
-        if learned.view.without_media - refused.view.without_media:
+        before = refused.view.without_media.items()
+        if learned.view.without_media.items() - before:
             return learned
         compaction = self.emergency(learned, target_tokens=retry_target(learned))
         if compaction is None:

@@ -372,7 +372,9 @@ def report_compaction(
     before, clamped = window.view.clamped, after.view.clamped
     cut = after.clamped_newest()
     new = {
-        name: sizes for name, sizes in cut.items() if before.get(name) != clamped[name]
+        name: sizes
+        for name, sizes in cut.items()
+        if before.get(name) != clamped.get(name)
     }
     if new:  # what was just said, or just found, is not shown whole
         about = {"shown_tokens": new, "input_limit": limit}

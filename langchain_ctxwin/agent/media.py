@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langchain_ctxwin.core.blobs import apart, digests_in, filled
+from langchain_ctxwin.core.media import ALL
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.work import Work
@@ -36,7 +37,7 @@ def placing_media(step: AgentStep) -> Work[None]:
         return
     kept = {message.id: message for message in step.kept}
     in_view = window.media_in(window.view)
-    shown = [messages[index] for index, has_room in in_view.items() if has_room]
+    shown = [messages[index] for index, gone in in_view.items() if gone < ALL]
     if is_apart:
         others = {messages[index].id for index in media} - {one.id for one in shown}
         left = {key: apart(kept[key])[1] for key in others & kept.keys()}

@@ -392,6 +392,16 @@ class AgentStep:
         report = self.engine.reporter.emit
         for fault in faults:
             report(NoticeEvent(notice="session_mended", about={"fault": fault}))
+        before = report_of(self.state).get("clamped") or {}
+        cut = {
+            name: sizes
+            for name, sizes in window.report["clamped"].items()
+            if name in window.view.without_media and before.get(name) != sizes
+        }
+        if cut:
+            about = {"shown_tokens": cut, "input_limit": window.budget.input_limit}
+            model = window.parts.model
+            report(NoticeEvent(model=model, notice="newest_clamped", about=about))
         stopped = window.report["stopped"]
         if not stopped or stopped == report_of(self.state).get("stopped", ""):
             return

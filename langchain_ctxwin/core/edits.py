@@ -24,6 +24,7 @@ from langchain_ctxwin.core.calls import (
     standard,
     without_kept_calls,
 )
+from langchain_ctxwin.core.media import without_media
 from langchain_ctxwin.core.view import Clamp, View
 
 TextEdit = Callable[[str], str]
@@ -31,6 +32,8 @@ TextEdit = Callable[[str], str]
 
 def edit(message: AnyMessage, key: str, view: View) -> AnyMessage:
     """Return the message as `view` shows it; the same object when the view does not edit it."""
+    if key in view.without_media:
+        message = without_media(message, key, view.without_media[key])
     if key in view.cleared and is_result(message):
         return _cleared(message, key)
     clamp = view.clamped.get(key)

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.edits import edit
-from langchain_ctxwin.core.media import has_media, without_media
+from langchain_ctxwin.core.media import has_media
 from langchain_ctxwin.core.native import (
     compaction_in,
     loading,
@@ -256,10 +256,7 @@ def show_step(
     messages: Sequence[AnyMessage] = step.messages
     if view.edited:
         named = zip(_ids(step), messages, strict=True)
-        messages = [
-            edit(without_media(m, key) if key in view.without_media else m, key, view)
-            for key, m in named
-        ]
+        messages = [edit(m, key, view) for key, m in named]
     rules = before.rules
     if rules.provider:
         messages = [readable(message, rules.provider) for message in messages]

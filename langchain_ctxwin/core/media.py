@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from math import ceil
+from math import ceil, inf
 from typing import Any, TypeVar
 
 from langchain_core.messages import AnyMessage
@@ -29,6 +29,7 @@ REFUSED_SHARE = 0.75  # of what a refused request had, where the refusal states 
 DROPPED_SHARE = (
     0.5  # of a limit that is left out at once, so that the prefix changes rarely
 )
+ALL = 1_000_000  # pictures and files, more than any message has
 INLINE_CHARS = 256  # a shorter text in a block is a name, an address or a type; a picture is longer
 
 
@@ -86,12 +87,16 @@ class MediaSize:
     @classmethod
     def of_all(cls, messages: Iterable[AnyMessage]) -> MediaSize:
         """Return the media of a request."""
-        sizes = [
-            cls.of(message) for message in messages if isinstance(message.content, list)
-        ]
+        lists = (message for message in messages if isinstance(message.content, list))
+        return cls.sum_of(map(cls.of, lists))
+
+    @classmethod
+    def sum_of(cls, sizes: Iterable[MediaSize]) -> MediaSize:
+        """Return the sizes together."""
+        all_sizes = [*sizes]
         return cls(
-            num_bytes=sum(size.num_bytes for size in sizes),
-            images=sum(size.images for size in sizes),
+            num_bytes=sum(size.num_bytes for size in all_sizes),
+            images=sum(size.images for size in all_sizes),
         )
 
 
@@ -113,7 +118,7 @@ def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> MediaLimits:
 
 
 def left_out(
-    shown: Mapping[K, MediaSize], spared: Iterable[MediaSize], limits: MediaLimits
+    shown: Mapping[K, MediaSize], spared: MediaSize, limits: MediaLimits
 ) -> frozenset[K]:
     """Return the keys of the messages whose media are not shown: the oldest, as many as it takes, never the newest.
 
@@ -121,19 +126,18 @@ def left_out(
 
     Args:
         shown: the media of each message that may be shown without, the oldest first.
-        spared: those of messages that are always shown whole.
+        spared: those of messages that are always shown whole, together.
         limits: what a request may have.
     """
-    always = [*spared]
     count = 0
     if limits.max_bytes is not None:
         sizes = [size.num_bytes for size in shown.values()]
-        spared_bytes = sum(size.num_bytes for size in always)
-        count = _oldest_beyond(sizes, spared_bytes, limits.max_bytes * BYTES_SHARE)
+        most_bytes = limits.max_bytes * BYTES_SHARE
+        count = _oldest_beyond(sizes, spared.num_bytes, most_bytes)
     if limits.max_images is not None:
         sizes = [size.images for size in shown.values()]
-        spared_images = sum(size.images for size in always)
-        count = max(count, _oldest_beyond(sizes, spared_images, limits.max_images))
+        surplus_images = _oldest_beyond(sizes, spared.images, limits.max_images)
+        count = max(count, surplus_images)
     return frozenset([*shown][: min(count, len(shown) - 1)]) if shown else frozenset()
 
 
@@ -150,10 +154,34 @@ def _oldest_beyond(sizes: Sequence[int], spared: int, most: float) -> int:
     )
 
 
-def without_media(message: AnyMessage, key: str) -> AnyMessage:
-    """Return the message with a line in the place of each picture and file."""
+def surplus(message: AnyMessage, spared: MediaSize, limits: MediaLimits) -> int:
+    """Return how many of the first pictures and files of a message have no room beside the spared ones; never all.
+
+    Examples:
+        >>> from langchain_core.messages import HumanMessage
+        >>> pictures = HumanMessage([{"type": "image"}] * 5)
+        >>> surplus(pictures, MediaSize(images=1), MediaLimits(max_images=3))
+        3
+    """
+    blocks = media_in(message)
+    images = spared.images + sum(kind_of(block) == "image" for block in blocks)
+    num_bytes = spared.num_bytes + sum(map(_inline_chars, blocks))
+    most_bytes = BYTES_SHARE * (limits.max_bytes or inf)
+    for gone, block in enumerate(blocks[:-1]):
+        if images <= (limits.max_images or inf) and num_bytes <= most_bytes:
+            return gone
+        images -= kind_of(block) == "image"
+        num_bytes -= _inline_chars(block)
+    return max(0, len(blocks) - 1)
+
+
+def without_media(message: AnyMessage, key: str, most: int = ALL) -> AnyMessage:
+    """Return the message with a line in the place of each of its first pictures and files."""
+    left = iter(range(most))
 
     def line(block: Mapping[str, Any]) -> Mapping[str, Any]:
+        if next(left, None) is None:
+            return block
         told = f"[{kind_of(block)} left out; still in the history as message {key}]"
         return {"type": "text", "text": told}
 

@@ -7,6 +7,7 @@ depends only on the step and on what precedes it, so a longer history never chan
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count, zip_longest
@@ -54,19 +55,39 @@ SYSTEM_NOTE_TEXT = "[System note]"
 NAMELESS = "call"  # begins the id of a call that came without one
 UNANSWERED = ":unanswered"  # ends the id of a placeholder
 
-EMPTY_TEXT, BLANK_BEFORE_CALL, LOOSE_REASONING, MALFORMED_CALL, AUDIO_ID = (
+(
+    EMPTY_TEXT,
+    BLANK_BEFORE_CALL,
+    LOOSE_REASONING,
+    ONLY_REASONING,
+    MALFORMED_CALL,
+    FOREIGN_CALL,
+    AUDIO_ID,
+) = (
     "text without text",
     "blanks before a call",
     "reasoning that nothing of its answer follows",
+    "nothing but reasoning",
     "malformed call",
+    "block of a call that is also in `tool_calls`, in the form of another provider",
     "id of what was spoken",
 )
 REFUSED_PARTS: Mapping[str, frozenset[str]] = {
-    "gemini": frozenset({EMPTY_TEXT, MALFORMED_CALL, AUDIO_ID}),
-    "anthropic": frozenset({BLANK_BEFORE_CALL, AUDIO_ID}),
+    "gemini": frozenset({EMPTY_TEXT, ONLY_REASONING, MALFORMED_CALL, AUDIO_ID}),
+    "anthropic": frozenset({EMPTY_TEXT, BLANK_BEFORE_CALL, FOREIGN_CALL, AUDIO_ID}),
     "openai": frozenset({LOOSE_REASONING}),
 }
 """Parts of a message that a provider refuses, or that its integration does not send."""
+
+# Keys of a block of media that say of what kind its data are, and texts that are none: also an id that LangChain made,
+# and a data URL that ends before them or goes on with what is no base64.
+DESCRIPTIONS = frozenset(
+    {
+        *("type", "source_type", "mime_type", "media_type", "format", "detail"),
+        *("name", "filename", "title", "index", "cache_control", "extras"),
+    }
+)
+NO_DATA = re.compile(r"lc_\S*|data:[^,]*,?|data:[^,]*;base64,[^\w+/-].*", re.DOTALL)
 
 # of blocks that are to be sent again as they are
 SIGNATURE_KEYS = ("signature", "thought_signature", "extras")
@@ -116,7 +137,14 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
     if EMPTY_TEXT in refused:
         content = without_blocks(content, _is_empty_text)
     if not isinstance(message, AIMessage):
-        return with_fields(message, content=content)
+        return with_fields(message, content=with_media(content, _with_data))
+    if (
+        ONLY_REASONING in refused
+        and isinstance(content, list)
+        and not call_ids(message)
+        and all(kind_of(block) == "reasoning" for block in content)
+    ):
+        content = ""
     if (
         BLANK_BEFORE_CALL in refused
         and isinstance(content, str)
@@ -130,19 +158,23 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
         and not call_ids(message)
     ):
         content = _without_loose_reasoning(content) or ""
+    kwargs = message.additional_kwargs
     if (
         AUDIO_ID in refused
         and (said := spoken(message))
         and not text_of(content).strip()
     ):
         content = said
+        kwargs = {key: kept for key, kept in kwargs.items() if key != "audio"}
+    if FOREIGN_CALL in refused:
+        content = without_blocks(content, _is_foreign_call)
     calls = (
         []
         if MALFORMED_CALL in refused
         else [call for call in message.invalid_tool_calls if call["name"]]
     )
     if len(calls) == len(message.invalid_tool_calls):
-        return with_fields(message, content=content)
+        return with_fields(message, content=content, additional_kwargs=kwargs)
     return with_fields(
         message,
         content=without_blocks(content, is_call_block),
@@ -202,13 +234,22 @@ def unique_calls(
 
 
 def _filled(message: AnyMessage) -> AnyMessage:
-    """Adapters that do not validate leave `None` as content; integrations and counters expect text."""
-    missing: object = None
-    return (
-        message.model_copy(update={"content": ""})
-        if message.content is missing
-        else message
-    )
+    """Adapters that do not validate leave `None` as content, and tools no blocks; integrations expect text."""
+    return message if message.content else with_fields(message, content="")
+
+
+def _with_data(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The block, or a line in its place where nothing in it is data or says where they are: no provider takes it."""
+    if _has_data(block):
+        return block
+    return {"type": "text", "text": f"[{kind_of(block)} without data]"}
+
+
+def _has_data(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        parts = (part for key, part in value.items() if key not in DESCRIPTIONS)
+        return any(map(_has_data, parts))
+    return bool(value) and not (isinstance(value, str) and NO_DATA.fullmatch(value))
 
 
 def _media_behind_results(messages: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
@@ -261,6 +302,10 @@ def _is_empty_text(block: Any) -> bool:
         key in block for key in SIGNATURE_KEYS
     )
     return kind_of(block) == "text" and not block_text(block) and not is_signed
+
+
+def _is_foreign_call(block: Any) -> bool:
+    return is_call_block(block) and block["type"] != "tool_use"
 
 
 def _is_paired_in_blocks(messages: Sequence[AnyMessage]) -> bool:

@@ -26,7 +26,7 @@ from langchain_ctxwin.core.calls import is_result, is_user, result_ids
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.history import Before, show_step, show_steps
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
-from langchain_ctxwin.core.media import MediaSize, left_out
+from langchain_ctxwin.core.media import ALL, MediaSize, left_out, surplus
 from langchain_ctxwin.core.native import (
     block_message,
     has_bound_reasoning,
@@ -325,17 +325,20 @@ class Request:
             before = before.following(step)
             yield step
 
-    def _without_media(self, view: View) -> frozenset[str]:
-        """Ids of the messages whose pictures the request has no room for, or that hold references to them alone."""
+    def _without_media(self, view: View) -> dict[str, int]:
+        """How many pictures and files of a message are not shown: without room, or references alone."""
         messages = self.parts.messages
-        return frozenset(
-            message_id(messages, index)
-            for index, has_room in self.media_in(view).items()
-            if not has_room or digests_in(messages[index])
-        )
+        return {
+            message_id(messages, index): ALL if digests_in(messages[index]) else gone
+            for index, gone in self.media_in(view).items()
+            if gone or digests_in(messages[index])
+        }
 
-    def media_in(self, view: View) -> dict[int, bool]:
-        """Return the positions of the pictures and files in a view, true where they have room; explicit pins have."""
+    def media_in(self, view: View) -> dict[int, int]:
+        """Return where pictures and files are in a view, and how many of the first of a message have no room.
+
+        Explicit pins have room, and the last one of the newest message.
+        """
         parts, start = self.parts, self.parts.start_of(view)
         pinned = {position.index for position in view.pinned}
         sizes = {
@@ -344,12 +347,16 @@ class Request:
             if (index >= start or index in pinned)
             and message_id(parts.messages, index) not in view.cleared
         }
-        spared = [size for index, size in sizes.items() if index in parts.pins]
+        spared = MediaSize.sum_of(sizes[index] for index in parts.pins & sizes.keys())
         others = {
             index: size for index, size in sizes.items() if index not in parts.pins
         }
         without = left_out(others, spared, parts.media)
-        return {index: index not in without for index in sizes}
+        found = {index: ALL if index in without else 0 for index in sizes}
+        if others:
+            newest = [*others][-1]
+            found[newest] = surplus(parts.messages[newest], spared, parts.media)
+        return found
 
     def unbound_under(self, view: View) -> int:
         """Position up to which reasoning is left out: another view changes what all of it is tied to."""
@@ -503,7 +510,7 @@ class Request:
         Both in tokens, as we estimate them.
         """
         messages = self.parts.messages
-        clamped = self.view.clamped
+        clamped = {**self.view.clamped, **self.view.without_media}
         cut = dict[str, list[int]]()
         if not clamped:
             return cut
@@ -542,7 +549,7 @@ class Request:
             parts.settings.summary_placement,
             parts.tools_digest,
             parts.model,
-            json.dumps([view.to_json(), sorted(view.without_media)]),
+            json.dumps([view.to_json(), sorted(view.without_media.items())]),
         )
         return hashlib.blake2b(
             "\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12

@@ -269,6 +269,7 @@ _GUARD = {
 _REPORT = {
     **dict.fromkeys(("input_limit", "total_tokens", "over_by"), int),
     "stopped": str,
+    "clamped": {str: lambda sizes: isinstance(sizes, list)},
 }
 
 

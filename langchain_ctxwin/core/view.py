@@ -78,8 +78,9 @@ class View:
     cleared: frozenset[str] = frozenset()
     # ids of messages that are shown by head and tail
     clamped: Mapping[str, Clamp] = field(default_factory=dict)
-    without_media: frozenset[str] = field(default=frozenset(), compare=False)
-    """Ids of messages shown without pictures: worked out with each request, and no part of what is stored."""
+    without_media: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """How many of the first pictures and files of a message are not shown, by its id: worked out with each request,
+    and no part of what is stored."""
 
     covered: Position | None = None  # last message that the summary covers
     block: Mapping[str, Any] | None = None

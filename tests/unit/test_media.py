@@ -27,7 +27,8 @@ from langchain_ctxwin.core.media import (
     without_media,
 )
 from langchain_ctxwin.core.provider_rules import RULES
-from support.agents import agent_on, ask, on_both, values
+from langchain_ctxwin.observe import MemorySink, NoticeEvent
+from support.agents import THREAD, agent_on, ask, on_both, values
 from support.fakes import ScriptedChatModel, SdkError, echo
 
 SHOT_CHARS = 4_000
@@ -171,8 +172,14 @@ IMAGES = SdkError(
 )
 
 
+BARE = SdkError("", status_code=413)
+HTML = SdkError("<html><h1>413 Request Entity Too Large</h1></html>", status_code=413)
+
+
 @on_both
-@pytest.mark.parametrize("refusal", [BYTES, IMAGES], ids=["bytes", "images"])
+@pytest.mark.parametrize(
+    "refusal", [BYTES, IMAGES, BARE, HTML], ids=["bytes", "images", "bare", "html"]
+)
 def test_a_refusal_because_of_pictures_is_answered_with_fewer_of_them(adapter, refusal):
     """In the same turn; no later one is refused, no history leaves, and the newest picture is in each request."""
     api = Api(5, refusal)
@@ -202,7 +209,7 @@ def test_what_is_left_out_is_the_oldest_and_only_grows(sizes, limits):
     before = frozenset()
     for count in range(1, len(sizes) + 1):
         shown = dict([*named.items()][:count])
-        gone = left_out(shown, [], limits)
+        gone = left_out(shown, MediaSize(), limits)
         assert gone == frozenset([*shown][: len(gone)])
         assert before <= gone
         assert len(gone) < count
@@ -288,3 +295,70 @@ def test_chat_completions_gets_the_pictures_of_results_from_a_user():
     assert longer[: len(request)] == request
     assert engine.build(engine.measure(history, called=RESPONSES)) == history
     assert engine.build(engine.measure(history)) == history
+
+
+def many(number):
+    return [
+        HumanMessage([{"type": "text", "text": "Compare."}, *shots(number)], id="u")
+    ]
+
+
+def shots(number):
+    return [{**picture(), "alt": f"{at}"} for at in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ({"max_images": 4}, 4),
+        ({"max_request_bytes": int(4.5 * SHOT_CHARS / BYTES_SHARE)}, 4),
+        ({"max_images": 1}, 1),
+        ({"max_request_bytes": 10}, 1),
+    ],
+)
+def test_a_message_with_more_pictures_than_a_request_may_have_is_cut_to_what_fits(
+    settings, shown
+):
+    """The first ones are lines, the last one is always there; and the report says so."""
+    engine, history = engine_of(**settings), many(10)
+    window = engine.measure(history)
+    blocks = engine.build(window)[0].content
+    assert blocks[-shown:] == shots(10)[-shown:]
+    assert [block["type"] for block in blocks[:-shown]] == ["text"] * (11 - shown)
+    cut = window.report["clamped"]["u"]
+    assert cut[0] < cut[1]
+    assert engine.measure(many(1)).report["clamped"] == {}
+
+
+@on_both
+def test_pictures_of_the_question_that_are_left_out_are_told_once(adapter):
+    """Aloud: in the report of the state, and by one event, however many calls the turn takes."""
+    sink = MemorySink()
+    api = Api(4, IMAGES)
+    agent = agent_on(
+        adapter,
+        ScriptedChatModel(policy=api, profile={"max_input_tokens": 100_000}),
+        [look],
+        config=ContextConfig(max_images=4),
+        sinks=[sink],
+    )
+    agent.invoke({"messages": many(10)}, THREAD)
+    told = [one for one in sink.of(NoticeEvent) if one.notice == "newest_clamped"]
+    assert api.sent[0] == 4
+    assert max(api.sent) <= 4
+    assert {*told[0].about["shown_tokens"]} == {"u"}
+    assert sum("u" in one.about["shown_tokens"] for one in told) <= 2
+
+
+@on_both
+def test_a_question_with_more_pictures_than_a_provider_takes_recovers(adapter):
+    """It is not known before the refusal how many that is."""
+    api = Api(5, IMAGES)
+    agent = agent_on(
+        adapter,
+        ScriptedChatModel(policy=api, profile={"max_input_tokens": 100_000}),
+        [look],
+    )
+    agent.invoke({"messages": many(9)}, THREAD)
+    assert api.sent[:2] == [9, 5]
+    assert max(api.sent[1:]) <= 5
