@@ -11,7 +11,9 @@ import statistics
 import sys
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+MOVING = "moving: Gemini, Anthropic, OpenAI, Ollama, llama.cpp and back"
 TESTS = Path(__file__).parents[1] / "tests"
 COLUMNS = (
     "requests",
@@ -31,7 +33,15 @@ def main() -> None:
     only = parser.parse_args().only
     sys.path.insert(0, str(TESTS))
     logging.disable(logging.WARNING)
-    from support.provider_talks import TALKS, composed, play, play_peer
+    from support.gguf_model import write_model
+    from support.llama_server import LlamaServer
+    from support.provider_talks import (
+        TALKS,
+        composed,
+        moving,
+        play,
+        play_peer,
+    )
 
     print(
         "ours beside SummarizationMiddleware with AnthropicPromptCachingMiddleware where there is one;"
@@ -48,6 +58,12 @@ def main() -> None:
                     f"| {name} | {who} | " + " | ".join(cells(talk(by))) + " |",
                     flush=True,
                 )
+    for who, on, window, local in movers():
+        with TemporaryDirectory() as folder:
+            llama = LlamaServer(write_model(Path(folder) / "tiny.gguf"), n_ctx=local)
+            if only in MOVING:
+                row = " | ".join(cells(moving(on, llama, window=window)))
+                print(f"| {MOVING} | {who} | {row} |", flush=True)
     for name, make in agents():
         for ours_first in (True, False):
             order = "ours, then caching" if ours_first else "caching, then ours"
@@ -57,6 +73,34 @@ def main() -> None:
                 + " |",
                 flush=True,
             )
+
+
+def movers():
+    """Who holds the conversation that moves between providers; deepagents where it is installed."""
+    from support.provider_talks import (
+        DEEP_WINDOW,
+        LOCAL_WINDOW,
+        PROMPT,
+        WINDOW,
+        look,
+        ours_on,
+        peer_on,
+    )
+
+    yield "ours", ours_on, WINDOW, LOCAL_WINDOW
+    yield "langchain", peer_on, WINDOW, LOCAL_WINDOW
+    with suppress(ModuleNotFoundError):
+        from deepagents import create_deep_agent
+
+        def deep_on(model, window, saver):
+            # it compacts by what the profile of a model states
+            model = model.model_copy(update={"profile": {"max_input_tokens": window}})
+            return create_deep_agent(
+                model, [look], system_prompt=PROMPT, checkpointer=saver
+            )
+
+        yield f"ours, {DEEP_WINDOW:,}", ours_on, DEEP_WINDOW, DEEP_WINDOW
+        yield f"deepagents, {DEEP_WINDOW:,}", deep_on, DEEP_WINDOW, DEEP_WINDOW
 
 
 def agents():

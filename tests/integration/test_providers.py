@@ -15,14 +15,18 @@ from langchain_ctxwin.observe import CacheMissEvent, MemorySink
 from support.anthropic_server import AnthropicServer
 from support.gemini_policy import tool_loop
 from support.gemini_server import GeminiServer
+from support.llama_server import LlamaServer
 from support.openai_server import OpenAIServer
 from support.oracle import text_tokens
 from support.prompt_cache import STEP_TOKENS
 from support.provider_talks import (
     EDIT_BETAS,
+    LOCAL_WINDOW,
     TALKS,
     composed,
     look,
+    moving,
+    ours_on,
     play,
     responding,
     speaking,
@@ -155,6 +159,14 @@ def test_a_large_prompt_is_written_once(name):
     assert cached[0] == 0
     # OpenAI reads whole steps of a prefix
     assert min(cached[1:]) > text_tokens(LARGE_PROMPT) - STEP_TOKENS
+
+
+def test_one_conversation_moves_through_five_servers_and_back(llama_gguf):
+    """None refuses what the others made, none of them cuts a prompt, and every question is answered."""
+    outcome = moving(ours_on, LlamaServer(llama_gguf, n_ctx=LOCAL_WINDOW), turns=1)
+    assert (outcome.refused, outcome.failed_turns) == ([], 0)
+    assert outcome.texts == ["cut: 0"]
+    assert outcome.compactions > 0
 
 
 def named(model):

@@ -26,6 +26,7 @@ from support.anthropic_server import AnthropicServer
 from support.gemini_policy import tool_loop
 from support.gemini_server import GeminiServer
 from support.loopback import Loopback
+from support.ollama_server import OllamaServer, looking
 from support.openai_server import OpenAIServer
 from support.oracle import text_tokens
 
@@ -481,6 +482,71 @@ def composed(make: Callable[..., Any], *, ours_first: bool) -> Outcome:
         agent = make(server.chat_model(), [look], **options)
         failed = talk(agent, 40)
         return outcome_of(server, [], agent.get_state(THREAD).values, failed)
+
+
+def ours_on(model: Any, window: int, saver: Any) -> Any:
+    """An agent of ours on a model of the conversation that moves."""
+    limits = ModelLimits(context_window=window, max_output_tokens=256)
+    options = {"system_prompt": PROMPT, "limits": limits, "checkpointer": saver}
+    return create_context_agent(model, [look], **options)
+
+
+def peer_on(model: Any, window: int, saver: Any) -> Any:
+    """The same with LangChain's summarization and prompt caching."""
+    room = window - 256 - text_tokens(PROMPT)
+    bounds = {
+        "trigger": ("tokens", int(0.85 * room)),
+        "keep": ("tokens", int(0.3 * room)),
+    }
+    caching = AnthropicPromptCachingMiddleware(unsupported_model_behavior="ignore")
+    middleware = [SummarizationMiddleware(model, **bounds), caching]
+    options = {"system_prompt": PROMPT, "checkpointer": saver}
+    return create_agent(model, [look], middleware=middleware, **options)
+
+
+LOCAL_WINDOW = 4_096  # of the llama.cpp server
+
+
+def moving(
+    make: Callable[[Any, int, Any], Any],
+    llama: Any,
+    *,
+    window: int = WINDOW,
+    turns: int = 2,
+) -> Outcome:
+    """Hold one conversation that moves through five servers and back, so many turns at each."""
+    hosts: list[Any] = [
+        GeminiServer(input_limit=window, policy=tool_loop(steps=1)),
+        AnthropicServer(
+            context_window=window, policy=speaking(thinks=True), binds=True
+        ),
+        OpenAIServer(context_window=window, policy=responding),
+        OllamaServer(num_ctx=window, policy=looking),
+    ]
+    with hosts[0], hosts[1], hosts[2], hosts[3], llama:
+        options = [{"max_output_tokens": 256}, {}, {"max_tokens": 256, **STATELESS}, {}]
+        models = [host.chat_model(**o) for host, o in zip(hosts, options, strict=True)]
+        stops = [(model, window) for model in models]
+        stops.append((llama.chat_model(), llama.n_ctx))
+        saver, failed, agent = InMemorySaver(), 0, None
+        for model, size in [*stops, *stops[::-1], *stops]:
+            agent = make(model, size, saver)
+            failed += talk(agent, turns)
+        state = agent.get_state(THREAD).values if agent else {}
+        outcomes = [outcome_of(host, [], state, 0) for host in hosts]
+    local = len(llama.sent)
+    return Outcome(
+        requests=local + sum(outcome.requests for outcome in outcomes),
+        refused=[text for outcome in outcomes for text in outcome.refused],
+        errors=[],
+        breakpoints=[mark for outcome in outcomes for mark in outcome.breakpoints],
+        kept=[],
+        cached_share=outcomes[0].cached_share,
+        compactions=outcomes[0].compactions,
+        cost=sum(outcome.cost for outcome in outcomes),
+        failed_turns=failed,
+        texts=[f"cut: {hosts[3].cut}"],
+    )
 
 
 TALKS: dict[str, Callable[..., Outcome]] = {
