@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, pairwise
+from itertools import chain, islice, pairwise, takewhile
 from textwrap import wrap
 from typing import Any
 
@@ -73,6 +73,7 @@ ROW_CHARS, TEXT_VALUE_CHARS, LABEL_CHARS = (160, 48, 40)
 SHORT_WORD = 5  # of a field: "yes" and "False" say nothing without its name
 # lines, most of them of one word: a listing, which leaves its size only
 LISTING_LINES, LISTING_SHARE = (40, 0.8)
+MOST_FOLDERS = 5  # more of them in one text are a tree
 TAIL_CHARS = 4_000  # of a result: where programs say how they ended
 
 # What a terminal is told beside the text (ECMA-48): colours and cursor moves, titles and links, other commands.
@@ -139,9 +140,12 @@ _EXIT = re.compile(
 )
 _FAILURE = re.compile(
     r"^(?:E\s+)?(?:(?:[\w.]*(?:Error|Exception)|error|fatal)\b(?::.*)?|(?!\d+:)(?:\S+: ){1,3}.*"
-    r"(?:not found|No such file|[Dd]enied|cannot |invalid ).*)$",
+    r"(?:not found|No such file|[Dd]enied|cannot |invalid ).*)$"
+    # a field of data in a string, as servers of tools wrap what failed
+    r"|\berror\\+\": \\+\"[^\"\\\n]{4,}",
     re.MULTILINE,
 )
+_ESCAPED_QUOTE = re.compile(r"\\+\"")
 _COUNTED = re.compile(
     r"\b\d+ (?:passed|failed|errors?|skipped)\b|\bRan \d+ tests?\b|\bFAILED \([^)\n]*\)"
 )
@@ -155,6 +159,8 @@ _TAG = re.compile(r"</?\w+>")
 _CLOSING_TAG = re.compile(r"</[\w:.-]+>")
 # a line of `ls -l`, and the number with which tools that show files begin a line
 _LISTED = re.compile(r"(?:total \d+|[-dlbcps][-rwxsStT]{9}[.+@]?\s.*)")
+# above the names in a folder, of whatever columns, as `ls -R` shows each
+_FOLDER = re.compile(r"\n\r?\n\S*/\S*:\r?\n")
 _NUMBERED = re.compile(r"\s*(\d{1,6})(?:\t|:(?!\d)|[|│→] ?)")
 _LICENCE = re.compile(
     r"\s*[^\n]{0,40}\blicen[cs]e\b[^\n]{0,40}\n[\s\S]*(?:hereby granted|warrant)",
@@ -340,16 +346,10 @@ def _of_answer(
         yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, USED)
     if len(text.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
         yield RecordLine("done", f"answered: {_clipped(text, ANSWER_CHARS)}", key, USED)
-    sentences = _sentences(text[:DOCUMENT_CHARS])
-    findings = [
-        sentence
-        for sentence in sentences
-        if _FINDING.search(sentence) and not _NEXT.search(sentence)
-    ]
-    if message.tool_calls and findings:
-        yield RecordLine(
-            "done", f"noted: {_clipped(findings[-1], STATEMENT_CHARS)}", key, USED
-        )
+    for sentence in _sentences(text[:DOCUMENT_CHARS]) if message.tool_calls else ():
+        if _FINDING.search(sentence) and not _NEXT.search(sentence):
+            noted = f"noted: {_clipped(sentence, STATEMENT_CHARS)}"
+            yield RecordLine("done", noted, key, USED)
     yield from _values(text, key, uses=NAMED)
     for call, found in zip(message.tool_calls, results, strict=True):
         # who deletes a result takes back what it said
@@ -460,7 +460,10 @@ def _call(name: str, args: Mapping[str, Any]) -> str:
         for label, value in args.items()
     }
     texts = {
-        label: _clipped(value, SCRIPT_CHARS if "\n" in value else ARGUMENT_CHARS)
+        label: _clipped(
+            _from_difference(value, texts.values()),
+            SCRIPT_CHARS if "\n" in value else ARGUMENT_CHARS,
+        )
         for label, value in texts.items()
     }
     if len(texts) == 1:
@@ -468,6 +471,23 @@ def _call(name: str, args: Mapping[str, Any]) -> str:
     else:
         shown = ", ".join(f"{_name(label)}={value}" for label, value in texts.items())
     return f"{_name(name)}({_cut(shown, CALL_CHARS)})"
+
+
+def _from_difference(value: str, others: Iterable[str]) -> str:
+    r"""The text from the line on by which it differs from another argument: what an edit changes, not its surroundings.
+
+    Examples:
+        >>> _from_difference(
+        ...     "def size(self):\n    return 1", ["def size(self):\n    return 2"]
+        ... )
+        '…return 1'
+    """
+    lines, same = value.split("\n"), 0
+    for other in others:
+        pairs = zip(lines, other.split("\n"), strict=False)
+        alike = [*takewhile(lambda pair: pair[0] == pair[1], pairs)]
+        same = same if other == value else max(same, len(alike))
+    return "…" + "\n".join(lines[same:]).lstrip() if same else value
 
 
 def _outcome(text: str, *, is_error: bool = False) -> str:
@@ -479,7 +499,10 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
         else f"{text[:OUTCOME_CHARS]}\n{text[-TAIL_CHARS:]}"
     )
     failures = _FAILURE.findall(end) or [text][:is_error]
-    told = [_clipped(failure, OUTCOME_CHARS) for failure in failures[-1:]]
+    told = [
+        _clipped(_ESCAPED_QUOTE.sub('"', failure), OUTCOME_CHARS)
+        for failure in failures[-1:]
+    ]
     told += dict.fromkeys(_COUNTED.findall(end))
     told += [f"exit {status}" for status in _EXIT.findall(end)[-1:] if status != "0"]
     if told:
@@ -702,6 +725,7 @@ def _is_size_only(text: str) -> bool:
         bool(_LICENCE.match(text[:TAIL_CHARS]))
         or (len(lines) > LISTING_LINES and single > LISTING_SHARE * len(lines))
         or 2 * listed > len(lines)
+        or len(_FOLDER.findall(text)) > MOST_FOLDERS
     )
 
 

@@ -63,6 +63,7 @@ _FIELD = re.compile(r"(?<!\S)[\w.@#$€%/-]+=(?=\S)")
 # a shorter one says nothing by itself, a longer one is encoded data
 MIN_VALUE_CHARS, MAX_VALUE_CHARS = (4, 160)
 _NAME_SIGNS = frozenset("/_.@#")
+_ADDRESS = re.compile(r"\b0x[0-9a-f]{8,}\b")  # in memory: another one in each run
 
 _STATES = ("is", "are", "was", "be", "has", "have", "must", "wants", "equals", "=")
 _CHANGES = (
@@ -232,6 +233,8 @@ def is_value(token: str) -> bool:
     """
     token = token.strip(EDGES)
     if not MIN_VALUE_CHARS <= len(token) <= MAX_VALUE_CHARS:
+        return False
+    if _ADDRESS.search(token):
         return False
     return has_digit(token) or (
         len(token) > MIN_VALUE_CHARS and not _NAME_SIGNS.isdisjoint(token)

@@ -241,6 +241,50 @@ LEAVES = {
             ("seen", "src/part_2502", "r", NAMED),
         ],
     ),
+    "a tree of folders leaves its size": (
+        [
+            called("bash", {"command": "ls -R"}),
+            result("".join(f"src/part_{at}:\na_1.py  b_1.py\n\n" for at in range(9))),
+        ],
+        [("done", "bash(ls -R) → 26 lines", "r", USED)],
+    ),
+    "what an edit changes, not what stays around it": (
+        [
+            called(
+                "edit",
+                {
+                    "old": "def size(self):\n    return 1",
+                    "new": "def size(self):\n    return 2",
+                },
+            ),
+            result("ok"),
+        ],
+        [("done", "edit(old=…return 1, new=…return 2) → ok", "r", USED)],
+    ),
+    "an error in data inside of a string": (
+        [
+            called("call_tool", {"name": "save"}),
+            result(
+                json.dumps(json.dumps({"error": "No deck is open"} | {"_": "x" * 200}))
+            ),
+        ],
+        [("done", 'call_tool(save) → error": "No deck is open', "r", USED)],
+    ),
+    "all that the agent found out, and no address in memory": (
+        [
+            called(
+                "run",
+                {},
+                text="The problem is the cache. It fails at 0x7f23b2e352b0. I'll look.",
+            )
+        ],
+        [
+            ("done", "noted: The problem is the cache.", "a", USED),
+            ("done", "noted: It fails at 0x7f23b2e352b0.", "a", USED),
+            ("done", "run() → no result", "a", USED),
+            ("open", "I'll look.", "a", USED),
+        ],
+    ),
     "how a long output ends in words": (
         [
             called("bash", {"command": "check"}),
