@@ -463,8 +463,11 @@ def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
     view = _without_gone(view, messages)
     covered = view.covered.find(messages) if view.covered else None
     if view.start is None:
+        # everything is shown: no pin lies before the start
         return replace(
-            view, covered=None if covered is None else position_of(messages, covered)
+            view,
+            pinned=(),
+            covered=None if covered is None else position_of(messages, covered),
         )
     start = view.start.find(messages)
     if start is None:

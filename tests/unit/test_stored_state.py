@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
@@ -111,6 +111,7 @@ def counts():
         {}, optional={name: GARBAGE | nearly for name, nearly in NEARLY.items()}
     )
 )
+@example({"context_view": {"pinned": [["q", 3]]}})
 def test_what_is_nearly_a_state_never_stops_a_thread_either(state):
     """Also what follows a measure works: plan, emergency, apply and build."""
     measuring = engine()
