@@ -283,7 +283,7 @@ class ContextConfig(Settings):
     summary_max_tokens: Count | None = None
     summary_prompt: SummaryPrompt | None = None
     summary_sections: Texts = ()
-    record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.28
+    record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.38
     rules: Pattern | Callable[[str], bool] | None = None
     clear_tools: ToolNames = ()
     summary_timeout_seconds: Seconds = 60.0
@@ -556,7 +556,7 @@ class FileConfig(ContextConfig):
 
     Examples:
         ```toml
-        keep = 0.4
+        keep = 0.38
 
         [tool_results]
         max_tokens = 2000

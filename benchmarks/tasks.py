@@ -1,0 +1,295 @@
+"""Are tasks still done when the window is small? Customers of tau2-bench's shop, by its own tools, database and reward.
+
+    python benchmarks/tasks.py --tau CHECKOUT [--windows 8192 16384 32768] [--queue 10]
+
+CHECKOUT is one of https://github.com/sierra-research/tau2-bench (MIT), whose modules need
+`pip install addict deepdiff docstring-parser loguru python-dotenv pyyaml toml`.
+
+Customers come one after the other into one thread, and what they ask for is looked up; then each comes back and says go
+ahead. An oracle carries out the recorded changes, but only those whose every argument stands in its request: it knows
+nothing else and looks nothing up again. The reward of a task is tau2's: 1 when the database is what it has to be in the
+end. Beside ours: plain tails, and what an agent without a limit would reach.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import logging
+import multiprocessing
+import os
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import structlog
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+import exact
+from sufficiency import ARMS, Job, Play, Tally, billed
+from transcripts import Transcript
+
+WINDOWS = (8_192, 16_384, 32_768)
+QUEUE = 10  # customers of one thread: about 30,000 tokens
+SEED = 5
+WRITES = (
+    "cancel_",
+    "exchange_",
+    "modify_",
+    "return_",
+)  # how tools that change the database begin
+# Of what tau2 tells its simulated user: what somebody would say first, in the first person.
+SENTENCES = 2
+FIRST_PERSON = {"you": "I", "You": "I", "your": "my", "Your": "My", "are": "am"}
+WORDS = re.compile(r"\w+")
+
+Action = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What one customer wants: the looks that it takes, then the changes."""
+
+    name: str
+    opening: str
+    looks: tuple[Action, ...]
+    writes: tuple[Action, ...]
+
+
+class Shop:
+    """tau2's shop: its policy, tools and database."""
+
+    def __init__(self, checkout: Path) -> None:
+        package = ModuleType("tau2")  # its own `__init__` imports every provider
+        package.__path__ = [str(checkout / "src" / "tau2")]
+        sys.modules.setdefault("tau2", package)
+        domain = ModuleType("tau2.domains.retail")
+        domain.__path__ = [str(checkout / "src" / "tau2" / "domains" / "retail")]
+        sys.modules.setdefault("tau2.domains.retail", domain)
+        environment = ModuleType("tau2.environment")
+        environment.__path__ = [str(checkout / "src" / "tau2" / "environment")]
+        sys.modules.setdefault("tau2.environment", environment)
+        self._tools = importlib.import_module("tau2.domains.retail.tools").RetailTools
+        model = importlib.import_module("tau2.domains.retail.data_model").RetailDB
+        data = checkout / "data" / "tau2" / "domains" / "retail"
+        self.database = model.load(str(data / "db.json"))
+        self.policy = (data / "policy.md").read_text("utf-8")
+        self.tasks = json.loads((data / "tasks.json").read_text("utf-8"))
+
+    def definitions(self) -> list[dict[str, Any]]:
+        tools = self._tools(self.database).get_tools()
+        return [convert_to_openai_tool(tool.openai_schema) for tool in tools.values()]
+
+    def asked(self, action: Action) -> str:
+        """What a tool says that changes nothing."""
+        name, arguments = action
+        found = self._tools(self.database).use_tool(name, **arguments)
+        return found if isinstance(found, str) else found.model_dump_json()
+
+    def after(self, actions: Sequence[Action]) -> str:
+        """The hash of the database after changes; one that the tools refuse changes nothing."""
+        tools = self._tools(deepcopy(self.database))
+        for name, arguments in actions:
+            try:
+                tools.use_tool(name, **arguments)
+            except ValueError:
+                continue
+        return str(tools.get_db_hash())
+
+    def readable_tasks(self) -> Iterator[Task]:
+        """The tasks that change something, with the looks by which every id of the changes is found."""
+        for task in self.tasks:
+            actions = task["evaluation_criteria"]["actions"] or []
+            recorded = [(action["name"], action["arguments"]) for action in actions]
+            writes = tuple(one for one in recorded if one[0].startswith(WRITES))
+            about = task["user_scenario"]["instructions"]
+            if writes and "DB" in task["evaluation_criteria"]["reward_basis"]:
+                opening = (
+                    f"{said(about['reason_for_call'])} {said(about['known_info'])}"
+                )
+                looks = tuple(self._looks(writes))
+                yield Task(name=task["id"], opening=opening, looks=looks, writes=writes)
+
+    def _looks(self, writes: Sequence[Action]) -> Iterator[Action]:
+        seen = set[str]()
+        for _, arguments in writes:
+            order = self.database.orders.get(arguments.get("order_id"))
+            user = arguments.get("user_id") or (order.user_id if order else None)
+            products = [
+                product.product_id
+                for product in self.database.products.values()
+                if {*arguments.get("new_item_ids", ())} & product.variants.keys()
+            ]
+            for name, key, value in (
+                ("get_user_details", "user_id", user),
+                ("get_order_details", "order_id", order and order.order_id),
+                *(("get_product_details", "product_id", one) for one in products),
+            ):
+                if value and value not in seen:
+                    seen.add(value)
+                    yield name, {key: value}
+
+
+def thread(shop: Shop, tasks: Sequence[Task]) -> Transcript:
+    """The conversation of some customers: all are looked up, then all come back."""
+    messages: list[AnyMessage] = [SystemMessage(shop.policy)]
+    for task in tasks:
+        messages.append(HumanMessage(task.opening, id=f"{task.name}-opening"))
+        for number, look in enumerate(task.looks):
+            messages += step(f"{task.name}-look{number}", look, shop.asked(look))
+        messages.append(
+            AIMessage(
+                "I have looked everything up. Shall I go ahead?", id=f"{task.name}-asks"
+            )
+        )
+    looked_up = "\n".join(map(exact.payload, messages))
+    for task in tasks:
+        new = [
+            value
+            for _, arguments in task.writes
+            for value in leaves(arguments)
+            if value not in looked_up
+        ]
+        added = (
+            f" Here is what you need: {', '.join(dict.fromkeys(new))}." if new else ""
+        )
+        first_words = " ".join(task.opening.split()[:6])
+        again = f'It is me again ("{first_words} ..."): yes, go ahead.{added}'
+        messages.append(HumanMessage(again, id=f"{task.name}-back"))
+        for number, write in enumerate(task.writes):
+            messages += step(f"{task.name}-write{number}", write, "Done.")
+        messages.append(AIMessage("It is done.", id=f"{task.name}-done"))
+    return Transcript(
+        name=tasks[0].name, source="tau2", tools=shop.definitions(), messages=messages
+    )
+
+
+def said(instructions: str) -> str:
+    """The first sentences of what a simulated user is told, as a person says it."""
+    first = " ".join(re.split(r"(?<=[.!?])\s+", instructions or "")[:SENTENCES])
+    return WORDS.sub(lambda word: FIRST_PERSON.get(word[0], word[0]), first)
+
+
+def step(name: str, action: Action, result: str) -> list[AnyMessage]:
+    call = {"name": action[0], "args": action[1], "id": name}
+    return [
+        AIMessage("", tool_calls=[call], id=name),
+        ToolMessage(result, tool_call_id=name, name=action[0], id=f"{name}-result"),
+    ]
+
+
+def leaves(value: Any) -> Iterator[str]:
+    """The values of a call's arguments, as text."""
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, list):
+        for part in value:
+            yield from leaves(part)
+    elif value not in (None, ""):
+        yield str(value)
+
+
+class Played(Play):
+    """A thread at one window: which changes each arm could make from its request alone."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.possible: dict[str, set[str]] = {arm: set() for arm in job.arms}
+
+    def _score(
+        self,
+        reply: AIMessage,
+        at: int,  # noqa: ARG002
+        requests: dict[str, list[AnyMessage]],
+    ) -> None:
+        for call in reply.tool_calls:
+            if call["name"].startswith(WRITES):
+                for arm, request in requests.items():
+                    text = "\n".join(map(exact.payload, request))
+                    if all(value in text for value in leaves(call["args"])):
+                        self.possible[arm].add(str(reply.id))
+
+
+@cache
+def shop_of(checkout: Path) -> Shop:
+    return Shop(checkout)
+
+
+def play(given: tuple[Path, Sequence[Task], int]) -> Tally:
+    """Rewards, changes and what was billed, by arm."""
+    checkout, tasks, window = given
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
+    )
+    shop = shop_of(checkout)
+    played = Played(Job(transcript=thread(shop, tasks), window=window))
+    tally = Counter(played.run())
+    for task in tasks:
+        wanted = shop.after(task.writes)
+        tally.update({("", "rewards"): 1, ("", "writes"): len(task.writes)})
+        for arm in ARMS:
+            done = [
+                write
+                for number, write in enumerate(task.writes)
+                if f"{task.name}-write{number}" in played.possible[arm]
+            ]
+            tally[arm, "writes"] += len(done)
+            tally[arm, "rewards"] += shop.after(done) == wanted
+    return tally
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--tau", type=Path, required=True, help="checkout of tau2-bench"
+    )
+    parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS)
+    parser.add_argument("--queue", type=int, default=QUEUE, help="customers a thread")
+    parser.add_argument("--threads", type=int, help="the first so many; all without it")
+    options = parser.parse_args()
+    tasks = [*shop_of(options.tau).readable_tasks()]
+    random.Random(SEED).shuffle(tasks)  # noqa: S311  # a reproducible order, not a secret
+    size = options.queue
+    begins = range(0, len(tasks) - size + 1, size)
+    queues = [tasks[at : at + size] for at in begins][: options.threads]
+    print(f"{len(queues)} threads of {size} customers\n")
+    print(
+        "| window | who | reward | changes possible | billed a call | over the limit |"
+    )
+    print("|---|---|---|---|---|---|")
+    with multiprocessing.Pool(os.cpu_count()) as pool:
+        for window in options.windows:
+            jobs = [(options.tau, queue, window) for queue in queues]
+            total = sum(pool.imap(play, jobs, chunksize=1), Tally())
+            for arm in ARMS:
+                rewards, writes = (
+                    total[arm, name] / max(1, total["", name])
+                    for name in ("rewards", "writes")
+                )
+                print(
+                    f"| {window:,} | {arm} | {rewards:.2f} | {writes:.2f} "
+                    f"| {billed(total, arm):,.0f} | {total[arm, 'over']} |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
