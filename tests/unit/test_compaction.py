@@ -152,7 +152,7 @@ def test_a_summary_covers_what_left_and_the_next_one_starts_where_it_ended():
     assert (plan.kind, plan.snapshot[0]) == ("summarize", 0)
     state = engine.apply(plan, window)
     last = messages[plan.snapshot[1] - 1].id
-    assert state["context_summary"].startswith(f"[q0..{last}]")
+    assert state["context_summary"].startswith(f"[q0..{last}")
     assert state["context_view"]["covered"]["through"]["id"] == last
     grown = [
         *messages,

@@ -358,13 +358,3 @@ def test_a_compaction_by_the_provider_is_paid_for():
     event = StepEvent.of_answer(answered(200, usage={"iterations": rounds}), info=info)
     assert float(event.cost - plain.cost) == pytest.approx((1_000 + 900 + 500) / 1e6)
     assert event.reported_tokens == 200
-
-
-def test_what_the_memory_tool_returns_is_spared():
-    """Notes that a provider's model keeps are told nowhere else; who names the tool to be cleared has decided."""
-    memory = {"type": "memory_20250818", "name": "memory"}
-    for cleared, spared in ((), {"memory"}), (("memory",), frozenset()):
-        window = engine(clear_tools=cleared).measure(
-            [HumanMessage("Hi")], tools=[memory, tool("look", deferred=False)]
-        )
-        assert window.parts.spared_tools == spared
