@@ -95,6 +95,7 @@ def _size(value: Any) -> Any:
 
 
 Count = Annotated[int, Field(gt=0, le=MAX_AMOUNT)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 CountOrZero = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
@@ -476,6 +477,13 @@ class RoutingConfig(Settings):
 
     model_config = SettingsConfigDict(env_prefix="CTXWIN_ROUTING_")
 
+    quality: Weight = 1.0
+    """Weight of the chance of a good answer, up to where a model is strong enough."""
+
+    cost: Weight = 0.01
+    """Weight of the estimated cost, as a share of that of the dearest candidate: by default it decides between models
+    that are strong enough. The larger it is, the more often a weaker one is taken."""
+
     complexity: Literal["low", "medium", "high"] | None = None
     """How much every request asks of a model, where the call does not say so; None has each judged."""
 
@@ -556,7 +564,7 @@ class FileConfig(ContextConfig):
 
     Examples:
         ```toml
-        keep = 0.38
+        keep = 0.4
 
         [tool_results]
         max_tokens = 2000

@@ -238,7 +238,7 @@ def spellings(key: str) -> Iterator[str]:
     """Yield a key, and what may be listed instead: the base of a tuned model, the name without variant or date."""
     yield key
     if tuned := _TUNED.fullmatch(key):
-        yield from (f"ft:{tuned[1]}", tuned[1])
+        yield from (key_of(f"ft:{tuned[1]}"), key_of(tuned[1]))
     plain = _VARIANT.sub("", key)
     yield from (plain, undated(plain))
 

@@ -313,7 +313,7 @@ class ModelRouter:
         options = self._options(can, candidates, request)
         asks = f"{request.judged} complexity"
         wanted = self._wanted(options, request)
-        chosen, reason = wanted or _best(options, asks)
+        chosen, reason = wanted or _best(options, self.config, asks)
         for one in options:
             why = (
                 "costs no less" if one.is_enough else f"is not strong enough for {asks}"
@@ -584,23 +584,26 @@ class ModelRouter:
         ).cost(candidate.info)
 
 
-def _best(options: Sequence[_Option], asks: str) -> tuple[_Option, str]:
-    """The cheapest that is strong enough, else the likeliest; an unknown cost counts as the largest."""
-    enough = [one for one in options if one.is_enough]
-    chosen = min(
-        enough or options,
-        key=lambda one: (
-            0 if enough else -one.chance,
-            one.cost is None,
-            one.cost or Decimal(0),
-        ),
-    )
+def _best(
+    options: Sequence[_Option], config: RoutingConfig, asks: str
+) -> tuple[_Option, str]:
+    """The best balance of chance and cost, of equal ones the cheapest; an unknown cost counts as the largest."""
+    dearest = max((one.cost for one in options if one.cost), default=Decimal(1))
+
+    def rank(one: _Option) -> tuple[float, Decimal]:
+        cost = dearest if one.cost is None else one.cost
+        share = config.cost * float(cost / dearest)
+        return share - config.quality * min(one.chance, ENOUGH), cost
+
+    chosen = min(options, key=rank)
     if len(options) == 1:
         return chosen, f"the only one that fits ({asks})"
-    if enough:
+    if chosen.is_enough:
         return chosen, f"cheapest that is strong enough for {asks} {chosen.shown}"
-    why = f"the likeliest to answer well, none is strong enough for {asks}"
-    return chosen, f"{why} {chosen.shown}"
+    if chosen.chance == max(one.chance for one in options):
+        why = f"the likeliest to answer well, none is strong enough for {asks}"
+        return chosen, f"{why} {chosen.shown}"
+    return chosen, f"best balance of chance and cost for {asks} {chosen.shown}"
 
 
 def _of(conversation: str, name: str) -> str:
