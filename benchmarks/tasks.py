@@ -8,7 +8,7 @@ CHECKOUT is one of https://github.com/sierra-research/tau2-bench (MIT), whose mo
 Customers come one after the other into one thread, and what they ask for is looked up; then each comes back and says go
 ahead. An oracle carries out the recorded changes, but only those whose every argument stands in its request: it knows
 nothing else and looks nothing up again. The reward of a task is tau2's: 1 when the database is what it has to be in the
-end. Beside ours: plain tails, and what an agent without a limit would reach.
+end; an agent without a limit would reach 1. Beside ours: plain tails.
 """
 
 from __future__ import annotations

@@ -215,7 +215,8 @@ class ContextConfig(Settings):
         summary_prompt: A prompt of your own for the model that writes summaries, with the places {previous_summary} and
             {conversation}; {focus}, {sections} and {max_tokens} are filled in, too. Read when an engine is made.
         summary_sections: The headings of a summary, each with a colon and what belongs there if you like.
-        record_share: Part of the room for history and pins, up to `trigger`, that the record of what left may take.
+        record_share: Part of the room for history and pins that the record of what left may take; of `trigger`, where
+            that is set.
         rules: Which sentences of a person hold from then on, beside those that the record knows by their words: a
             regular expression, or in code a function of a sentence.
         clear_tools: Tools whose old results are cleared in place before anything is dropped.

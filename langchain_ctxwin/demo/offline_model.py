@@ -1,4 +1,4 @@
-"""The model of the demo: it needs no network, and is as strict as a provider."""
+"""The scripted chat model by the names that limits have elsewhere, for programs that import it from the demo."""
 
 from __future__ import annotations
 
