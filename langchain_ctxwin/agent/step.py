@@ -26,6 +26,7 @@ from langchain_ctxwin.agent.state import (
 )
 from langchain_ctxwin.agent.storage import NOWHERE, BackgroundSummaries, RunPlace
 from langchain_ctxwin.core import plan as planning
+from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import NoticeEvent, OverflowEvent
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, read_key
@@ -96,6 +97,7 @@ class AgentStep:
         )
         self._window: Window | None = None
         self._request: list[AnyMessage] | None = None
+        self._planned: Compaction | None = None
 
     def take_over(self, before: AgentStep) -> None:
         """Take the request that an earlier node made, where it is that of this very state and setup.
@@ -108,6 +110,7 @@ class AgentStep:
         )
         if is_current and self._identity() == before._identity():
             self._window, self._request = before._window, before._request
+            self._planned = before._planned
 
     def _identity(self) -> tuple[Any, ...]:
         """What a request is made of; both objects of a comparison are alive, so equal ids mean the same object."""
@@ -168,7 +171,7 @@ class AgentStep:
         if update or window is not None:
             self.news |= update
             self.state |= update
-            self._window, self._request = window, None
+            self._window, self._request, self._planned = window, None, None
 
     @property
     def kept(self) -> Sequence[AnyMessage]:
@@ -186,7 +189,7 @@ class AgentStep:
         self.state["messages"] = [
             change(one) if one.id in keys else one for one in self.state["messages"]
         ]
-        self._window, self._request = None, None
+        self._window, self._request, self._planned = None, None, None
 
     def prepare(self) -> Work[None]:
         """Take every step that precedes the model call, in one go."""
@@ -218,7 +221,9 @@ class AgentStep:
             self.engine.report_summary(window, "cancelled", key)
         if self.engine.in_background(window):
             window = self.summaries.advance(window, stored_summary)
-        self._take(replace(window, session=after_measure(window)), self._flags(window))
+        flags, planned = self._due(window)
+        self._take(replace(window, session=after_measure(window)), flags)
+        self._planned = planned
 
     def choose(self) -> Work[None]:
         """Choose the tools and the model of the request, where there are several.
@@ -270,9 +275,9 @@ class AgentStep:
             else:
                 self._take(self.summaries.advance(window))
             return
-        plan = (
-            self.engine.plan(window) if is_due or not self._may_move(window) else None
-        )
+        plan = self._planned
+        if plan is None and (is_due or not self._may_move(window)):
+            plan = self.engine.plan(window)
         if plan is None:
             self._take(window)
         else:
@@ -287,9 +292,12 @@ class AgentStep:
         Raises:
             BudgetExceededError: nothing that may leave makes it fit.
         """
-        window = self.window
-        with self.reporting_refusal():
-            compaction = self.engine.emergency(window) or self.engine.relieve(window)
+        window, compaction = self.window, self._planned
+        if compaction is None:
+            with self.reporting_refusal():
+                compaction = self.engine.emergency(window) or self.engine.relieve(
+                    window
+                )
         if compaction is None:
             self._take(window)
         else:
@@ -340,8 +348,8 @@ class AgentStep:
             self.choices.provider(self.state) or self.setup.called
         ).loads_tools
 
-    def _flags(self, window: Window) -> Update:
-        """What has to happen before the call, beside making an oversized request fit."""
+    def _due(self, window: Window) -> tuple[Update, Compaction | None]:
+        """What has to happen before the call, beside making an oversized request fit, and the plan for it."""
         # An application that has a say is asked when it happens, not when it is announced.
         relief = planning.relieve(window)
         in_background = self.engine.in_background(window)
@@ -352,17 +360,17 @@ class AgentStep:
         if not in_background and not is_hopeless and not waits:
             plan = planning.summary_due(window, is_local=self.engine.is_local)
             if plan is not None and plan.fits:
-                return {"due": True}
+                return {"due": True}, plan
         if relief is not None:
-            return {"compress": True}
+            return {"compress": True}, relief
         # Hard need never waits: then what is left out is in the record, and the summary follows.
         is_free = in_background and not window.over_by
         if not is_free or pending is None or not self.summaries.is_lost(window):
-            return {}
+            return {}, None
         self.engine.report_summary(
             window, "lost", pending.key, reason="the process that began it is gone"
         )
-        return {"due": True}
+        return {"due": True}, None
 
     def _may_move(self, window: Window) -> bool:
         """True while the router is to be asked, once the request does not fit, whether the conversation moves."""

@@ -17,6 +17,7 @@ from langchain_ctxwin import (
     ToolSelector,
     create_context_agent,
 )
+from langchain_ctxwin.core import plan as planning
 from support.agents import THREAD, agent_on
 from support.fakes import exact_count
 from support.routing import router, scripted
@@ -61,6 +62,26 @@ def test_a_model_call_takes_two_measures_where_nothing_compacts(kind, monkeypatc
     )
     agent.invoke({"messages": [HumanMessage("hello again")]}, THREAD)
     assert len(measured) == 2 + 1  # two model calls, one end of a turn
+
+
+@pytest.mark.parametrize("kind", ["nodes", "middleware"])
+def test_a_compaction_is_planned_once(kind, monkeypatch):
+    """The check plans what leaves before the limit is reached, and the step after it carries that plan out."""
+    planned, plan = [], planning.smaller
+    monkeypatch.setattr(
+        planning, "smaller", lambda *args: planned.append(1) or plan(*args)
+    )
+    agent = agent_on(
+        kind, scripted("small", 2_000, policy=lambda *_: AIMessage("Yes."))
+    )
+    history = [
+        one
+        for number in range(20)
+        for one in (HumanMessage(f"{number}? " + "why " * 60), AIMessage("Yes."))
+    ]
+    state = agent.invoke({"messages": [*history, HumanMessage("hello")]}, THREAD)
+    assert state["messages"][-1].text == "Yes."
+    assert len(planned) == 1
 
 
 class Strict(BaseChatModel):
