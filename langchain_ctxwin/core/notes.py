@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, pairwise, takewhile
+from itertools import chain, groupby, islice, pairwise, takewhile
 from textwrap import wrap
 from typing import Any
 
@@ -82,7 +82,12 @@ TERMINAL = re.compile(
 )
 
 Result = tuple[ToolMessage, str]  # a result with the id of its message
-_PLAIN_WORD = re.compile(r"[^\W\d_]{3,24}")
+LEAST_LABEL_CHARS, MOST_LABEL_CHARS = 3, 24  # of a word that says what follows it
+# a word of `WORD` with a digit or a sign of a name: all others are no values, and most words are others
+_SIGNED = re.compile(
+    r"(?<![\w./#@:+$€£%~-])[A-Za-z:+$€£%~-]*+[0-9_./#@][A-Za-z0-9_./#@:+$€£%~-]*+",
+    re.ASCII,
+)
 _SMALL_WORDS = frozenset(
     (
         "the",
@@ -103,7 +108,6 @@ _SMALL_WORDS = frozenset(
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
 _NAMING = re.compile(r"\d{6}|[A-Za-z][_-]?\d|\d[A-Za-z]|\w/\w")
-_RUN = re.compile(r"(.)\1+")
 _SHAPE = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
     "a" * 26 + "A" * 26 + "9" * 10,
@@ -148,6 +152,13 @@ _FAILURE = re.compile(
 _ESCAPED_QUOTE = re.compile(r"\\+\"")
 _COUNTED = re.compile(
     r"\b\d+ (?:passed|failed|errors?|skipped)\b|\bRan \d+ tests?\b|\bFAILED \([^)\n]*\)"
+)
+# One of these words, in small letters, is in all that such a pattern finds: few texts have one.
+_EXIT_WORDS = ("exit", "return")
+_COUNTED_WORDS = ("passed", "failed", "error", "skipped", "ran ")
+_FAILURE_WORDS = (
+    *("error", "exception", "fatal"),
+    *("not found", "no such file", "denied", "cannot ", "invalid "),
 )
 # where an agent is, as its shell shows it; and the last line of a program that says in words what came of it
 _PROMPT = re.compile(
@@ -498,13 +509,14 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
         if len(text) < 2 * TAIL_CHARS
         else f"{text[:OUTCOME_CHARS]}\n{text[-TAIL_CHARS:]}"
     )
-    failures = _FAILURE.findall(end) or [text][:is_error]
+    failures = _found_in(end, _FAILURE, _FAILURE_WORDS) or [text][:is_error]
     told = [
         _clipped(_ESCAPED_QUOTE.sub('"', failure), OUTCOME_CHARS)
         for failure in failures[-1:]
     ]
-    told += dict.fromkeys(_COUNTED.findall(end))
-    told += [f"exit {status}" for status in _EXIT.findall(end)[-1:] if status != "0"]
+    told += dict.fromkeys(_found_in(end, _COUNTED, _COUNTED_WORDS))
+    statuses = _found_in(end, _EXIT, _EXIT_WORDS)[-1:]
+    told += [f"exit {status}" for status in statuses if status != "0"]
     if told:
         return f"error {', '.join(told)}" if is_error else ", ".join(told)
     data = _data(text)
@@ -524,7 +536,8 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
                 _clipped(", ".join([*states, *sizes]), OUTCOME_CHARS)
                 or f"{len(data):,} fields"
             )
-    plain = one_line(_TAG.sub(" ", _EXIT.sub(" ", text[: 4 * OUTCOME_CHARS])))
+    begin = text[: 4 * OUTCOME_CHARS]
+    plain = one_line(_TAG.sub(" ", _EXIT.sub(" ", begin) if statuses else begin))
     if len(text) < 4 * OUTCOME_CHARS and len(plain) <= OUTCOME_CHARS:
         return plain or "ok"
     if data:
@@ -536,6 +549,12 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
     return f"{len(lines):,} lines" + (
         f', last "{last}"' if _SENTENCE.fullmatch(last) else ""
     )
+
+
+def _found_in(text: str, pattern: re.Pattern[str], words: Iterable[str]) -> list[str]:
+    """What a pattern finds, which is looked for where one of the words stands."""
+    small = text.lower()
+    return pattern.findall(text) if any(word in small for word in words) else []
 
 
 def _text(content: Any) -> str:
@@ -699,7 +718,8 @@ def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
         yield from (RecordLine("seen", part, key, uses) for part in found.values())
         return
     likes = {
-        value: _RUN.sub(r"\1", value[:LABEL_CHARS].translate(_SHAPE)) for value in found
+        value: tuple(sign for sign, _ in groupby(value[:LABEL_CHARS].translate(_SHAPE)))
+        for value in found
     }
     number = Counter(likes.values())
     for value in sorted(found, key=lambda value: number[likes[value]])[:MAX_NAMES]:
@@ -747,14 +767,21 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     if len(text) > MAX_SCAN_CHARS:
         text = f"{text[: MAX_SCAN_CHARS * 2 // 3]}\n{text[-MAX_SCAN_CHARS // 3 :]}"
     for line in _without_numbers(_CLOSING_TAG.sub(" ", text).split("\n")):
-        label = ""
-        for match in WORD.finditer(line):
+        start = 0
+        for match in _SIGNED.finditer(line):
             value = match[0].strip(EDGES)
             if is_value(value):
-                yield label, value
-                label = ""
-            elif _PLAIN_WORD.fullmatch(value):
-                label = "" if value.lower() in _SMALL_WORDS else value
+                yield _label(line[start : match.start()]), value
+                start = match.end()
+
+
+def _label(text: str) -> str:
+    """The last word of a text, which says what follows it; empty for a small one."""
+    for word in reversed(WORD.findall(text)):
+        label = word.strip(EDGES)
+        if label.isalpha() and LEAST_LABEL_CHARS <= len(label) <= MOST_LABEL_CHARS:
+            return "" if label.lower() in _SMALL_WORDS else label
+    return ""
 
 
 def _part(label: str, value: str) -> str:

@@ -63,6 +63,7 @@ _FIELD = re.compile(r"(?<!\S)[\w.@#$€%/-]+=(?=\S)")
 # a shorter one says nothing by itself, a longer one is encoded data
 MIN_VALUE_CHARS, MAX_VALUE_CHARS = (4, 160)
 _NAME_SIGNS = frozenset("/_.@#")
+_ASCII_DIGIT = re.compile(r"[0-9]")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{8,}\b")  # in memory: another one in each run
 
 _STATES = ("is", "are", "was", "be", "has", "have", "must", "wants", "equals", "=")
@@ -232,9 +233,10 @@ def is_value(token: str) -> bool:
         ['#W12-7', 'src/app.py', 'and/or', '2027']
     """
     token = token.strip(EDGES)
-    if not MIN_VALUE_CHARS <= len(token) <= MAX_VALUE_CHARS:
+    # most words are letters
+    if token.isalpha() or not MIN_VALUE_CHARS <= len(token) <= MAX_VALUE_CHARS:
         return False
-    if _ADDRESS.search(token):
+    if "0x" in token and _ADDRESS.search(token):
         return False
     return has_digit(token) or (
         len(token) > MIN_VALUE_CHARS and not _NAME_SIGNS.isdisjoint(token)
@@ -243,6 +245,8 @@ def is_value(token: str) -> bool:
 
 def has_digit(text: str) -> bool:
     """True for a text with a digit of any script."""
+    if text.isascii():
+        return _ASCII_DIGIT.search(text) is not None
     return any(map(str.isdigit, text))
 
 

@@ -14,6 +14,7 @@ costs room, a rule that is lost is broken.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable
 
 # In a list of words `_` is a space, `*` any ending.
@@ -163,14 +164,21 @@ _STATES = (
 
 
 def _words(listed: str) -> re.Pattern[str]:
-    """A pattern that finds any of the listed words where it stands alone."""
+    """A pattern that finds any of the listed words where it stands alone, in a text of small letters.
+
+    Words are grouped by their first letter, or each of hundreds would be tried at each word of a text.
+    """
+    endings = defaultdict[str, list[str]](list)
+    for word in listed.split():
+        first, *others = (_SPELLED.get(sign, re.escape(sign)) for sign in word)
+        endings[first].append("".join(others))
     found = "|".join(
-        re.escape(word).replace("_", " ").replace(r"\*", r"[\w'-]*")
-        for word in listed.split()
+        f"{first}(?:{'|'.join(others)})" for first, others in endings.items()
     )
-    return re.compile(rf"(?<![\w'-])(?:{found})(?![\w'-])", re.IGNORECASE)
+    return re.compile(rf"(?<![\w'-])(?:{found})(?![\w'-])")
 
 
+_SPELLED = {"_": " ", "*": r"[\w'-]*"}
 _LASTING, _MANNER, _CASE, _MANY = map(_words, (_LASTS, _MANNERS, _CASES, _EACH))
 _EVERY = _words("each every")
 _STATEMENT_WORDS = frozenset(_NO_ORDERS.split())
@@ -191,24 +199,22 @@ def is_standing(sentence: str) -> bool:
     """
     said = sentence.replace("\u2019", "'").strip(" -*\"'\u2022")
     plain = _LEADING.sub("", said)
-    asking = _ASKING.match(plain)
-    lasts = _LASTING.search(plain) or _MANNER.match(plain)
-    if _is_question(said) and not (asking and (lasts or _EVERY.search(plain))):
+    asking, small = _ASKING.match(plain), plain.lower()
+    lasts = _LASTING.search(small) or _MANNER.match(small)
+    if _is_question(said) and not (asking and (lasts or _EVERY.search(small))):
         return False
     if lasts or _LABELLED.match(said) or _is_unlisted(said):
         return True
     plain = plain[asking.end() :] if asking else plain
-    case, _, order = plain.partition(",")
-    if (
-        _is_order(order.lstrip())
-        and order.lstrip()[0].islower()
-        and (_CASE.match(case) or _MANY.search(case))
-    ):
-        return True
-    if _CASE.match(plain):
+    small, order = plain.lower(), plain.partition(",")[2].lstrip()
+    if _is_order(order) and order[0].islower():
+        case = small.partition(",")[0]
+        if _CASE.match(case) or _MANY.search(case):
+            return True
+    if _CASE.match(small):
         return bool(_TO_ME.search(plain))
     return _is_order(plain) and bool(
-        _MANY.search(plain) or _CASE.search(_INDIRECT.sub("", plain))
+        _MANY.search(small) or _CASE.search(_INDIRECT.sub("", plain).lower())
     )
 
 
