@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, cast
 
@@ -37,7 +38,6 @@ from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.plan import last_request, request_until, shown_part
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.provider_rules import Rules
-from langchain_ctxwin.core.readable import readable_text
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import learned_limit, refused, retry_target
 from langchain_ctxwin.core.request import Window
@@ -71,13 +71,12 @@ from langchain_ctxwin.protocols import (
 )
 from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
 from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
-from langchain_ctxwin.summarize.checking import marked, marked_in
+from langchain_ctxwin.summarize.checking import CheckedSummarizer, marked_in
 from langchain_ctxwin.summarize.jobs import Written, default_jobs, writing_summary
 from langchain_ctxwin.summarize.model import as_summarizer, writer_of
 from langchain_ctxwin.summarize.native import (
     NATIVE,
     NativeSummarizer,
-    ProviderSummary,
     native_summarizer,
     require_native,
 )
@@ -714,17 +713,12 @@ class ContextEngine:
         elif isinstance(summarizer, ModelSummarizer) and call is not None:
             summarizer = summarizer.extending(call, last_request(window, start, stop))
 
-        def write() -> str:
-            previous = window.session.summary
-            text: Any = summarizer.summarize(
-                messages, previous=previous, max_tokens=max_tokens
-            )
-            # what a provider signed has to stay as it is
-            is_own = self.is_local or isinstance(text, ProviderSummary)
-            is_checked = isinstance(text, str) and not is_own
-            return marked(text, _said(window)) if is_checked else text
-
-        return write
+        if not self.is_local:
+            summarizer = CheckedSummarizer(summarizer, window.parts.messages)
+        previous = window.session.summary
+        return partial(
+            summarizer.summarize, messages, previous=previous, max_tokens=max_tokens
+        )
 
     def _again(
         self, window: Window, counts: dict[str, Any], *, was_refused: bool = False
@@ -809,12 +803,6 @@ class ContextEngine:
 def settings_of(window: Window) -> ContextConfig:
     """Return the settings that held when the request was measured."""
     return cast("ContextConfig", window.parts.settings)
-
-
-def _said(window: Window) -> list[str]:
-    """What a summary can be about: the texts of the history, and the summary before it."""
-    texts = [readable_text(message) for message in window.parts.messages]
-    return [*texts, window.session.summary]
 
 
 def _written_as(summarizer: Summarizer, config: ContextConfig) -> Summarizer:

@@ -145,6 +145,36 @@ def test_a_mark_that_a_summarizer_repeats_is_not_set_twice():
     assert marked_in(once) == ["Order A-17 goes to 4711"]
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("It cost 1,234.", "1234"),
+        ("It cost 1234.", "1,234.00"),
+        ("It cost $1,234.50.", "1234.5 dollars"),
+        ("It cost 1.234,56 EUR.", "1234.56"),
+        ("It cost 12.50 EUR.", "\N{EURO SIGN}12,5"),
+        ("It cost 12'500 CHF.", "12500"),
+        ("It cost US$5,000.", "5000 USD"),
+        ("It fell to 85.0%.", "85 %"),
+    ],
+)
+def test_a_number_that_is_written_in_another_way_is_not_marked(written, said):
+    assert marked(written, [said]) == written
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("It cost 1,235{}.", "1234"),
+        ("It cost 1,234{}, not 1,234,567.", "1234567"),
+        ("It is 28.11.2026{}.", "2811 2026"),
+        ("It is order A-1,234{}.", "order B-1234"),
+    ],
+)
+def test_a_number_of_another_value_is_marked(written, said):
+    assert marked(written.format(""), [said]) == written.format(MARK)
+
+
 def test_an_order_that_nobody_gave_is_marked():
     """One that somebody gave in other words is not."""
     chat = ["Please never send the invoices by mail, they get lost.", "Understood."]
