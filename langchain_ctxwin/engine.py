@@ -168,6 +168,7 @@ class ContextEngine:
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._settings = self._refused = self._live.current
         self._registry = limits if is_registry(limits) else None
+        self._bound: ModelLimits | None = None
         self._followed = followed(limits, learned)
         self._limits = (
             ModelLimits()
@@ -184,8 +185,7 @@ class ContextEngine:
         )
         self._learned = learned
         self._others: Lru[ContextEngine] = Lru(MAX_CONVERSATIONS)
-        reserve = self._limits.output_reserve(self._settings.output_reserve)
-        room = self._limits.input_limit(reserve) if self._limits.known else None
+        room = self._room(self._limits) if self._limits.known else None
         if isinstance(summarizer, str) and summarizer == NATIVE:
             writes: Summarizer = native_summarizer(limits)
         else:
@@ -208,9 +208,18 @@ class ContextEngine:
     @property
     def limits(self) -> ModelLimits:
         """The limits that hold when a request names no model of its own; unknown where a registry says each model's."""
-        if not isinstance(self._followed, FollowedLimits):
-            return self._limits
-        return _checked_limits(self._followed.limits, self._settings)
+        limits = self._limits
+        if isinstance(self._followed, FollowedLimits):
+            limits = _checked_limits(self._followed.limits, self._settings)
+        return self._bounded(limits)
+
+    def _bounded(self, limits: ModelLimits) -> ModelLimits:
+        """The limits, or those of a run where they are smaller."""
+        known = [one for one in (limits, self._bound) if one is not None and one.known]
+        return min(known, key=self._room, default=limits)
+
+    def _room(self, limits: ModelLimits) -> int:
+        return limits.input_limit(limits.output_reserve(self._settings.output_reserve))
 
     def _limits_of(self, model: Any) -> ModelLimits:
         """What is stated about the limits of a request's model."""
@@ -245,32 +254,39 @@ class ContextEngine:
         A run can change them itself: what its context holds under `ctxwin` (`context_schema`) counts in that run.
 
         Args:
-            settings: by the names of the fields of `ContextConfig`.
+            settings: by the names of the fields of `ContextConfig`; and `limits`, as `ModelLimits.of` reads them, where
+                they are smaller than those that hold otherwise.
 
         Raises:
             ConfigError: one of the settings is unknown or invalid, or contradicts another.
 
         Examples:
             >>> engine = ContextEngine(ModelLimits(context_window=8192))
-            >>> engine.with_settings({"keep": 0.4}).config.keep
-            0.4
+            >>> other = engine.with_settings({"keep": 0.4, "limits": 4096})
+            >>> other.config.keep, other.limits.context_window
+            (0.4, 4096)
         """
         before = self.config
         wanted = "settings of ContextConfig by their names, such as {'keep': 0.4}"
         changes = dict(expect(settings, Mapping, "ctxwin", wanted))
+        given = changes.pop("limits", None)
+        bound = None if given is None else limits_given(given)
+        if bound is not None and not bound.known:
+            expect(given, (), "limits", "the window as a number, or ModelLimits(...)")
 
         def changed() -> ContextEngine:
             config = ContextConfig(**{**before.model_dump(), **changes})
-            if self._registry is None:
-                _checked_limits(self._limits, config)
             other = copy(self)
-            vars(other).update(_live=config, _settings=config, _refused=config)
+            held = {"_live": config, "_settings": config, "_refused": config}
+            vars(other).update(held, _bound=bound)
+            if self._registry is None:
+                _checked_limits(other.limits, config)
             if {"summary_prompt", "summary_sections"} & changes.keys():
                 other.summarizer = _written_as(self.summarizer, config)
                 other.writer = _writer(other.summarizer)
             return other
 
-        return once(self._others, (before, repr(changes)), changed)
+        return once(self._others, (before, repr(changes), bound), changed)
 
     def fit(
         self,
@@ -380,7 +396,7 @@ class ContextEngine:
             messages, system_prompt, tools, self._pricings.of(model), rules
         )
         model_limits = self._limits_of(model)
-        declared = model_limits if model_limits.known else self.limits
+        declared = self._bounded(model_limits) if model_limits.known else self.limits
         parts = replace(
             parts, model=model_name(model) or self.model, declared=declared, info=info
         )
