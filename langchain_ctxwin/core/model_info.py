@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
-from decimal import Decimal
+from decimal import Decimal, DecimalException
 from typing import Any
 
 from langchain_ctxwin.core.limits import ModelLimits
@@ -20,7 +20,7 @@ from langchain_ctxwin.core.provider_rules import (
     Rules,
 )
 from langchain_ctxwin.core.tool_schemas import FRAMING
-from langchain_ctxwin.errors import ConfigError, expect
+from langchain_ctxwin.errors import ConfigError, brief, expect
 
 LIMIT_FIELDS = (
     "context_window",
@@ -40,17 +40,18 @@ PRICE_FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """Facts about one model; None means unknown, never free or unlimited. Prices are USD per million tokens.
+    """Facts about one model; None means unknown, never free or unlimited.
+
+    Prices are USD per million tokens. A price may be given as a number or a text, and is kept exactly as written.
 
     Raises:
-        ConfigError: a limit is not a positive whole number or contradicts another, a price is not a finite `Decimal`
-            of at least 0, or the name is empty.
+        ConfigError: a limit is not a positive whole number or contradicts another, a price is no finite number of at
+            least 0, or the name is empty.
 
     Examples:
-        >>> ModelInfo(
-        ...     name="small", context_window=8192, input_price=Decimal("0.10")
-        ... ).limits.context_window
-        8192
+        >>> info = ModelInfo(name="small", context_window=8192, input_price=0.1)
+        >>> info.limits.context_window, info.input_price
+        (8192, Decimal('0.1'))
     """
 
     name: str
@@ -114,14 +115,14 @@ class ModelInfo:
         except ConfigError as error:
             raise ConfigError(f"{self.name}: {error}") from error
         for name in PRICE_FIELDS:
-            price = getattr(self, name)
-            if price is not None and not (
-                isinstance(price, Decimal) and price.is_finite() and price >= 0
-            ):
+            given = getattr(self, name)
+            price = exact(given)
+            if given is not None and (price is None or price < 0):
                 raise ConfigError(
-                    f"{self.name}: {name}={price!r}: give USD per million tokens as a Decimal of at least 0 made from "
-                    "text (a float would carry its rounding error along), or None when it is unknown"
+                    f"{self.name}: {name}={brief(given)}: give USD per million tokens as a number such as 0.25, at "
+                    "least 0, or None when it is unknown"
                 )
+            object.__setattr__(self, name, price)
 
     @property
     def limits(self) -> ModelLimits:
@@ -133,6 +134,22 @@ class ModelInfo:
             **{name: getattr(self, name) for name in LIMIT_FIELDS},
             source=stated_by or "explicit",
         )
+
+
+def exact(number: object) -> Decimal | None:
+    """Return a finite number exactly as it is written; None for anything else.
+
+    Examples:
+        >>> exact(0.1), exact("0.10"), exact(True), exact("free")
+        (Decimal('0.1'), Decimal('0.10'), None, None)
+    """
+    if isinstance(number, bool) or not isinstance(number, str | int | float | Decimal):
+        return None
+    try:
+        read = number if isinstance(number, Decimal) else Decimal(str(number))
+    except DecimalException:
+        return None
+    return read if read.is_finite() else None
 
 
 CLASS_FAMILIES = {
