@@ -5,7 +5,7 @@
 A catalog is a file or a URL in the shape of models.dev (https://models.dev/api.json) or of LiteLLM's table of prices
 (model_prices_and_context_window.json of BerriAI/litellm, also inside its wheel); both have the MIT licence. LiteLLM's
 table states the largest input alone: where `genai-prices` is installed (MIT, too) and its window is just that input
-and the output together, both are written down.
+and the output together, both are written down. What Google serves is limited separately in any case.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from langchain_ctxwin import ModelRegistry
-from langchain_ctxwin.models import names, sources
+from langchain_ctxwin.models import names, reading, sources
 
 TARGET = Path(sources.__file__).with_name(sources.SNAPSHOT_FILE)
 
@@ -60,6 +60,7 @@ def main() -> None:
         for info in registry.models()
         if info.provider in PROVIDERS
     ]
+    listed = on_vertex(listed)
     kept = [
         info for info in listed if info.limits.known and info.output_price is not None
     ]
@@ -100,6 +101,17 @@ def with_window(info, windows):
     ):
         return info
     return replace(info, context_window=window, max_input_tokens=info.context_window)
+
+
+def on_vertex(listed):
+    """The models, where what a maker serves on Vertex, too, is limited there as on its own API."""
+    separate = {info.name for info in listed if info.provider in reading.SEPARATE}
+    return [
+        reading.input_apart(info)
+        if info.provider == "google-vertex" and info.name in separate
+        else info
+        for info in listed
+    ]
 
 
 if __name__ == "__main__":

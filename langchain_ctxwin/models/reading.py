@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime
-from decimal import Decimal, DecimalException
+from decimal import Decimal
 from math import inf
 from typing import Any
 
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.model_info import ModelInfo, exact
 
 MAX_TOKENS = 10**9  # more is an id or a time that was misread
 MAX_PRICE = Decimal(10_000)  # USD per million tokens; more is a price in another unit
+SEPARATE = frozenset({"google"})
+"""Providers that limit input and output separately, as their own lists say: tables write the input limit as window."""
+
 # tokens that a price is for, at most endpoints and in `ModelInfo`
 ONE_TOKEN, MILLION = (1, 1_000_000)
 
@@ -22,6 +26,13 @@ def stated(name: Any, **facts: Any) -> ModelInfo | None:
     """Return the facts of one model, or None when `name` is no name.
 
     Of two limits that contradict each other the one that allows the smaller request stays.
+
+    Examples:
+        >>> facts = {"context_window": 1_000, "max_output_tokens": 200}
+        >>> stated("nova", provider="google", **facts).limits.input_limit(200)
+        1000
+        >>> stated("nova", provider="openai", **facts).limits.input_limit(200)
+        800
     """
     if not isinstance(name, str) or not name.strip():
         return None
@@ -34,7 +45,16 @@ def stated(name: Any, **facts: Any) -> ModelInfo | None:
         for field, value in facts.items()
         if value or isinstance(value, Decimal)
     }
-    return ModelInfo(name=name, **known)
+    info = ModelInfo(name=name, **known)
+    return input_apart(info) if info.provider in SEPARATE else info
+
+
+def input_apart(info: ModelInfo) -> ModelInfo:
+    """Return the facts of a model whose window, as a table states it, is the limit of the input alone."""
+    window, output = info.context_window, info.max_output_tokens
+    if info.max_input_tokens or not window or not output:
+        return info
+    return replace(info, context_window=window + output, max_input_tokens=window)
 
 
 def capabilities_of(*, tools: Any, **others: Any) -> frozenset[str]:
@@ -62,7 +82,7 @@ def tokens(value: Any) -> int | None:
         >>> tokens("131072"), tokens(131072.0), tokens(0), tokens("unlimited")
         (131072, 131072, None, None)
     """
-    number = _number(value)
+    number = exact(value)
     return int(number) if number is not None and 1 <= number <= MAX_TOKENS else None
 
 
@@ -73,21 +93,11 @@ def price(value: Any, *, per: int = MILLION) -> Decimal | None:
         >>> price(2.5e-07, per=ONE_TOKEN), price("-1", per=ONE_TOKEN), price(0)
         (Decimal('0.25'), None, Decimal('0'))
     """
-    number = _number(value)
+    number = exact(value)
     if number is None or not 0 <= number * MILLION / per <= MAX_PRICE:
         return None
     # 10, where normalize alone writes 1E+1
     return Decimal(format((number * MILLION / per).normalize(), "f"))
-
-
-def _number(value: Any) -> Decimal | None:
-    if not isinstance(value, str | int | float | Decimal):
-        return None
-    try:
-        number = Decimal(str(value))
-    except DecimalException:
-        return None
-    return number if number.is_finite() else None
 
 
 def day(value: Any) -> date | None:

@@ -88,6 +88,21 @@ def test_without_arguments_limits_and_prices_of_public_models_are_known():
     assert known.lookup(profiled).context_window == apart.context_window
 
 
+def test_a_provider_that_limits_the_input_by_itself_is_read_so():
+    """What Google serves: the output takes nothing of the input, here and on Vertex."""
+    known = ModelRegistry()
+    own = {info.name for info in known.models("google")}
+    served = [*known.models("google"), *known.models("google-vertex")]
+    stated = [info for info in served if info.name in own and info.max_output_tokens]
+    assert len(stated) > 50
+    for info in stated:
+        limit = info.limits.input_limit(info.limits.output_reserve())
+        assert limit == info.context_window - info.max_output_tokens
+    profile = {"max_input_tokens": 1_000, "max_output_tokens": 200}
+    profiled = chat(model_name="nova", served_by="google_genai", profile=profile)
+    assert known.lookup(profiled).max_input_tokens == 1_000
+
+
 def test_what_the_snapshot_does_not_know_is_an_error_that_says_where_to_ask():
     with pytest.raises(
         UnknownModelError, match=r"catalogs='online'.*ctxwin models --probe nova-1"
