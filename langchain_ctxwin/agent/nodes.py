@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
@@ -177,6 +178,10 @@ class ContextNodes:
         )
         wanted = "a text, a SystemMessage, or a function of state and runtime"
         expect(system_prompt, str | SystemMessage | Callable, "system_prompt", wanted)
+        _require_two("system_prompt", system_prompt, wanted)
+        wanted = "a list of tools, or a function of state and runtime"
+        _require_two("tools", tools, wanted)
+        _require_two("model", model, "a model, or a function of state and runtime")
         tools = tools if _is_per_request(tools) else checked_tools(tools)
         if router is not None and model is not None:
             raise ConfigError(
@@ -385,7 +390,8 @@ class ContextNodes:
                 "nodes.request_unread",
                 built_tokens=built,
                 reported_tokens=reported,
-                do="call the model with state['llm_input_messages'], or use nodes.model_node(model)",
+                do="call the model with state['llm_input_messages'], and give ContextNodes the tools that it has; or use "
+                "nodes.model_node(model)",
             )
 
 
@@ -409,6 +415,18 @@ def _resolved(value: Any, state: State, runtime: Runtime[Any] | None) -> Any:
 
 def _is_per_request(value: Any) -> bool:
     return callable(value) and not isinstance(value, (Runnable, SystemMessage, type))
+
+
+def _require_two(name: str, value: Any, wanted: str) -> None:
+    """Raise `ConfigError` for a function that cannot be called with state and runtime, such as a tool."""
+    if not _is_per_request(value):
+        return
+    try:
+        signature(value).bind(None, None)
+    except TypeError:
+        expect(value, (), name, wanted)
+    except ValueError:  # a builtin that does not say what it takes
+        return
 
 
 PROBE_ID = "probe"

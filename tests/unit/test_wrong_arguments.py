@@ -197,6 +197,11 @@ def test_a_wrong_first_argument_is_named_with_what_to_pass(
     assert said_by(caught.value, value), caught.value
 
 
+def told(city: str) -> str:
+    """Say what the weather is like."""
+    return f"sunny in {city}"
+
+
 async def later() -> Any:
     """Stand for what somebody forgot to await."""
 
@@ -216,6 +221,11 @@ USUAL: dict[str, tuple[Callable[[], Any], str]] = {
     "a number as tools": (lambda: ctx.ContextNodes(ENGINE, tools=5), "a list of tools"),
     "a number among the tools of nodes": (lambda: ctx.ContextNodes(ENGINE, tools=[5]), "tools[0]=5: pass a function"),
     "a number as system prompt of nodes": (lambda: ctx.ContextNodes(ENGINE, system_prompt=3), "system_prompt=3: pass"),
+    "a function as the tools of nodes": (lambda: ctx.ContextNodes(ENGINE, tools=told), "a list of tools, or a"),
+    "a function of nothing as system prompt": (
+        lambda: ctx.ContextNodes(ENGINE, system_prompt=lambda: "Hi"), "a function of state and runtime",
+    ),
+    "a price with its sign": (lambda: ctx.ModelInfo(name="small", input_price="$3"), "input_price='$3': give USD"),
     "a name of no summarizer": (lambda: ctx.ContextEngine(LIMITS, summarizer="a-model"), "summarizer='a-model'"),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LIMITS), "tools[0]='weather'"),
     "a text as the tools of a request": (lambda: ENGINE.measure(ASKED, tools="weather"), "a list of tools"),
