@@ -32,11 +32,20 @@ from langchain_ctxwin.core.record import (
     USED,
     WORD,
     RecordLine,
+    cut_short,
     has_digit,
     is_value,
     one_line,
 )
-from langchain_ctxwin.core.standing import Rules, is_labelled, is_standing
+from langchain_ctxwin.core.standing import (
+    DOCUMENT_CHARS,
+    MAX_STATEMENTS,
+    STATEMENT_CHARS,
+    Rules,
+    is_standing,
+    sentences,
+    statements,
+)
 from langchain_ctxwin.core.view import Position, message_id
 
 # Key in `additional_kwargs` that marks the answer of the tool by which an agent compacts; its value is what must stay.
@@ -52,12 +61,7 @@ PAGE_FRAME = re.compile(
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
 MAX_NAMES = 16  # taken from one text that a result showed, the rarest first
 MAX_VALUES = 2_000  # things taken from one message: many times more than a record holds
-STATEMENT_CHARS = 240  # two sentences, of talk
-MAX_STATEMENTS = 40  # taken from one message
 MAX_KEPT = 20  # lines of one request to keep something: a screenful, which most records have room for
-DOCUMENT_CHARS = (
-    1_200  # a user message that long is a document: its values count, not its sentences
-)
 OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents without tool calls get their results
 SHORT_CHARS = 40  # an answer that says no more than that it was one
 # read at a glance
@@ -122,10 +126,6 @@ _FINDING = re.compile(
     r"|confirm(?:s|ed)|decided|instead of|passes|fail(?:s|ed)|fixed)\b",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(
-    r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
-)
-_NUMBERING = re.compile(r"\d{1,2}[.)]")
 _CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: |noted: ")
 
 # What names an object among others of its kind, and what says how something went.
@@ -198,8 +198,8 @@ def asked_lines(messages: Sequence[AnyMessage]) -> tuple[RecordLine, ...]:
 
 def lines_to_keep(text: str, key: str) -> Iterator[RecordLine]:
     """Yield one line for each statement of a text that must stay."""
-    statements = filter(None, map(one_line, _sentences(text)[:MAX_KEPT]))
-    for statement in statements:  # what only controls a terminal says nothing
+    said = filter(None, map(one_line, sentences(text)[:MAX_KEPT]))
+    for statement in said:  # what only controls a terminal says nothing
         yield RecordLine("open", f"{KEEP}{statement[:STATEMENT_CHARS]}", key, HOLDS)
 
 
@@ -258,7 +258,7 @@ def lasting(
     if _commands_before(text, before):
         return []
     least = HOLDS if is_document else USED
-    return [line for line in _statements(text, key, rules) if line.uses >= least]
+    return [line for line in statements(text, key, rules) if line.uses >= least]
 
 
 def parse_record(text: str) -> tuple[RecordLine, ...]:
@@ -281,7 +281,7 @@ def parse_record(text: str) -> tuple[RecordLine, ...]:
         elif _CALL_LINE.match(line):
             found.append(RecordLine("done", line, source, USED))
         else:
-            found += _statements(line.removeprefix(PREFIX["said"]), source, is_standing)
+            found += statements(line.removeprefix(PREFIX["said"]), source, is_standing)
     return tuple(found)
 
 
@@ -357,7 +357,7 @@ def _of_answer(
         yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, USED)
     if len(text.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
         yield RecordLine("done", f"answered: {_clipped(text, ANSWER_CHARS)}", key, USED)
-    for sentence in _sentences(text[:DOCUMENT_CHARS]) if message.tool_calls else ():
+    for sentence in sentences(text[:DOCUMENT_CHARS]) if message.tool_calls else ():
         if _FINDING.search(sentence) and not _NEXT.search(sentence):
             noted = f"noted: {_clipped(sentence, STATEMENT_CHARS)}"
             yield RecordLine("done", noted, key, USED)
@@ -388,7 +388,7 @@ def _of_answer(
             yield from _seen(_found(result), result_key, parameters)
     intents = [
         sentence
-        for sentence in _sentences(text[-DOCUMENT_CHARS:])
+        for sentence in sentences(text[-DOCUMENT_CHARS:])
         if _NEXT.search(sentence)
     ]
     # an answer that leaves nothing open closes what was
@@ -407,7 +407,7 @@ def _of_person(
         yield RecordLine("done", ran, key, USED)
         yield from _seen(text, key, ())
         return
-    found, is_document = _statements(text, key, rules), len(text) > DOCUMENT_CHARS
+    found, is_document = statements(text, key, rules), len(text) > DOCUMENT_CHARS
     if (
         is_document
         or len(found) >= MAX_STATEMENTS
@@ -426,38 +426,6 @@ def _commands_before(text: str, previous: AnyMessage | None) -> list[str]:
     if not is_result or not isinstance(previous, AIMessage) or previous.tool_calls:
         return []
     return _CODE.findall(_text(previous.content)[:MAX_SCAN_CHARS])
-
-
-def _statements(text: str, key: str, rules: Rules) -> list[RecordLine]:
-    """What a person says, of a long text at both ends; what follows a label ("RULE: ...") holds as that does."""
-    both = (
-        f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}"
-        if len(text) > 2 * DOCUMENT_CHARS
-        else text
-    )
-    found = list[RecordLine]()
-    for line in map(one_line, both.split("\n")):
-        for sentence in _sentences(line):
-            uses = (
-                HOLDS
-                if is_labelled(line) or rules(sentence)
-                else USED
-                if _has_value(sentence)
-                else NAMED
-            )
-            chars = DOCUMENT_CHARS if uses == HOLDS else STATEMENT_CHARS
-            found.append(RecordLine("said", _cut(sentence, chars), key, uses))
-    return found[:MAX_STATEMENTS]
-
-
-def _sentences(text: str) -> list[str]:
-    """Return the sentences and lines of a text; a number of a list alone is none."""
-    found = (" ".join(part.split()) for part in _SENTENCE_END.split(text))
-    return [part for part in found if len(part) > 1 and not _NUMBERING.fullmatch(part)]
-
-
-def _has_value(statement: str) -> bool:
-    return has_digit(statement) or any(map(is_value, WORD.findall(statement)))
 
 
 # ---- calls and what came of them ------------------------------------------------------------------------------------
@@ -481,7 +449,7 @@ def _call(name: str, args: Mapping[str, Any]) -> str:
         (shown,) = texts.values()
     else:
         shown = ", ".join(f"{_name(label)}={value}" for label, value in texts.items())
-    return f"{_name(name)}({_cut(shown, CALL_CHARS)})"
+    return f"{_name(name)}({cut_short(shown, CALL_CHARS)})"
 
 
 def _from_difference(value: str, others: Iterable[str]) -> str:
@@ -821,8 +789,4 @@ def _leaves(value: Any, label: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _clipped(text: str, chars: int) -> str:
-    return _cut(one_line(text[: 4 * chars]), chars)
-
-
-def _cut(line: str, chars: int) -> str:
-    return line if len(line) <= chars else f"{line[: chars - 1].rstrip()}…"
+    return cut_short(one_line(text[: 4 * chars]), chars)

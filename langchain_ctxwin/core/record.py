@@ -221,6 +221,11 @@ def one_line(text: str) -> str:
     return " ".join((text if is_plain else text.translate(_SAFE)).split())
 
 
+def cut_short(line: str, chars: int) -> str:
+    """Return a line of at most so many characters."""
+    return line if len(line) <= chars else f"{line[: chars - 1].rstrip()}…"
+
+
 def is_value(token: str) -> bool:
     """True for a token that names one thing: an identifier, a path, an address, a number, a date.
 

@@ -1,4 +1,4 @@
-"""Standing instructions: which sentences of a person say how things are to be done from then on.
+"""What a person says, sentence by sentence, and which sentences are standing instructions: they hold from then on.
 
 A sentence that is no question holds when it
 
@@ -16,6 +16,28 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable
+
+from langchain_ctxwin.core.record import (
+    HOLDS,
+    NAMED,
+    USED,
+    WORD,
+    RecordLine,
+    cut_short,
+    has_digit,
+    is_value,
+    one_line,
+)
+
+DOCUMENT_CHARS = (
+    1_200  # a user message that long is a document: its values count, not its sentences
+)
+MAX_STATEMENTS = 40  # taken from one message
+STATEMENT_CHARS = 240  # two sentences, of talk
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?])(?<!\b(?:Mr|Ms|Dr|St|No)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])|(?<=[。\uff01\uff1f])|\n+"
+)
+_NUMBERING = re.compile(r"\d{1,2}[.)]")
 
 # In a list of words `_` is a space, `*` any ending.
 _LASTS = """
@@ -188,6 +210,41 @@ _ORDERS_IN_S = frozenset(
 )
 
 
+Rules = Callable[[str], bool]  # says whether a sentence of a person goes on to hold
+
+
+def statements(text: str, key: str, rules: Rules) -> list[RecordLine]:
+    """What a person says, of a long text at both ends; what follows a label ("RULE: ...") holds as that does."""
+    both = (
+        f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}"
+        if len(text) > 2 * DOCUMENT_CHARS
+        else text
+    )
+    found = list[RecordLine]()
+    for line in map(one_line, both.split("\n")):
+        for sentence in sentences(line):
+            uses = (
+                HOLDS
+                if is_labelled(line) or rules(sentence)
+                else USED
+                if _has_value(sentence)
+                else NAMED
+            )
+            chars = DOCUMENT_CHARS if uses == HOLDS else STATEMENT_CHARS
+            found.append(RecordLine("said", cut_short(sentence, chars), key, uses))
+    return found[:MAX_STATEMENTS]
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text; a number of a list alone is none."""
+    found = (" ".join(part.split()) for part in _SENTENCE_END.split(text))
+    return [part for part in found if len(part) > 1 and not _NUMBERING.fullmatch(part)]
+
+
+def _has_value(statement: str) -> bool:
+    return has_digit(statement) or any(map(is_value, WORD.findall(statement)))
+
+
 def is_standing(sentence: str) -> bool:
     """True for a sentence that says how things are to be done from then on; none that asks something does.
 
@@ -216,9 +273,6 @@ def is_standing(sentence: str) -> bool:
     return _is_order(plain) and bool(
         _MANY.search(small) or _CASE.search(_INDIRECT.sub("", plain).lower())
     )
-
-
-Rules = Callable[[str], bool]  # says whether a sentence of a person goes on to hold
 
 
 def rules_of(others: str | Rules | None) -> Rules:
