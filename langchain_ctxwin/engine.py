@@ -471,10 +471,20 @@ class ContextEngine:
         return planning.relieve(window)
 
     def on_request(
-        self, window: Window, *, summarize: bool = True
+        self, window: Window, *, focus: str = "", summarize: bool = True
     ) -> Compaction | None:
-        """Return what leaves when the host asks to compact, or None when the history is small already."""
-        return planning.asked(window, is_local=self.is_local or not summarize)
+        """Return what leaves when the host asks to compact, or None when that would free less than a tenth; pure.
+
+        Args:
+            window: the measured request; it may fit.
+            focus: what matters most from now on, in a few words: see `compact`, which does this for a thread.
+            summarize: False asks no model.
+        """
+        expect(window, Window, "window", MEASURED)
+        expect(focus, str, "focus", "what matters most, as a text")
+        return planning.asked(
+            _focused(window, focus), is_local=self.is_local or not summarize
+        )
 
     def emergency(
         self, window: Window, *, target_tokens: int | None = None
@@ -526,6 +536,7 @@ class ContextEngine:
     ) -> Work[Window]:
         """The work of `apply`, for sync and async callers: the request afterwards, priced, with its session."""
         expect(compaction, Compaction, "compaction", "what plan or emergency returned")
+        window = _focused(window, compaction.before.parts.focus)
         began = time.perf_counter()
         if compaction.snapshot is None:
             after = after_compaction(compaction, window, compaction.after)
@@ -819,6 +830,10 @@ class ContextEngine:
 def settings_of(window: Window) -> ContextConfig:
     """Return the settings that held when the request was measured."""
     return cast("ContextConfig", window.parts.settings)
+
+
+def _focused(window: Window, focus: str) -> Window:
+    return replace(window, parts=replace(window.parts, focus=focus))
 
 
 def _written_as(summarizer: Summarizer, config: ContextConfig) -> Summarizer:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -150,11 +150,9 @@ def _in_thread(config: Any, work: Callable[[], Any]) -> Any:
 def _compacting(
     agent: Any, config: Any, focus: str, *, is_preview: bool
 ) -> Work[ThreadCompaction | None]:
-    expect(focus, str, "focus", "what matters most, as a text")
     step = yield from _step_of(agent, config)
-    engine = step.engine
-    window = replace(step.window, parts=replace(step.window.parts, focus=focus))
-    compaction = engine.on_request(window)
+    engine, window = step.engine, step.window
+    compaction = engine.on_request(window, focus=focus)
     if compaction is None:
         return None
     if is_preview:
@@ -164,7 +162,7 @@ def _compacting(
     # the summarizer failed, which was told
     if compaction.snapshot and after.session.view == window.session.view:
         window = after
-        compaction = engine.on_request(window, summarize=False)
+        compaction = engine.on_request(window, focus=focus, summarize=False)
         if compaction is not None:
             after = yield from engine.applying(compaction, window)
             step.compacted(window, after)
