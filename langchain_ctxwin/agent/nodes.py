@@ -390,7 +390,7 @@ class ContextNodes:
                 "nodes.request_unread",
                 built_tokens=built,
                 reported_tokens=reported,
-                do="call the model with state['llm_input_messages'], and give ContextNodes the tools that it has; or use "
+                do="call the model with state['llm_input_messages'] and give ContextNodes its tools, or use "
                 "nodes.model_node(model)",
             )
 
