@@ -25,8 +25,10 @@ from langchain_ctxwin.core.events import (
 from langchain_ctxwin.core.limits import REGIONS, ModelLimits
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.provider_call import (
+    dropped_reasoning,
     forgets_history,
     refuses_reasoning,
+    refuses_sealed,
     without_response_ids,
 )
 from langchain_ctxwin.core.recovery import (
@@ -41,6 +43,7 @@ from langchain_ctxwin.core.updates import (
     Lesson,
     from_answer,
     small_report,
+    update_unsealed,
     update_without_reasoning,
     without_sizes,
 )
@@ -144,6 +147,9 @@ class ModelCall:
             else:
                 continue
             raise error
+        if why := dropped_reasoning(reply):  # the model saw the request without it
+            step.update(update_without_reasoning(step.window))
+            self._left_out(reason=why)
         window = step.window
         step.update(step.choices.answered(step.state, reply))
         # A candidate that took over is told of with its own limits and prices; measured only where somebody listens.
@@ -182,21 +188,30 @@ class ModelCall:
         """The attempt without what the provider refused of it; the same one where that is not known, or not in it.
 
         A server that no longer has what the request goes on from is sent all of it. Reasoning that is refused, because
-        it is tied to another prefix, is left out.
+        it is tied to another prefix, is left out, and so is all that a provider signed and cannot read any more.
         """
         if forgets_history(refusal):
             return replace(attempt, request=without_response_ids(attempt.request))
-        if not refuses_reasoning(refusal):
+        step = self._step
+        if refuses_reasoning(refusal):
+            update = update_without_reasoning(step.window)
+        elif refuses_sealed(refusal):
+            update = update_unsealed(step.window)
+        else:
             return attempt
-        step, before = self._step, self._attempt()
-        step.update(update_without_reasoning(step.window))
+        before = self._attempt()
+        step.update(update)
+        fit(step)
         mended = self._attempt()
         if mended == before:
             return attempt
-        self._report(
-            NoticeEvent(model=step.window.parts.model, notice="reasoning_left_out")
-        )
+        self._left_out()
         return mended
+
+    def _left_out(self, **about: str) -> None:
+        """Tell that reasoning is sent no more."""
+        model = self._step.window.parts.model
+        self._report(NoticeEvent(model=model, notice="reasoning_left_out", about=about))
 
     def _next(
         self,

@@ -20,6 +20,7 @@ from langchain_ctxwin.core.native import (
     compaction_in,
     loading,
     readable,
+    unsealed,
     without_bound_reasoning,
 )
 from langchain_ctxwin.core.pairing import (
@@ -60,7 +61,7 @@ class MessageHistory:
     media: frozenset[int] = frozenset()
     """Positions of the messages with pictures or files."""
 
-    shown: dict[Rules, dict[tuple[int, bool], tuple[Step, Step]]] = field(
+    shown: dict[Rules, dict[tuple[int, bool, bool], tuple[Step, Step]]] = field(
         default_factory=dict
     )
     """Steps as they were shown last, with those of `steps` that they were made from."""
@@ -196,6 +197,9 @@ class Before:
     unbound: int = 0
     """Position up to which reasoning is tied to a prefix that the request no longer has: it is left out."""
 
+    unsealed: int = 0
+    """Position up to which nothing is shown that a provider signed or encrypted: it took that no more."""
+
     rules: Rules = UNKNOWN
     """What the provider of the request takes."""
 
@@ -232,7 +236,11 @@ def show_steps(
             and taken.isdisjoint(step.calls)
             and (not edited or edited.isdisjoint(_ids(step)))
         )
-        key = (step.index, step.index < before.unbound)
+        key = (
+            step.index,
+            step.index < before.unbound,
+            step.index < before.unsealed,
+        )
         known = memo.get(key) if is_known else None
         if known is not None and known[0] is step:
             shown = known[1]
@@ -258,7 +266,9 @@ def show_step(
         named = zip(_ids(step), messages, strict=True)
         messages = [edit(m, key, view) for key, m in named]
     rules = before.rules
-    if rules.provider:
+    if step.index < before.unsealed:
+        messages = [unsealed(message) for message in messages]
+    elif rules.provider:
         messages = [readable(message, rules.provider) for message in messages]
     if rules.loads_tools:
         messages = [loading(message) for message in messages]

@@ -52,7 +52,8 @@ def measured(
         .smallest(documented)
         .smallest(learned_media(session, parts.model))
     )
-    parts = replace(parts, media=media)
+    sealed = session.unsealed.find(parts.messages) if session.unsealed else None
+    parts = replace(parts, media=media, unsealed=0 if sealed is None else sealed + 1)
     request = _sized(parts, session)
     reserve = parts.settings.output_reserve
     limits = stated

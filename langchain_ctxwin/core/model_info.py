@@ -183,6 +183,7 @@ CALL_SETTINGS = (
         "cache_control",
         "cached_content",
         "context_management",
+        "output_config",
         "prompt_cache_key",
         "thinking",
         "truncation",

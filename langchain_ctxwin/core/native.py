@@ -42,6 +42,9 @@ NEVER_DEFER = frozenset({"gemini", "other"})
 # Reasoning that Anthropic signs; newer models tie each block to all that precedes it (Anthropic, preserved thinking).
 BOUND_TYPES = frozenset({"thinking", "redacted_thinking"})
 
+# Of an answer's `additional_kwargs`: what no provider signs.
+UNSEALED_KEYS = frozenset({"tool_calls", "function_call", "audio"})
+
 BLOCK_ID = "ctxwin-compaction"  # of the message that begins a request with a block
 FOUND_KEY = (
     "ctxwin_tools"  # key of an artifact that names the tools which a search found
@@ -135,6 +138,30 @@ def readable(message: AnyMessage, provider: str) -> AnyMessage:
         return message
     blocks = [part for block in message.content for part in _portable(block)]
     return message.model_copy(update={"content": blocks or ""})
+
+
+def unsealed(message: AnyMessage) -> AnyMessage:
+    """Return an answer as text and calls alone, without anything that its provider signed or encrypted.
+
+    Examples:
+        >>> answer = AIMessage(
+        ...     [{"type": "reasoning", "encrypted_content": "x"}, "4"],
+        ...     additional_kwargs={"reasoning": {"id": "rs_1"}},
+        ... )
+        >>> unsealed(answer).content, unsealed(answer).additional_kwargs
+        (['4'], {})
+    """
+    if not isinstance(message, AIMessage):
+        return message
+    blocks: Any = message.content
+    if isinstance(blocks, list):
+        blocks = [part for block in blocks for part in _portable(block)] or ""
+    extras = {
+        key: value
+        for key, value in message.additional_kwargs.items()
+        if key in UNSEALED_KEYS
+    }
+    return with_fields(message, content=blocks, additional_kwargs=extras)
 
 
 def has_bound_reasoning(message: AnyMessage) -> bool:

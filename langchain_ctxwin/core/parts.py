@@ -13,7 +13,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.native import is_kept, is_read
-from langchain_ctxwin.core.provider_rules import UNKNOWN, Rules
+from langchain_ctxwin.core.provider_rules import ELSEWHERE, UNKNOWN, Rules
 from langchain_ctxwin.core.sizing import Doubt
 from langchain_ctxwin.core.view import View
 
@@ -175,6 +175,9 @@ class Parts:
     focus: str = ""
     """What a host named when it asked to compact: lines of the record with its words are kept first."""
 
+    unsealed: int = 0
+    """Position up to which answers are shown without what their provider signed or encrypted: it took that no more."""
+
     recall: str = ""
     """Name of the agent's tool that reads what was cut; empty when it has none."""
 
@@ -209,6 +212,10 @@ class Parts:
         """Position of the newest compaction by a provider that is shown, and of use to this one."""
         return self._newest_compaction(view, is_kept)
 
+    def _reader(self, index: int) -> str:
+        """Who reads the compaction of an answer: nobody does where its provider refused it."""
+        return self.rules.provider if index >= self.unsealed else ELSEWHERE.provider
+
     def _newest_compaction(
         self, view: View, is_usable: Callable[[AnyMessage, str], bool]
     ) -> int | None:
@@ -220,6 +227,6 @@ class Parts:
             if index >= self.start_of(view) or index in pinned
         )
         return max(
-            (i for i in shown if is_usable(self.messages[i], self.rules.provider)),
+            (i for i in shown if is_usable(self.messages[i], self._reader(i))),
             default=None,
         )

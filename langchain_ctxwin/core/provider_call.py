@@ -25,6 +25,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.model_info import rules_of
 from langchain_ctxwin.core.native import readable
+from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.errors import ConfigError
 
@@ -48,6 +49,18 @@ BOUND_ELSEWHERE = (
     "bound to a different conversation",
     "prefix_mismatch_behavior",
     "invalid signature in thinking block",
+)
+# How providers refuse what they signed or encrypted themselves, where it came from elsewhere, expired, or was changed:
+# OpenAI's reasoning and compactions, and items that stand alone then; Anthropic's compactions; Gemini's signatures.
+UNREADABLE = (
+    "invalid_encrypted_content",
+    "encrypted content for item",
+    "items are not persisted when",
+    "was provided without its required",
+    "invalid signature in compaction block",
+    "compaction_signature_invalid",
+    "compaction_content_mismatch",
+    "thought signature is not valid",
 )
 # The feature header of a compaction on demand, and of each request that sends its block back.
 DEMAND_BETA = "compact-2026-09-04"
@@ -130,6 +143,8 @@ def call_arguments(
             **diagnostics,
             "previous_message_id": next(filter(None, answers), None),
         }
+    if rules.provider == "anthropic" and (config := _counted_down(window, given)):
+        arguments["output_config"] = config
     if _may_drop(window, given):
         betas = arguments.get("betas", given.get("betas")) or ()
         # models that tie reasoning think like that anyway
@@ -144,6 +159,35 @@ def call_arguments(
     if rules.provider == "gemini" and given.get("cached_content"):
         arguments["tools"] = []  # the content that somebody stored has the tools
     return arguments
+
+
+def _counted_down(window: Window, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting of a task budget with what remains of it; empty where nothing of the current turn has left.
+
+    The API counts what it sees of the turn by itself, so that what remains is the same between compactions.
+    """
+    config: Any = given.get("output_config")
+    budget: Any = config.get("task_budget") if isinstance(config, Mapping) else None
+    asked = last_user(window.parts.messages)
+    if not isinstance(budget, Mapping) or "remaining" in budget or asked is None:
+        return {}
+    total = budget.get("total")
+    if not isinstance(total, int):
+        return {}
+    gone = window.parts.messages[asked + 1 : window.start]
+    remaining = max(0, total - sum(map(window.parts.price, gone)))
+    told = {**config, "task_budget": {**budget, "remaining": remaining}}
+    return told if gone else {}
+
+
+def dropped_reasoning(answer: Any) -> str:
+    """Return why the server left reasoning out of the request before the model saw it; empty where it did not."""
+    about = getattr(answer, "response_metadata", None) or {}
+    changes = about.get("input_transformations")
+    for change in changes if isinstance(changes, list) else ():
+        if isinstance(change, Mapping) and change.get("type") == "thinking_dropped":
+            return str(change.get("reason") or "unknown")
+    return ""
 
 
 def _may_drop(window: Window, given: Mapping[str, Any]) -> bool:
@@ -165,12 +209,21 @@ def forgets_history(error: BaseException) -> bool:
 
 def refuses_reasoning(error: BaseException) -> bool:
     """True for the refusal of reasoning that is tied to another prefix than the request has, in Anthropic's words."""
+    return _says(error, BOUND_ELSEWHERE)
+
+
+def refuses_sealed(error: BaseException) -> bool:
+    """True for the refusal of what a provider signed or encrypted itself, in its words."""
+    return _says(error, UNREADABLE)
+
+
+def _says(error: BaseException, wordings: Sequence[str]) -> bool:
     texts = (
         str(one).lower().replace("`", "")
         for one in (error, error.__cause__)
         if one is not None
     )
-    return any(words in text for text in texts for words in BOUND_ELSEWHERE)
+    return any(words in text for text in texts for words in wordings)
 
 
 def without_response_ids(

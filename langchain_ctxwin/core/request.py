@@ -154,7 +154,12 @@ class Request:
         beside = "" if is_in_block else summary
         record = record_text(beside, view.record)
         rules = constraints_text(parts.settings.constraints)
-        begin = Before(rules=parts.rules, unbound=unbound, message=block)
+        begin = Before(
+            rules=parts.rules,
+            unbound=unbound,
+            unsealed=parts.unsealed,
+            message=block,
+        )
         lead = parts.lead(view)
         pinned = list[Step]()
         for step in self._pinned_steps(view, start, begin, lead):

@@ -177,6 +177,11 @@ class Session:
         return _stored_position(self.guard.get("unbound"))
 
     @property
+    def unsealed(self) -> Position | None:
+        """The last message that was there when a provider refused what it had signed or encrypted itself."""
+        return _stored_position(self.guard.get("unsealed"))
+
+    @property
     def binding_model(self) -> str:
         """Name of the model whose API refused reasoning that is tied to another prefix; empty while none did."""
         return str(self.guard.get("binding_model", ""))
@@ -262,7 +267,7 @@ _GUARD = {
     **dict.fromkeys(("spent", "allowed"), _SPENT),
     **dict.fromkeys(("compactions", "dropped_turns", "ineffective"), int),
     "asked": _or_none(int),
-    **dict.fromkeys(("since", "unbound"), _is_position),
+    **dict.fromkeys(("since", "unbound", "unsealed"), _is_position),
     **dict.fromkeys(("reason", "binding_model"), str),
     "summarizer": {str: int},
 }

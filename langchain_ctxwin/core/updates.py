@@ -132,6 +132,16 @@ def update_without_reasoning(window: Window) -> dict[str, Any]:
     return {"context_guard": guard, "context_counts": session.unanchored}
 
 
+def update_unsealed(window: Window) -> dict[str, Any]:
+    """Return the state after a refusal of what the provider itself had signed or encrypted: it is sent no more."""
+    session, last = window.session, last_position(window.parts.messages)
+    return {
+        "context_guard": {**session.guard, "unsealed": last},
+        "context_view": replace(session.view, block=None).to_json(),
+        "context_counts": session.unanchored,
+    }
+
+
 def after_summary(
     compaction: Compaction,
     window: Window,

@@ -1,6 +1,7 @@
 """Is each of the providers' rules kept where a server that checks it would refuse what came in?"""
 
 import base64
+from functools import partial
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -8,11 +9,20 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ModelLimits, TokenEstimator, create_context_agent
+from langchain_ctxwin.observe import MemorySink, NoticeEvent, StepEvent
+from langchain_ctxwin.summarize import SummaryJobs
+from support.anthropic_rules import BINDING_BETA
 from support.anthropic_server import AnthropicServer
 from support.gemini_server import GeminiServer
 from support.ollama_server import OllamaServer, looking
 from support.openai_server import OpenAIServer
-from support.provider_talks import look, speaking
+from support.provider_talks import (
+    EDIT_BETAS,
+    STATELESS,
+    look,
+    responding,
+    speaking,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -194,3 +204,191 @@ def test_a_server_that_cuts_silently_is_noticed_and_its_window_learned():
             )
     assert 0 < server.cut <= 5
     assert server.cut < 0.1 * len(server.requests)
+
+
+def forged(value):
+    """The same with other signatures and other encrypted content, as after a change of keys."""
+    if isinstance(value, list):
+        return [forged(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    sealed = {"signature", "encrypted_content"}
+    return {
+        key: f"Zm9yZ2Vk{each[8:]}" if key in sealed and each else forged(each)
+        for key, each in value.items()
+    }
+
+
+EDIT = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 2_000}}
+THRESHOLD = {"type": "compaction", "compact_threshold": 2_000}
+THINKS, COMPACTS = {"policy": speaking(thinks=True)}, {"min_compaction_trigger": 1_000}
+SEALED = {
+    "bound thinking": (
+        partial(AnthropicServer, binds=True, **THINKS),
+        {},
+        None,
+    ),
+    "a compaction by Anthropic": (
+        partial(AnthropicServer, **THINKS, **COMPACTS),
+        {"betas": EDIT_BETAS, "context_management": {"edits": [EDIT]}},
+        None,
+    ),
+    "a compaction by Anthropic, on demand": (
+        partial(AnthropicServer, binds=True, **THINKS),
+        {},
+        "native",
+    ),
+    "reasoning of OpenAI": (partial(OpenAIServer, policy=responding), STATELESS, None),
+    "reasoning of OpenAI, in its older form": (
+        partial(OpenAIServer, policy=responding),
+        {**STATELESS, "output_version": "v0"},
+        None,
+    ),
+    "a compaction by OpenAI": (
+        partial(OpenAIServer, policy=responding),
+        {**STATELESS, "context_management": [THRESHOLD]},
+        None,
+    ),
+    "a compaction by OpenAI, on demand": (
+        partial(OpenAIServer, policy=responding),
+        STATELESS,
+        "native",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEALED)
+def test_what_its_provider_cannot_read_any_more_is_refused_once(name):
+    """Signatures changed, or keys: the same turn goes on without what was signed, and so do all after it."""
+    serve, options, summarizer = SEALED[name]
+    turns = 28 if summarizer else 8
+    with serve(context_window=6_000) as server:
+        jobs, saver = SummaryJobs(), InMemorySaver()
+        agent = create_context_agent(
+            server.chat_model(**{"max_tokens": 256, **options}),
+            [look],
+            limits=ModelLimits(context_window=6_000, max_output_tokens=256),
+            counter=TokenEstimator("openai"),
+            summarizer=summarizer,
+            checkpointer=saver,
+            jobs=jobs,
+        )
+
+        def talk(numbers):
+            for number in numbers:
+                words = f"Question {number}: " + "The river ran on. " * 12
+                agent.invoke({"messages": [HumanMessage(words)]}, THREAD)
+                jobs.drain(10)
+
+        talk(range(turns))
+        values = agent.get_state(THREAD).values
+        assert ("block" in str(values.get("context_view"))) is bool(summarizer)
+        said = [m for m in values["messages"] if isinstance(m, AIMessage)]
+        changed = [
+            m.model_copy(
+                update={
+                    "content": forged(m.content),
+                    "additional_kwargs": forged(m.additional_kwargs),
+                }
+            )
+            for m in said
+        ]
+        view = {"context_view": forged(values.get("context_view", {}))}
+        agent.update_state(THREAD, view if summarizer else {"messages": changed})
+        before = len(server.requests)
+        talk(range(turns, turns + 4))
+    refused = [r for r in server.requests[before:] if r.status != 200]
+    # by Anthropic once for the block, and once for the thinking that it stood before
+    assert len(refused) == 1 + (name == "a compaction by Anthropic, on demand")
+
+
+def test_a_signature_of_another_project_is_refused_once():
+    """The call that waits for its result goes on at a Gemini that did not sign it."""
+    saver = InMemorySaver()
+    servers = [GeminiServer(model="gemini-3-test") for _ in range(2)]
+    for number, server in enumerate(servers):
+        with server:
+            agent = create_context_agent(
+                server.chat_model(),
+                [look],
+                limits=ModelLimits(context_window=8_000, max_output_tokens=256),
+                checkpointer=saver,
+                interrupt_before=[] if number else ["tools"],
+            )
+            asked = None if number else {"messages": [HumanMessage("Look!")]}
+            agent.invoke(asked, THREAD)
+    assert statuses(servers[0]) == [200]
+    assert statuses(servers[1])[:2] == [400, 200]
+    assert set(statuses(servers[1])[1:]) == {200}
+
+
+def looking_around(steps):
+    """Looks so many times, then answers."""
+
+    def blocks(body):
+        done = str(body["messages"]).count("'tool_result'")
+        thought = {"type": "thinking", "thinking": "Let me see."}
+        if not done or blocks.looks < steps:
+            blocks.looks += 1
+            place = {"place": f"pier {blocks.looks}"}
+            return [thought, {"type": "tool_use", "name": "look", "input": place}]
+        return [thought, {"type": "text", "text": "That is all."}]
+
+    blocks.looks = 0
+    return blocks
+
+
+@pytest.mark.parametrize("summarizer", [None, "native"])
+def test_a_model_is_told_what_remains_of_its_task_budget(summarizer):
+    """What left the view counts as spent: the countdown never rises, and between compactions the prompt is cached."""
+    budget = {"type": "tokens", "total": 20_000}
+    with AnthropicServer(context_window=4_000, policy=looking_around(60)) as server:
+        model = server.chat_model(output_config={"task_budget": budget})
+        state = invoked(
+            model,
+            [HumanMessage("Look around.")],
+            window=4_000,
+            counter=TokenEstimator("openai"),
+            checkpointer=InMemorySaver(),
+            summarizer=summarizer,
+        )
+    assert state["messages"][-1].text == "That is all."
+    assert set(statuses(server)) == {200}
+    told = [tokens for tokens in server.countdowns if tokens is not None]
+    assert told == sorted(told, reverse=True)
+    assert told[-1] < 20_000 - 2 * 4_000
+    usages = [m.usage_metadata for m in state["messages"] if isinstance(m, AIMessage)]
+    read = sum(usage["input_token_details"]["cache_read"] for usage in usages)
+    assert read > 0.6 * sum(usage["input_tokens"] for usage in usages)
+
+
+def test_thinking_that_the_server_left_out_is_sent_no_more():
+    """It says so where the request asked to drop it; our count is that of what the model saw, and an event says why."""
+    sink, saver = MemorySink(), InMemorySaver()
+    drop = {"prefix_mismatch_behavior": "drop_block"}
+    with AnthropicServer(policy=speaking(thinks=True), binds=True) as server:
+        model = server.chat_model(
+            thinking={"type": "adaptive", "block_binding": drop}, betas=[BINDING_BETA]
+        )
+        for prompt in ("Be good.", "Be quick."):
+            agent = create_context_agent(
+                model,
+                [look],
+                system_prompt=prompt,
+                limits=ModelLimits(context_window=8_000, max_output_tokens=256),
+                counter=TokenEstimator("openai"),
+                checkpointer=saver,
+                sinks=[sink],
+            )
+            for _ in range(3):
+                agent.invoke({"messages": [HumanMessage("What is there?")]}, THREAD)
+    assert set(statuses(server)) == {200}
+    dropped = [len(r.reply["input_transformations"]) for r in server.requests]
+    assert dropped == [0] * 6 + [6] + [0] * 5
+    events = [e for e in sink.of(NoticeEvent) if e.notice == "reasoning_left_out"]
+    assert [e.about for e in events] == [{"reason": "prefix_binding_mismatch"}]
+    steps = sink.of(StepEvent)[7:]
+    assert all(
+        abs(step.estimated_tokens - step.reported_tokens) < 0.02 * step.reported_tokens
+        for step in steps
+    )

@@ -24,6 +24,8 @@ PLACEHOLDER = "[cleared]"  # stands for a result that was edited out
 BETAS = {"clear": "context-management-2025-06-27", "compact": "compact-2026-01-12"}
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 DEMAND_BETA = "compact-2026-09-04"
+BUDGET_BETA = "task-budgets-2026-03-13"
+LEAST_BUDGET_TOKENS = 20_000
 THINKING = frozenset({"thinking", "redacted_thinking"})
 TRIGGER_TOKENS = {"clear_tool_uses_20250919": 100_000, "compact_20260112": 150_000}
 KEPT_TOOL_USES, KEPT_THINKING_TURNS = 3, 1  # when an edit does not say
@@ -65,6 +67,7 @@ def check(body: Body, betas: str) -> None:
     _check_tools(body)
     _check_edits(body, betas)
     _check_demand(body, betas)
+    _check_budget(body, betas)
     seen = visible(body)
     _check_parts(seen["messages"])
     _check_pairs(seen["messages"])
@@ -169,6 +172,42 @@ def _check_demand(body: Body, betas: str) -> None:
             "the last `assistant` turn is not finished",
             code="compaction_incomplete_turn",
         )
+
+
+def _check_budget(body: Body, betas: str) -> None:
+    """Source: https://platform.claude.com/docs/en/build-with-claude/task-budgets."""
+    budget = task_budget(body)
+    if budget and BUDGET_BETA not in betas:
+        raise RefusalError("output_config.task_budget: Extra inputs are not permitted")
+    if budget and budget["total"] < LEAST_BUDGET_TOKENS:
+        raise RefusalError(
+            f"output_config.task_budget.total: must be at least {LEAST_BUDGET_TOKENS}"
+        )
+    if budget and not 0 <= budget.get("remaining", 0) <= budget["total"]:
+        raise RefusalError("output_config.task_budget.remaining: must be within total")
+
+
+def task_budget(body: Body) -> dict[str, Any]:
+    """Return what a request says of the tokens that the current loop of calls may take."""
+    return (body.get("output_config") or {}).get("task_budget") or {}
+
+
+def countdown(seen: Body) -> int | None:
+    """Return the tokens that the model is told it has left: the budget without what it sees of the current loop."""
+    budget = task_budget(seen)
+    if not budget or "compaction" in seen:
+        return None
+    messages = seen["messages"]
+    said = (
+        i for i, m in enumerate(messages) if _is_said(m) and not _ids(m, "tool_result")
+    )
+    spent = sum(
+        _tokens(block)
+        for message in messages[max(said, default=-1) + 1 :]
+        for block in message["content"]
+        if message["role"] == "assistant" or block["type"] == "tool_result"
+    )
+    return int(budget.get("remaining", budget["total"])) - spent
 
 
 def _check_parts(messages: list[Body]) -> None:
@@ -444,7 +483,8 @@ def prompt_blocks(seen: Body) -> list[Block]:
     system = blocks_of({"content": seen.get("system") or []})
     blocks += [_block("system", block, text_tokens(block["text"])) for block in system]
     # changing these ends the reuse of messages
-    how = compact_json([seen.get("thinking"), seen.get("tool_choice")])
+    ways = seen.get("thinking"), seen.get("tool_choice"), task_budget(seen)
+    how = compact_json([*ways])
     loaded: set[str] = set()
     role = None
     for message in seen["messages"]:

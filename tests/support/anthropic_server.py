@@ -63,6 +63,9 @@ class AnthropicServer(Loopback):
         self.issued: dict[str, Item] = {}
         """Signature, or encrypted data, of each thinking and compaction block -> that block."""
 
+        self.countdowns: list[int | None] = []
+        """What the model was told with each answered request that it has left of its task budget."""
+
         self.betas: list[str] = []
         """Feature headers of each request."""
 
@@ -96,6 +99,7 @@ class AnthropicServer(Loopback):
         self.betas.append(betas)
         rules.check_size(body, max_bytes=self.max_bytes, max_images=self.max_images)
         rules.check(body, betas)
+        self._changes: list[Item] = []
         body = self._bound(body, betas)
         self._check_issued(body)
         seen = visible(body)
@@ -108,7 +112,10 @@ class AnthropicServer(Loopback):
         if call.path.endswith("/count_tokens"):
             return Answer(body={"input_tokens": tokens}, tokens=tokens)
         self._check_size(tokens, int(body["max_tokens"]))
+        self.countdowns.append(rules.countdown(edited))
         message, tokens = self._message(edited, applied)
+        if rules.BINDING_BETA in betas:
+            message["input_transformations"] = self._changes
         return Answer(
             body=message,
             tokens=tokens,
@@ -154,6 +161,13 @@ class AnthropicServer(Loopback):
                                 "The block is bound to a different conversation. Remove the block, or set "
                                 '`thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
                             )
+                        self._changes.append(
+                            {
+                                "type": "thinking_dropped",
+                                "path": f"messages.{index}.content.{place}",
+                                "reason": "prefix_binding_mismatch",
+                            }
+                        )
                         continue
                     before = _sign(block)
                 kept.append(block)
