@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.edits import edit
@@ -197,6 +197,9 @@ class Before:
     unbound: int = 0
     """Position up to which reasoning is tied to a prefix that the request no longer has: it is left out."""
 
+    is_answered: bool = False
+    """An answer follows the step, or is asked for behind it."""
+
     unsealed: int = 0
     """Position up to which nothing is shown that a provider signed or encrypted: it took that no more."""
 
@@ -235,6 +238,7 @@ def show_steps(
             and last is messages[step.index - 1]
             and taken.isdisjoint(step.calls)
             and (not edited or edited.isdisjoint(_ids(step)))
+            and not isinstance(step.messages[0], SystemMessage)
         )
         key = (
             step.index,
@@ -245,7 +249,12 @@ def show_steps(
         if known is not None and known[0] is step:
             shown = known[1]
         else:
-            follows = replace(before, message=last, unanswered=frozenset(unanswered))
+            follows = replace(
+                before,
+                message=last,
+                unanswered=frozenset(unanswered),
+                is_answered=step.stop == len(messages) or _says(messages[step.stop]),
+            )
             shown = show_step(step, view, follows, taken, price)
             if is_known:
                 memo[key] = (step, shown)
@@ -274,7 +283,13 @@ def show_step(
         messages = [loading(message) for message in messages]
     if step.index < before.unbound:
         messages = [without_bound_reasoning(message) for message in messages]
-    messages = repair_step(messages, before.message, rules, before.unanswered)
+    messages = repair_step(
+        messages,
+        before.message,
+        rules,
+        before.unanswered,
+        is_answered=before.is_answered,
+    )
     shown = unique_calls(messages, taken)
     is_plain = len(shown) == step.size and all(map(is_, shown, step.messages))
     return Step(
@@ -287,6 +302,12 @@ def show_step(
         if is_plain
         else tuple(key for message in shown for key in call_ids(message)),
     )
+
+
+def _says(message: AnyMessage) -> bool:
+    """True for an answer that is sent in any case."""
+    is_told = bool(message.text.strip() or call_ids(message))
+    return isinstance(message, AIMessage) and is_told
 
 
 def _ids(step: Step) -> list[str]:

@@ -221,10 +221,9 @@ def rules_of(model: object) -> Rules:
     )
     if getattr(inner, "openai_api_base", None):
         rules = replace(ELSEWHERE, provider="openai" if uses_responses else "other")
-    profile = getattr(inner, "profile", None)
-    tools_can_come_later = (
-        isinstance(profile, Mapping) and profile.get("mid_conversation_tools") is True
-    )
+    stated = getattr(inner, "profile", None)
+    profile = stated if isinstance(stated, Mapping) else {}
+    is_claude = family == "anthropic"
     # Azure's API refuses the key of a prompt cache in some of its versions.
     is_azure = any(cls.__name__ == "AzureChatOpenAI" for cls in type(inner).__mro__)
     thinking = arguments_of(model).get("thinking")
@@ -237,7 +236,9 @@ def rules_of(model: object) -> Rules:
         takes_breakpoints=takes_cache_key and _has_breakpoints(inner),
         calls_need_reasoning=rules.calls_need_reasoning or thinks_each_time,
         takes_cache_key=takes_cache_key,
-        loads_tools=family == "anthropic" and tools_can_come_later,
+        loads_tools=is_claude and profile.get("mid_conversation_tools") is True,
+        takes_system_behind_user=is_claude
+        and profile.get("mid_conversation_system_messages") is True,
         takes_betas=rules.provider == "anthropic" and hasattr(inner, "betas"),
         media_in_results=uses_responses or family not in CHAT_COMPLETIONS,
         keeps_history=getattr(inner, "use_previous_response_id", False) is True,

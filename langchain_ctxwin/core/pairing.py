@@ -98,14 +98,21 @@ def repair_step(
     previous: AnyMessage | None,
     rules: Rules = UNKNOWN,
     unanswered: Collection[str] = (),
+    *,
+    is_answered: bool = False,
 ) -> tuple[AnyMessage, ...]:
     """Return the step as a valid continuation of `previous` (None at the start of the request).
 
     Messages that need no repair are returned as the same objects. Orphaned results and empty AI messages are left out;
     unanswered calls get a marked placeholder, and a result that comes after it is a labelled user-side note, as system
     messages are where the provider does not take them. `unanswered` are the ids of the calls before the step that were
-    shown with a placeholder.
+    shown with a placeholder. `is_answered` says that an answer follows, or is asked for.
     """
+    if rules.takes_system_behind_user and is_answered:
+        is_behind = isinstance(previous, HumanMessage | ToolMessage | SystemMessage)
+        is_alone = len(messages) == 1 and isinstance(messages[0], SystemMessage)
+        if is_behind and is_alone and not is_empty(messages[0]):
+            return tuple(messages)
     is_read = rules.provider == "anthropic" and _is_paired_in_blocks(messages)
     parts = (
         messages

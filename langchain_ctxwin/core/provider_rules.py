@@ -23,6 +23,9 @@ class Rules:
     takes_system: bool = False
     """System messages stay in place. Elsewhere integrations move them to the front, and the cached prefix is lost."""
 
+    takes_system_behind_user: bool = False
+    """So it is right behind a user's turn or results, unless the user goes on (newer models of Anthropic)."""
+
     provider: str = ""
     """Whose blocks it reads: `anthropic`, `openai`, `gemini`, or `other` for none; empty when nobody knows."""
 

@@ -392,3 +392,52 @@ def test_thinking_that_the_server_left_out_is_sent_no_more():
         abs(step.estimated_tokens - step.reported_tokens) < 0.02 * step.reported_tokens
         for step in steps
     )
+
+
+def told_in_between(*messages):
+    """The history of a talk in which an application says something as system in between."""
+    return [HumanMessage("Who?"), AIMessage("Ann."), *messages]
+
+
+IN_BETWEEN = {
+    "behind the question": told_in_between(
+        HumanMessage("And now?"), SystemMessage("Speak French.")
+    ),
+    "behind results": told_in_between(
+        HumanMessage("Look!"),
+        AIMessage("", tool_calls=[CALL]),
+        ToolMessage("A boat.", tool_call_id=CALL["id"]),
+        SystemMessage("Speak French."),
+    ),
+    "twice": told_in_between(
+        HumanMessage("And now?"), SystemMessage("Be brief."), SystemMessage("Be good.")
+    ),
+    "before the user goes on": told_in_between(
+        HumanMessage("And now?"), SystemMessage("Be good."), HumanMessage("Well?")
+    ),
+    "before an answer that is empty": told_in_between(
+        HumanMessage("A?"), SystemMessage("Be good."), AIMessage(""), HumanMessage("B?")
+    ),
+    "behind an answer": told_in_between(
+        SystemMessage("Be good."), HumanMessage("And now?")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_BETWEEN)
+def test_system_messages_stay_where_a_model_takes_them(name):
+    """The profile says so; elsewhere in the order of turns they are notes, and the prompt in front stays as it is."""
+    system = {"profile": {"mid_conversation_system_messages": True}}
+    with AnthropicServer(takes_system=True) as server:
+        saver = InMemorySaver()
+        for history in (IN_BETWEEN[name], [HumanMessage("And then?")]):
+            invoked(server.chat_model(**system), history, checkpointer=saver)
+    first, second = (request.body for request in server.requests)
+    assert set(statuses(server)) == {200}
+    assert "Be good." in str(first["system"])
+    assert "French" not in str(first["system"])
+    sent = [message["role"] for message in first["messages"]]
+    assert ("system" in sent) is (
+        name in {"behind the question", "behind results", "twice"}
+    )
+    assert [m["role"] for m in second["messages"]][: len(sent)] == sent

@@ -210,6 +210,22 @@ def countdown(seen: Body) -> int | None:
     return int(budget.get("remaining", budget["total"])) - spent
 
 
+def check_system(body: Body, *, is_taken: bool) -> None:
+    """Refuse a system message in between where the model takes none there, or where it does not stand as it has to."""
+    messages = [m for m in body["messages"] if isinstance(m, dict)]
+    roles = [message["role"] for message in messages]
+    for index, role in enumerate(roles):
+        if role != "system":
+            continue
+        if not is_taken:
+            raise RefusalError(f"messages.{index}.role: `system` is not supported")
+        before, after = roles[:index][-1:], roles[index + 1 : index + 2]
+        if before not in (["user"], ["system"]) or after == ["user"]:
+            raise RefusalError(
+                f"messages.{index}: `system` must follow a user turn and precede an assistant turn"
+            )
+
+
 def _check_parts(messages: list[Body]) -> None:
     for index, message in enumerate(messages):
         blocks = message["content"]

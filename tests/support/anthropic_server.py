@@ -46,6 +46,7 @@ class AnthropicServer(Loopback):
         summary: str | None = SUMMARY,
         min_compaction_trigger: int = MIN_COMPACTION_TRIGGER_TOKENS,
         binds: bool = False,
+        takes_system: bool = False,
         max_bytes: int = 32_000_000,
         max_images: int = 100,
         clock: Callable[[], float] = time.time,
@@ -55,7 +56,7 @@ class AnthropicServer(Loopback):
         self.policy = policy or script(ANSWER)
         self.summary = summary
         self.min_compaction_trigger = min_compaction_trigger
-        self.binds = binds
+        self.binds, self.takes_system = binds, takes_system
         self.max_bytes, self.max_images = max_bytes, max_images
         self.bound: dict[str, tuple[str, str]] = {}
         """Signature of a thinking block -> digest of what preceded it, and the signature of the block before it."""
@@ -98,6 +99,7 @@ class AnthropicServer(Loopback):
         betas = call.headers.get("anthropic-beta", "")
         self.betas.append(betas)
         rules.check_size(body, max_bytes=self.max_bytes, max_images=self.max_images)
+        rules.check_system(body, is_taken=self.takes_system)
         rules.check(body, betas)
         self._changes: list[Item] = []
         body = self._bound(body, betas)
