@@ -5,14 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from typing import Literal
 
 from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.calls import is_user, result_ids
 from langchain_ctxwin.core.notes import asked_lines, lasting, record_lines
 from langchain_ctxwin.core.pins import final_answer, last_user
-from langchain_ctxwin.core.record import FOCUSED, USED, RecordLine, extended
+from langchain_ctxwin.core.record import FOCUSED, RecordLine, extended, has_place
 from langchain_ctxwin.core.request import Request, portion
 from langchain_ctxwin.core.session import uncovered
 from langchain_ctxwin.core.standing import rules_of
@@ -21,9 +21,8 @@ from langchain_ctxwin.core.view import View, message_id, position_of
 
 # The largest answer that a pinned question carries along: a share of the room for history, at least two sentences.
 ANSWER_SHARE, LEAST_ANSWER_TOKENS = 0.05, 60
-# Messages whose lines are read at once, and characters of each kind of line for each token of the record after which
-# no more of it is read: a token has some four characters, so that is several times what a record shows.
-NOTED_AT_ONCE, OLDER_CHARS = 300, 16
+# messages that are read before it is asked whether older ones could have a place; then twice as many each time
+READ_AT_ONCE = 100
 
 # What the record may take where its share would be too little to say anything, and its most of the room then.
 LEAST_RECORD_TOKENS, LEAST_RECORD_SHARE = 400, 0.75
@@ -202,11 +201,8 @@ def _pinned_before(request: Request, start: int) -> set[int]:
     current = last_user(messages)
     wanted = {*parts.pins, *(() if current is None else (current,))}
     if parts.settings.pin_first_user:
-        wanted.update(
-            [index for index in range(parts.first, start) if is_user(messages[index])][
-                :1
-            ]
-        )
+        first_user = (i for i in range(parts.first, start) if is_user(messages[i]))
+        wanted.update(islice(first_user, 1))
     before = [index for index in wanted if parts.first <= index < start]
     pinned_indexes = parts.history.in_steps(before)
     provider_compaction = parts.kept_compaction(request.view)
@@ -329,35 +325,30 @@ def record_room(request: Request, *, summary_tokens: int = 0) -> tuple[int, int]
 def _lines(
     request: Request, positions: Sequence[int], room_tokens: int
 ) -> Iterator[RecordLine]:
-    """The lines of messages, as far as any record could have a place for them.
+    """The lines of messages, as far as a record of this size has a place for them.
 
-    A long history that is met at once is read from the newest message on until there is several times as much as a
-    record shows of calls and values. Of what came before only statements of people that go on to hold, or have a
-    value, compete with that.
+    A long history that is met at once is read from the newest message on, while what the oldest messages read did and
+    showed has a place. Of what came before only statements of people that go on to hold, or have a value, compete with
+    that.
     """
     messages = request.parts.messages
-    parts = list[list[RecordLine]]()
+    lines = list[RecordLine]()
     stop = len(positions)
     rules = rules_of(request.parts.settings.rules)
     taken = request.parts.pricer.parameters(request.parts.tools)
-    room_chars = dict.fromkeys(("done", "used", "seen"), OLDER_CHARS * room_tokens)
-    while stop and (not parts or max(room_chars.values()) > 0):
-        start = max(0, stop - NOTED_AT_ONCE)
+    most, reads_on = READ_AT_ONCE, True
+    while stop and reads_on:
+        start = max(0, stop - most)
         while start and result_ids(messages[positions[start]]):
             start -= 1  # a result is read with its call
-        parts.append([])
+        older = list[RecordLine]()
         for run in _runs(positions[start:stop]):
             ids = [message_id(messages, i) for i in run]
             before = messages[run[0] - 1] if run[0] else None
-            parts[-1] += record_lines(
-                [messages[i] for i in run], ids, before, rules, taken
-            )
-        for line in parts[-1]:
-            if line.kind == "seen" and line.uses >= USED:
-                room_chars["used"] -= len(line.text)
-            if line.kind in room_chars:
-                room_chars[line.kind] -= len(line.text)
-        stop = start
+            older += record_lines([messages[i] for i in run], ids, before, rules, taken)
+        lines = [*older, *lines]
+        stop, most = start, 2 * most
+        reads_on = bool(stop) and has_place(older, lines, room_tokens)
     for i in positions[:stop]:
         if is_user(messages[i]):
             yield from lasting(
@@ -366,7 +357,7 @@ def _lines(
                 messages[i - 1] if i else None,
                 rules,
             )
-    yield from chain.from_iterable(reversed(parts))
+    yield from lines
 
 
 def _named(lines: Sequence[RecordLine], focus: str) -> list[RecordLine]:

@@ -53,6 +53,7 @@ VALUE_CHARS = 16  # of what was seen: longer things wait longer
 # used things of one message that share a rank; more are a log or a listing (20, 60 and no bound: 60 showed most in
 # `benchmarks/sufficiency.py`)
 FEW_THINGS = 60
+CHARS_PER_TOKEN = 4  # of a record, about
 MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
 # what a value is written in, whatever the language around it
@@ -283,6 +284,23 @@ def extended(
         order = _by_worth(items, words_of(shown))
         lines = _chosen(items, order[: _fitting(items, order, room_tokens, price)])
     return fitted(replace(record, lines=_joined(lines)), free_tokens, price)
+
+
+def has_place(
+    older: Iterable[RecordLine], lines: Iterable[RecordLine], room_tokens: int
+) -> bool:
+    """True when a record of these lines has room for what was done or shown in the older ones of them."""
+    items = _merged(lines)
+    sources = {line.source for line in older}
+    fit = take_while_fits(
+        _by_worth(items),
+        CHARS_PER_TOKEN * room_tokens,
+        lambda key: len(items[key].text),
+    )
+    return any(
+        items[key].source in sources and items[key].kind in {"done", "seen"}
+        for key in fit.kept
+    )
 
 
 def fitted(record: Record, free_tokens: int, price: Price) -> Record:
