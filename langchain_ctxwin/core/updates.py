@@ -18,6 +18,7 @@ from langchain_ctxwin.core.session import Session, counted, last_position, read_
 from langchain_ctxwin.core.sizing import ReportedSize, Sizes, Span, is_plausible
 from langchain_ctxwin.core.usage import (
     answered_by,
+    counted_once,
     far_off,
     fault_of,
     is_believed,
@@ -289,6 +290,8 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         expected = (size.regions.total_tokens, *expected[1:])
     if not is_count(tokens) or not tokens:
         return Lesson(counts=counts, ignored=fault_of(tokens, expected))
+    if sizes.reports:
+        tokens = counted_once(reply, tokens, expected[0])
     report, is_first = (
         ReportedSize(tokens, window.estimates.total_tokens),
         not sizes.reports,

@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.native import compaction_in
 from langchain_ctxwin.core.sizing import ReportedSize
+from langchain_ctxwin.core.spending import Usage
 
 LEAST_SHARE = 0.5
 """Share of our count below which a size is not that of this request: rules of thumb count twice too much at most."""
@@ -32,6 +33,9 @@ LARGEST_FIRST_JUMP, HIDDEN_TOKENS = 2.0, 700
 LEAST_SHARE_AFTER_FALL = 0.8
 """Part of its planned size, and of our count, that a request has at least when it has less than the one that it
 extends: of what servers cut more is gone, of the thinking that templates drop mostly less."""
+
+NEAR_SHARE = 0.1
+"""Of a planned size: how near one without what was cached has to be to be taken for the size that has it twice."""
 
 ROUNDING_TOKENS, MOST_GROWTH = 9, 1.5
 """By how much the growth of two reports that agree may differ from what was added: a constant and a factor."""
@@ -71,6 +75,25 @@ def cleared_tokens(reply: AIMessage) -> int:
         edit.get("cleared_input_tokens") for edit in listed if isinstance(edit, Mapping)
     ]
     return sum(size for size in sizes if isinstance(size, int) and size > 0)
+
+
+def counted_once(reply: AIMessage, tokens: int, planned: int) -> int:
+    """Return the reported size of a request without what its prompt cache had, where a gateway added that twice.
+
+    That is seen once the sizes of earlier requests say what this one is planned to have.
+
+    Examples:
+        >>> usage = {"input_tokens": 190, "output_tokens": 1, "total_tokens": 191}
+        >>> usage["input_token_details"] = {"cache_read": 90}
+        >>> counted_once(AIMessage("", usage_metadata=usage), 190, planned=101)
+        100
+    """
+    usage = Usage.of(reply.usage_metadata)
+    read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
+    sizes = tokens - read, tokens - read - written
+    once = min(sizes, key=lambda size: abs(size - planned))
+    is_near = abs(once - planned) <= NEAR_SHARE * planned
+    return once if tokens > LARGEST_JUMP * planned and is_near else tokens
 
 
 def is_count(tokens: object) -> TypeGuard[int]:

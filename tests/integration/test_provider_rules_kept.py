@@ -14,12 +14,14 @@ from langchain_ctxwin.summarize import SummaryJobs
 from support.anthropic_rules import BINDING_BETA
 from support.anthropic_server import AnthropicServer
 from support.gemini_server import GeminiServer
+from support.loopback import RefusalError
 from support.ollama_server import OllamaServer, looking
 from support.openai_server import OpenAIServer
 from support.provider_talks import (
     EDIT_BETAS,
     STATELESS,
     look,
+    play,
     responding,
     speaking,
 )
@@ -441,3 +443,78 @@ def test_system_messages_stay_where_a_model_takes_them(name):
         name in {"behind the question", "behind results", "twice"}
     )
     assert [m["role"] for m in second["messages"]][: len(sent)] == sent
+
+
+class Adding(OpenAIServer):
+    """A gateway that adds what was cached to a size that has it already."""
+
+    def answer(self, call):
+        answer = super().answer(call)
+        usage = answer.body["usage"]
+        usage["input_tokens"] += usage["input_tokens_details"]["cached_tokens"]
+        return answer
+
+
+class AddingAnthropic(AnthropicServer):
+    """The same in Anthropic's words: its clients add up what was read, written and neither."""
+
+    def answer(self, call):
+        answer = super().answer(call)
+        usage = answer.body["usage"]
+        usage["input_tokens"] += usage["cache_read_input_tokens"]
+        usage["input_tokens"] += usage["cache_creation_input_tokens"]
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("serve", "adds", "options"),
+    [
+        (partial(OpenAIServer, policy=responding), Adding, STATELESS),
+        (
+            partial(AnthropicServer, policy=speaking(thinks=False)),
+            AddingAnthropic,
+            {},
+        ),
+    ],
+    ids=["OpenAI", "Anthropic"],
+)
+def test_a_size_that_counts_cached_tokens_twice_makes_nothing_leave(
+    serve, adds, options
+):
+    """The requests are those of a provider that counts them once."""
+    sent = list[list[int]]()
+    for server in (serve(), adds(policy=serve.keywords["policy"])):
+        server.context_window = 6_000
+        with server:
+            play(server, server.chat_model(max_tokens=256, **options), turns=24)
+        sent.append([request.tokens for request in server.requests])
+    assert sent[0] == sent[1]
+
+
+@pytest.mark.parametrize("provider", MADE_BY)
+@pytest.mark.parametrize("words", ["", "Bad Request", "Invalid request."])
+def test_a_refusal_that_names_nothing_is_the_callers(provider, words):
+    """Nothing is guessed from it: it is raised as it came, after one call, and the same turn can be asked again."""
+
+    class Vague(MADE_BY[provider]):
+        is_vague, vague = False, 0
+
+        def answer(self, call):
+            self.vague += self.is_vague
+            if self.is_vague:
+                raise RefusalError(words)
+            return super().answer(call)
+
+    saver = InMemorySaver()
+    with Vague() as server:
+        model = server.chat_model()
+        invoked(model, [HumanMessage("Who?")], checkpointer=saver)
+        server.is_vague = True
+        with pytest.raises(Exception, match="400") as raised:
+            invoked(model, [HumanMessage("And now?")], checkpointer=saver)
+        assert "ctxwin" not in type(raised.value).__module__
+        server.is_vague = False
+        state = invoked(model, [], checkpointer=saver)
+    assert server.vague == 1
+    assert state["messages"][-1].text
+    assert "context_view" not in state
