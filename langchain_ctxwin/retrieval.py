@@ -15,7 +15,7 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import patch_config
 from pydantic import (
     BaseModel,
@@ -33,6 +33,7 @@ from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.errors import ConfigError, expect
+from langchain_ctxwin.settings_file import explained
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 
@@ -163,13 +164,7 @@ class _Budgeted(BaseModel):
         try:
             return handler(values)
         except ValidationError as error:
-            problems = (
-                f"{'.'.join(map(str, e['loc']))}={e['input']!r:.80}: {e['msg']}"
-                for e in error.errors()
-            )
-            raise ConfigError(
-                f"invalid {cls.__name__}: " + "; ".join(problems)
-            ) from error
+            raise ConfigError(explained(error, values, cls.model_fields)) from error
 
     def _select(
         self, found: Iterable[Any], k: int | None, max_context_tokens: int | None = None
@@ -228,19 +223,22 @@ class _Budgeted(BaseModel):
 class BudgetedRetriever(_Budgeted, BaseRetriever):
     r"""A retriever whose documents fit a token budget, most relevant first.
 
-    It wraps any retriever (or Runnable from a query to documents, or to pairs of a document and its score), orders what
-    that finds by relevance, and keeps whole chunks until the next one would exceed the budget. Documents without
-    a score, or whose score is not a number (NaN included), follow the others in the base's order; a key that is in none
-    is logged once, as `retrieval.unscored`. Nothing is left out silently: `retrieve` returns what was dropped, each
-    kept document says so in `metadata["truncated"]`, and a warning `retrieval.truncated` carries `kept`, `dropped`,
-    `tokens` and `budget`. When even the first chunk is too big the result is empty and truncated. The base's documents
-    are never changed, and the instance holds no state between calls.
+    It takes what any retriever finds (or a Runnable or function from a query to documents, or to pairs of a document
+    and its score), orders it by relevance, and keeps whole chunks until the next one would exceed the budget. When even
+    the first chunk is too large, the result is empty and truncated.
+
+    Documents without a score, or whose score is not a number (NaN included), follow the others in the base's order. A
+    key that is in none is logged once, as `retrieval.unscored`.
+
+    Nothing is left out silently. `retrieve` returns what was dropped, each kept document says so in
+    `metadata["truncated"]`, and a warning `retrieval.truncated` carries `kept`, `dropped`, `tokens` and `budget`. The
+    base's documents are never changed, and the instance holds no state between calls.
 
     Setup:
         `pip install langchain-ctxwin`
 
     Key init args:
-        base: `BaseRetriever` or `Runnable[str, list[Document]]`; it should find more than the budget holds.
+        base: a retriever, another Runnable or a function of the query; it should find more than the budget holds.
         max_context_tokens: budget of one retrieval, in tokens (8,192).
         score: metadata key of the relevance (`"score"`), or a function, for which higher is better.
         score_order: `"similarity"` (higher is better) or `"distance"` (lower is). With `"auto"` scores that rise in the
@@ -262,13 +260,10 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         Vector stores return scores beside the documents, not in them: wrap the search that does.
 
         ```python
-        from langchain_core.runnables import RunnableLambda
+        def search(query):
+            return store.similarity_search_with_relevance_scores(query, k=50)
 
-        search = RunnableLambda(
-            lambda query: vectorstore.similarity_search_with_relevance_scores(
-                query, k=50
-            )
-        )
+
         retriever = BudgetedRetriever(base=search, max_context_tokens=4096)
         ```
 
@@ -285,6 +280,14 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     model_config = ConfigDict(extra="forbid")
 
     base: Runnable[str, Any]
+
+    @field_validator("base", mode="before")
+    @classmethod
+    def _check_base(cls, base: Any) -> Any:
+        if callable(base) and not isinstance(base, Runnable | type):
+            return RunnableLambda(base)
+        wanted = "a retriever, such as store.as_retriever(search_kwargs={'k': 50}), or a function of the query"
+        return expect(base, Runnable, "base", wanted)
 
     def retrieve(
         self,

@@ -435,16 +435,32 @@ def test_arguments_win_over_files_and_both_over_the_environment(
         ("on_overflow", "split"),
         ("score", 7),
         ("counter", 4),
-        ("max_tokens", 100),
-        ("base", None),
-        ("base", "store"),
-        ("base", len),
     ],
 )
 def test_a_bad_argument_is_a_config_error_that_names_it(name, value):
     for make in (budgeted, BudgetedCompressor):
         with pytest.raises(ConfigError, match=rf"{name}.*={value!r}: "):
             make(**{name: value})
+
+
+@pytest.mark.parametrize("base", [None, "store", FixedRetriever])
+def test_what_finds_nothing_is_no_base(base):
+    with pytest.raises(ConfigError, match=r"base=.*: pass a retriever, such as store"):
+        BudgetedRetriever(base=base)
+
+
+def test_an_argument_of_another_name_is_an_error_that_names_the_right_one():
+    for make in (budgeted, BudgetedCompressor):
+        with pytest.raises(ConfigError, match="did you mean max_context_tokens"):
+            make(max_tokens=100)
+
+
+async def test_a_function_of_the_query_is_a_base():
+    found = [chunk("a", 60), chunk("b", 60)]
+    retriever = BudgetedRetriever(
+        base=lambda query: found, max_context_tokens=100, counter=Chars()
+    )
+    assert names(retriever.invoke("?")) == names(await retriever.ainvoke("?")) == ["a"]
 
 
 # LangChain's own suite, in front of a real vector store
