@@ -209,7 +209,7 @@ def _add_models(commands: Any) -> None:
     models.add_argument(
         "--source", metavar="KIND=URL", action="append", default=[], help=help_text
     )
-    help_text = "also read a catalog in the shape of models.dev or LiteLLM (repeatable)"
+    help_text = "read a catalog like models.dev's or LiteLLM's in the place of what comes along (repeatable)"
     models.add_argument(
         "--catalog", metavar="FILE_OR_URL", action="append", default=[], help=help_text
     )
@@ -421,7 +421,8 @@ def _models(args: argparse.Namespace) -> int:
                 f"--source {text}: give KIND=URL with KIND one of {', '.join(SOURCE_KINDS)}"
             )
         servers.append(getattr(sources, SOURCE_KINDS[kind])(base_url=url))
-    registry = ModelRegistry.standard(sources=servers, catalogs=args.catalog)
+    catalogs = args.catalog or ([] if servers else "offline")
+    registry = ModelRegistry.standard(sources=servers, catalogs=catalogs)
     code = _show_models(registry, args)
     named = {CatalogSource(place).name: place for place in args.catalog}
     for state in registry.sources:
@@ -451,7 +452,7 @@ def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
     _print_lines(["", *source_lines(registry.sources)])
     if not infos:
         wanted = f" of provider {args.provider!r}" if args.provider else ""
-        hint = "set a provider's API key, or pass --source or --catalog"
+        hint = "correct its name, set its API key, or pass --source or --catalog"
         return _complain(f"no source lists a model{wanted}: {hint}", EXIT_FAILED)
     return 0
 

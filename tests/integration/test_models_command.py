@@ -40,6 +40,11 @@ def rows_of(out):
     return {line.split()[0]: line for line in out.splitlines() if line[:1].isalnum()}
 
 
+def test_without_servers_the_models_that_come_along_are_listed(capsys):
+    assert main(["models", "--provider", "anthropic"]) == 0
+    assert len(rows_of(capsys.readouterr().out)) > 10
+
+
 def test_a_fleet_is_one_table_with_limits_prices_and_who_states_them(fleet, capsys):
     """Each server's models, in tokens and dollars per million tokens, and a line per source."""
     routed, served = "/openrouter/api/v1", "/vllm/v1"
@@ -97,7 +102,7 @@ def test_one_model_is_explained_field_by_field_with_every_source(fleet, capsys):
         (
             ["--provider", "nobody"],
             1,
-            "'nobody': set a provider's API key, or pass --source or --catalog",
+            "'nobody': correct its name, set its API key, or pass --source or --catalog",
         ),
         (["--source", "openai="], 2, "--source openai=: give KIND=URL"),
         (
