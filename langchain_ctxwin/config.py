@@ -75,6 +75,8 @@ def _checked_path(path: str) -> str:
 
 def _size(value: Any) -> Any:
     """Read a size as LangChain's own middleware writes them, too: `("tokens", 2000)` or `("fraction", 0.8)`."""
+    if isinstance(value, str) and value.rstrip().endswith("%"):
+        raise ValueError("give the share as a number, such as 0.8 for 80 %")
     if not isinstance(value, tuple | list) or len(value) != 2:  # noqa: PLR2004  # kind and number
         return value
     kind, number = value

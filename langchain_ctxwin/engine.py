@@ -30,6 +30,7 @@ from langchain_ctxwin.core.model_info import (
     family_of,
     model_name,
     rules_of,
+    unbound,
 )
 from langchain_ctxwin.core.native import NEVER_DEFER
 from langchain_ctxwin.core.overflow import ContextOverflow
@@ -59,7 +60,12 @@ from langchain_ctxwin.core.updates import (
     own_words,
 )
 from langchain_ctxwin.core.usage import fault_of
-from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
+from langchain_ctxwin.errors import (
+    ConfigError,
+    SummarizationError,
+    UnknownModelError,
+    expect,
+)
 from langchain_ctxwin.limit_memory import FollowedLimits, followed, is_registry
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing, Pricings
 from langchain_ctxwin.protocols import (
@@ -170,11 +176,13 @@ class ContextEngine:
         self._registry = limits if is_registry(limits) else None
         self._bound: ModelLimits | None = None
         self._followed = followed(limits, learned)
-        self._limits = (
-            ModelLimits()
-            if self._registry
-            else _checked_limits(limits_given(limits), self._settings)
-        )
+        self._limits = ModelLimits()
+        if self._registry is None:
+            try:
+                self._limits = _checked_limits(limits_given(limits), self._settings)
+            except UnknownModelError as error:
+                name = model_name(limits) or type(unbound(limits)).__name__
+                raise UnknownModelError(f"{name}: {error}") from error
         self.model = "" if self._registry else model_name(limits)
         """Name of the model that the limits are of; empty when they were given as numbers."""
         self._rules = rules_of(limits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any, Required, TypeVar
+from typing import Annotated, Any, Never, Required, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, TracePolicy, omit_payload
@@ -34,7 +34,7 @@ from langchain_ctxwin.agent.step import AgentStep, CallSetup, is_large
 from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.model_info import family_of, model_name
+from langchain_ctxwin.core.model_info import family_of, model_name, unbound
 from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
@@ -373,8 +373,14 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         tool_selector: ToolSelector | None = None,
         router: ModelRouter | None = None,
         name: str = "",
+        **unknown: Never,
     ) -> None:
         super().__init__()
+        if unknown:
+            raise ConfigError(
+                f"{', '.join(unknown)}: ContextWindowMiddleware has no such argument: settings belong into "
+                "config=ContextConfig(...), limits into limits=ModelLimits(...)"
+            )
         self._name = expect(
             name, str, "name", "a text, such as 'SummarizationMiddleware'"
         )
@@ -514,7 +520,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             )
         except UnknownModelError as error:
             raise UnknownModelError(
-                f"the model {model_name(model)!r} states no context window: pass "
+                f"the model {model_name(model) or type(unbound(model)).__name__} states no context window: pass "
                 "ContextWindowMiddleware(limits=ModelLimits(context_window=...)), or give the model a profile that "
                 "states max_input_tokens"
             ) from error

@@ -112,6 +112,8 @@ def create_context_agent(
         ```
     """
     _require_known(compile_options)
+    is_guard = guard is None or hasattr(guard, "counting")
+    expect(guard, object if is_guard else (), "guard", "a ToolResultGuard, or None")
     chat, tools = _chat_model(model), checked_tools(tools)
     tools = with_recall(tools, chat) if recall else tools
     router = router_of(chat) if limits is None else None

@@ -314,9 +314,9 @@ class CatalogSource:
         except OSError as error:
             raise SourceError(
                 f"{self._shown} cannot be read: {error.strerror or type(error).__name__}"
-            ) from error
-        except (ValueError, EOFError) as error:
-            raise SourceError(f"{self._shown} is no JSON") from error
+            ) from None
+        except (ValueError, EOFError):
+            raise SourceError(f"{self._shown} is no JSON") from None
         from langchain_ctxwin.models.apis import asked  # noqa: PLC0415  # loads an HTTP client
 
         return asked(self._place)

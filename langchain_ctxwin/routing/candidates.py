@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, SystemMessage
+from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import ensure_config
 
 from langchain_ctxwin.core.blocks import MEDIA_TYPES, compact_json
@@ -27,7 +28,7 @@ from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.core.turns import as_messages
-from langchain_ctxwin.errors import ConfigError, UnknownModelError
+from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
 from langchain_ctxwin.models.sources import CAPABILITIES, ProfileSource
 from langchain_ctxwin.pricing import Pricing
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter
@@ -177,10 +178,9 @@ def candidates_of(
     registry: Registry,
 ) -> tuple[Candidate, ...]:
     """Read the facts of every candidate, and refuse what is none; a mapping gives them names."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ConfigError(
-            f"candidates={given!r}: pass a list of chat models, ModelInfos or names"
-        )
+    is_list = isinstance(given, Iterable) and not isinstance(given, str | Runnable)
+    wanted = "a list of chat models, ModelInfos or names"
+    expect(given, object if is_list else (), "candidates", wanted)
     items = given.items() if isinstance(given, Mapping) else map(_named, given)
     named = [*items]
     if not named:

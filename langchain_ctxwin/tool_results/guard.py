@@ -25,6 +25,7 @@ from langchain_ctxwin.core.events import ToolResultEvent
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.notes import READ_MORE
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, text_price
+from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.errors import ConfigError, ResultGoneError, expect
 from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.protocols import (
@@ -209,9 +210,9 @@ class ToolResultGuard:
         Raises:
             ConfigError: one of them is no tool, or one of yours has the name `read_more`.
         """
-        if isinstance(tools, BaseTool | str) or not isinstance(tools, Iterable):
-            raise ConfigError(f"tools={tools!r:.80}: pass a list of tools")
-        return [tool for tool in map(_as_own_tool, tools) if not is_read_more(tool)]
+        return [
+            tool for tool in map(_as_own_tool, listed(tools)) if not is_read_more(tool)
+        ]
 
     def wrap_tool_call(
         self, request: Any, handler: Handler

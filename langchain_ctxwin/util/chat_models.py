@@ -32,4 +32,6 @@ def chat_model_named(name: str, argument: str) -> BaseChatModel:
         return init_chat_model(name)
     except Exception as error:  # providers raise errors of their own for what they miss
         reason = " ".join(str(error).split())[:REASON_CHARS] or type(error).__name__
+        if ":" not in name:
+            reason += " (or name its provider, as in 'google_genai:...')"
         raise ConfigError(f"{argument}={brief(name)}: {reason}") from error

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langgraph.graph import StateGraph
@@ -28,6 +29,7 @@ def weather(city: str) -> str:
 
 
 MODEL = ScriptedChatModel(policy=script("Sunny."))
+FAKE = FakeListChatModel(responses=["Hi"])
 LIMITS = ctx.ModelLimits(8_192)
 ENGINE = ctx.ContextEngine(LIMITS)
 ROUTER = ctx.ModelRouter([ctx.ModelInfo(name="small", context_window=8_192)])
@@ -94,7 +96,7 @@ FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
         "number",
     ),
     "ToolResultGuard": (ctx.ToolResultGuard, "None"),
-    "ToolResultGuard.wrap": (ctx.ToolResultGuard().wrap, ""),
+    "ToolResultGuard.wrap": (ctx.ToolResultGuard().wrap, "None"),
     "ToolSelector": (
         lambda wrong: ctx.ToolSelector(wrong, max_tool_tokens=900),
         "None dict list",
@@ -225,6 +227,11 @@ USUAL: dict[str, tuple[Callable[[], Any], str]] = {
     "a function of nothing as system prompt": (
         lambda: ctx.ContextNodes(ENGINE, system_prompt=lambda: "Hi"), "a function of state and runtime",
     ),
+    "a setting in the place of a config": (lambda: ContextWindowMiddleware(trigger=0.8), "config=ContextConfig(...)"),
+    "per cent as a text": (lambda: ctx.ContextConfig(trigger="80%"), "such as 0.8 for 80 %"),
+    "a switch as guard": (lambda: ctx.create_context_agent(MODEL, [], guard=True, limits=LIMITS), "a ToolResultGuard"),
+    "one model as candidates": (lambda: ctx.ModelRouter(MODEL), "a list of chat models"),
+    "a model that states no window": (lambda: ctx.ContextEngine(FAKE), "FakeListChatModel: the model's"),
     "a price with its sign": (lambda: ctx.ModelInfo(name="small", input_price="$3"), "input_price='$3': give USD"),
     "a name of no summarizer": (lambda: ctx.ContextEngine(LIMITS, summarizer="a-model"), "summarizer='a-model'"),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LIMITS), "tools[0]='weather'"),
@@ -280,6 +287,7 @@ def test_what_can_only_mean_one_thing_works() -> None:
     )
     assert one == several > 0
     assert ctx.ToolSelector(weather, max_tool_tokens=900).tools == [weather]
+    assert ctx.ToolResultGuard().wrap(weather)[0].name == "weather"
     assert len(
         ENGINE.build(
             ENGINE.measure([("user", "Hi"), {"role": "user", "content": "Hi"}, "Hi"])
