@@ -140,7 +140,13 @@ class Pricing:
             return MessageHistory()
         name = messages[0].id or id(messages[0])
         return self._histories.put(
-            name, read_history(messages, self._histories.get(name), pin_when=pin_when)
+            name,
+            read_history(
+                messages,
+                self._histories.get(name),
+                price=self.price,
+                pin_when=pin_when,
+            ),
         )
 
     def tools_digest(self, tools: Sequence[Any]) -> str:

@@ -17,6 +17,7 @@ from langchain_core.messages import (
     FunctionMessage,
     HumanMessage,
     InvalidToolCall,
+    SystemMessage,
     ToolCall,
     ToolMessage,
 )
@@ -47,10 +48,14 @@ TEXT_ARGUMENT = (
 
 AnyCall = ToolCall | InvalidToolCall
 
+# asked of each message of a history, where a look at the class of another kind takes long
+NO_CALLS = frozenset({HumanMessage, ToolMessage, SystemMessage})
+STATES_NO_RESULTS = frozenset({HumanMessage, AIMessage, SystemMessage})
+
 
 def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
     """Return the calls that a message states, in order; malformed ones last, because providers want them answered."""
-    if not isinstance(message, AIMessage):
+    if type(message) in NO_CALLS or not isinstance(message, AIMessage):
         return ()
     calls: list[AnyCall] = [*message.tool_calls, *message.invalid_tool_calls]
     if type(message.content) is list:
@@ -62,11 +67,14 @@ def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
 
 def call_ids(message: AnyMessage) -> tuple[str, ...]:
     """Ids of the calls that a message states, in order; empty texts for calls without one."""
-    return tuple(call["id"] or "" for call in calls_of(message))
+    calls = calls_of(message)
+    return tuple([call["id"] or "" for call in calls]) if calls else ()
 
 
 def result_ids(message: AnyMessage) -> tuple[str, ...]:
     """Ids of the calls whose results a message states; empty texts for results without one."""
+    if type(message.content) is str and type(message) in STATES_NO_RESULTS:
+        return ()
     if isinstance(message, FunctionMessage):
         return ("",)
     stated = tuple(map(_result_id, _result_blocks(message)))

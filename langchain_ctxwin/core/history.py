@@ -7,12 +7,13 @@ to the next. Losing it loses time only. Messages are replaced, as LangGraph does
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 
+from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.media import has_media
@@ -30,12 +31,15 @@ from langchain_ctxwin.core.pairing import (
 )
 from langchain_ctxwin.core.pins import PinWhen, is_pinned
 from langchain_ctxwin.core.provider_rules import UNKNOWN, Rules
-from langchain_ctxwin.core.turns import Step, checksum, split_steps, starts_turn
+from langchain_ctxwin.core.turns import (
+    Price,
+    Step,
+    checksum,
+    split_steps,
+    starts_turn,
+)
 from langchain_ctxwin.core.view import View, cleared_in, first_after_system, message_id
 from langchain_ctxwin.errors import ConfigError
-
-Price = Callable[[AnyMessage], int]
-"""Tokens of one message, role overhead included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +47,14 @@ class MessageHistory:
     """What is known of the messages of one conversation."""
 
     messages: list[AnyMessage] = field(default_factory=list)
+    price: Price | None = field(default=None, repr=False)
+    """What a message costs; None where nothing is priced."""
+
     first: int = 0
     """Number of leading system messages; they belong to the system region."""
 
     steps: list[Step] = field(default_factory=list)
-    """The steps after those, unpriced."""
+    """The steps after those."""
 
     marked: frozenset[int] = frozenset()
     """Positions of the messages that were marked through `pin`."""
@@ -64,7 +71,7 @@ class MessageHistory:
     shown: dict[Rules, dict[tuple[int, bool, bool], tuple[Step, Step]]] = field(
         default_factory=dict
     )
-    """Steps as they were shown last, with those of `steps` that they were made from."""
+    """Steps that are not shown as they are: as they were shown last, with those of `steps` that they were made from."""
 
     checksums: dict[int, int] = field(default_factory=dict)
     """Checksums of what lies between the leading system messages and a position, as far as somebody asked."""
@@ -74,7 +81,7 @@ class MessageHistory:
         place = bisect_left(self.steps, start, key=lambda step: step.index)
         if place < len(self.steps) and self.steps[place].index == start:
             return iter(self.steps[place:])
-        return split_steps(self.messages, start)
+        return split_steps(self.messages, start, price=self.price)
 
     def step_at(self, index: int) -> Step:
         """Return the step that holds the message at a position."""
@@ -99,6 +106,7 @@ def read_history(
     messages: Sequence[AnyMessage],
     before: MessageHistory | None = None,
     *,
+    price: Price | None = None,
     pin_when: PinWhen | None = None,
 ) -> MessageHistory:
     """Return the history of these messages: `before`, extended, where they begin with its messages, else built anew.
@@ -107,7 +115,7 @@ def read_history(
         ConfigError: `pin_when` failed.
     """
     if before is None or not starts_with(messages, before.messages):
-        before = MessageHistory()
+        before = MessageHistory(price=price)
     same = len(before.messages)
     if same and len(messages) == same:
         return before
@@ -124,7 +132,9 @@ def read_history(
         first=first,
         steps=[
             *closed_steps,
-            *split_steps(whole, closed_steps[-1].stop if closed_steps else first),
+            *split_steps(
+                whole, closed_steps[-1].stop if closed_steps else first, price=price
+            ),
         ],
         marked=before.marked.union(
             index for index in range(same, len(whole)) if is_pinned(whole[index])
@@ -218,26 +228,33 @@ class Before:
 
 
 def show_steps(
-    history: MessageHistory, start: int, view: View, before: Before, price: Price
+    history: MessageHistory, start: int, view: View, before: Before
 ) -> Iterator[Step]:
-    """Yield the steps of a history from `start` on as the model sees them, priced.
+    """Yield the steps of a history from `start` on as the model sees them.
 
-    A step is shown as it was shown last where nothing that it depends on has changed: the view does not edit it, the
-    message before it is the one before it in the history, and its calls have ids of their own.
+    One in standard form that the view does not edit is shown as it is, behind a message that it may follow. Another is
+    shown as it was shown last where nothing that it depends on has changed: the message before it is the one before it
+    in the history, and its calls have ids of their own.
     """
-    messages = history.messages
-    edited = view.edited
-    memo = history.shown.setdefault(before.rules, {})
+    messages, edited, rules = history.messages, view.edited, before.rules
+    memo = history.shown.setdefault(rules, {})
     taken = set(before.calls)
     last = before.message
     unanswered = set(before.unanswered)
     for step in history.steps_from(start):
+        is_known = taken.isdisjoint(step.calls) and (
+            not edited or edited.isdisjoint(_ids(step))
+        )
+        is_sent = step.is_standard and step.index >= before.unsealed
+        if is_known and is_sent and may_follow(step, last, rules):
+            taken.update(step.calls)
+            last = step.messages[-1]
+            yield step
+            continue
         is_known = (
-            step.is_paired
-            and last is not None
+            is_known
+            and step.is_paired
             and last is messages[step.index - 1]
-            and taken.isdisjoint(step.calls)
-            and (not edited or edited.isdisjoint(_ids(step)))
             and not isinstance(step.messages[0], SystemMessage)
         )
         key = (
@@ -245,7 +262,7 @@ def show_steps(
             step.index < before.unbound,
             step.index < before.unsealed,
         )
-        known = memo.get(key) if is_known else None
+        known = memo.get(key) if is_known and last is not None else None
         if known is not None and known[0] is step:
             shown = known[1]
         else:
@@ -255,8 +272,8 @@ def show_steps(
                 unanswered=frozenset(unanswered),
                 is_answered=step.stop == len(messages) or _says(messages[step.stop]),
             )
-            shown = show_step(step, view, follows, taken, price)
-            if is_known:
+            shown = show_step(step, view, follows, taken)
+            if is_known and last is not None:
                 memo[key] = (step, shown)
         taken.update(shown.calls)
         if not shown.is_plain:
@@ -266,10 +283,17 @@ def show_steps(
         yield shown
 
 
-def show_step(
-    step: Step, view: View, before: Before, taken: set[str], price: Price
-) -> Step:
-    """Return one step as the model sees it after what precedes it: edited, valid, priced; its calls join `taken`."""
+def may_follow(step: Step, last: AnyMessage | None, rules: Rules) -> bool:
+    """Return whether a step in standard form needs no message between it and the one before."""
+    if type(step.messages[0]) is HumanMessage:
+        return True
+    if last is None:
+        return False
+    return not step.calls or rules.calls_after_ai or not isinstance(last, AIMessage)
+
+
+def show_step(step: Step, view: View, before: Before, taken: set[str]) -> Step:
+    """Return one step as the model sees it after what precedes it: edited and valid; its calls join `taken`."""
     messages: Sequence[AnyMessage] = step.messages
     if view.edited:
         named = zip(_ids(step), messages, strict=True)
@@ -296,7 +320,7 @@ def show_step(
         index=step.index,
         size=step.size,
         messages=shown,
-        tokens=sum(map(price, shown)),
+        price=step.price,
         is_plain=is_plain,
         calls=step.calls
         if is_plain
@@ -306,8 +330,9 @@ def show_step(
 
 def _says(message: AnyMessage) -> bool:
     """True for an answer that is sent in any case."""
-    is_told = bool(message.text.strip() or call_ids(message))
-    return isinstance(message, AIMessage) and is_told
+    return isinstance(message, AIMessage) and bool(
+        text_of(message.content).strip() or call_ids(message)
+    )
 
 
 def _ids(step: Step) -> list[str]:

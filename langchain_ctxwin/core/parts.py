@@ -8,13 +8,14 @@ from typing import Any, Literal, Protocol
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from langchain_ctxwin.core.history import MessageHistory, Price
+from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.native import is_kept, is_read
 from langchain_ctxwin.core.provider_rules import ELSEWHERE, UNKNOWN, Rules
 from langchain_ctxwin.core.sizing import Doubt
+from langchain_ctxwin.core.turns import Price
 from langchain_ctxwin.core.view import View
 
 

@@ -176,7 +176,7 @@ class Request:
             pinned_tokens=parts.price_text(rules) + sum(step.tokens for step in pinned),
             history_tokens=0,
         )
-        steps = Shown(show_steps(parts.history, start, view, begin, parts.price))
+        steps = Shown(show_steps(parts.history, start, view, begin))
         if parts.has_deferred:
             steps = self._with_loaded_tools(steps)
         estimates = replace(estimates, history_tokens=steps.total_tokens)
@@ -295,7 +295,7 @@ class Request:
             } - loaded_names
             loaded_names |= names
             tokens = sum(parts.pricer.loaded(parts.tools, name) for name in names)
-            loaded.append(replace(step, tokens=step.tokens + tokens))
+            loaded.append(replace(step, loaded_tokens=tokens))
         return Shown(loaded)
 
     def _pinned_steps(
@@ -321,12 +321,11 @@ class Request:
                 step = replace(
                     group, messages=(only_compaction(messages[group.index]),), calls=()
                 )
-            step = show_step(step, view, before, taken, self.parts.price)
+            step = show_step(replace(step, price=self.parts.price), view, before, taken)
             after = messages[following] if following < len(messages) else None
             if following > group.stop and looks_open(messages[group.index], after):
                 marker = answer_marker(message_id(messages, group.index))
-                tokens = step.tokens + self.parts.price(marker)
-                step = replace(step, messages=(*step.messages, marker), tokens=tokens)
+                step = replace(step, messages=(*step.messages, marker))
             before = before.following(step)
             yield step
 

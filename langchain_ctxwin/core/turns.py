@@ -7,10 +7,9 @@ together: AI messages with tool calls and all their results, or one lone message
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
 from typing import Any, cast
 from zlib import crc32
 
@@ -18,6 +17,7 @@ from langchain_core.messages import (
     AIMessage,
     AnyMessage,
     BaseMessage,
+    HumanMessage,
     MessageLikeRepresentation,
     SystemMessage,
     ToolMessage,
@@ -38,7 +38,11 @@ NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; th
 SOURCE = "langchain_ctxwin"  # what `lc_source`, LangChain's mark of what wrote a message or makes a call, says of ours
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Price = Callable[[AnyMessage], int]
+"""Tokens of one message, role overhead included."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """The smallest group of messages that must stay together."""
 
@@ -46,12 +50,21 @@ class Step:
     size: int  # number of messages of the history that the step covers
     # the messages; in a `Window` as the model sees them
     messages: tuple[AnyMessage, ...]
-    tokens: int = 0  # price of `messages`, in tokens; 0 where the step was not priced
+    calls: tuple[str, ...] = ()  # ids of its calls
+    is_paired: bool = True  # its calls have ids of their own, and each of its results answers one of them
+    is_standard: bool = False  # plain texts and calls with their results in order, which every provider takes
     is_plain: bool = (
         True  # they are shown as they are: nothing of them is repaired or edited
     )
-    calls: tuple[str, ...] = ()  # ids of its calls
-    is_paired: bool = True  # its calls have ids of their own, and each of its results answers one of them
+    price: Price | None = field(default=None, repr=False, compare=False)
+    loaded_tokens: int = 0  # of tools whose definitions it brings into the prompt
+
+    @cached_property
+    def tokens(self) -> int:
+        """Price of the messages, in tokens; 0 where nothing prices them. It is worked out when it is asked for."""
+        return self.loaded_tokens + (
+            sum(map(self.price, self.messages)) if self.price else 0
+        )
 
     @property
     def stop(self) -> int:
@@ -60,7 +73,7 @@ class Step:
 
 
 class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
-    """The steps of a history as the model sees them, with running sums over them."""
+    """The steps of a history as the model sees them; what they cost is worked out where somebody asks."""
 
     @cached_property
     def indexes(self) -> list[int]:
@@ -68,14 +81,9 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
         return [step.index for step in self]
 
     @cached_property
-    def tokens(self) -> list[int]:
-        """The tokens before each step, and at the end those of all."""
-        return [0, *accumulate(step.tokens for step in self)]
-
-    @property
     def total_tokens(self) -> int:
         """Tokens of all steps."""
-        return self.tokens[-1]
+        return sum(step.tokens for step in self)
 
     @property
     def stop(self) -> int:
@@ -89,10 +97,8 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
 
     def between(self, start: int, stop: int) -> int:
         """Return the tokens of the steps at `start <= index < stop`."""
-        return (
-            self.tokens[bisect_left(self.indexes, stop)]
-            - self.tokens[bisect_left(self.indexes, start)]
-        )
+        first, last = (bisect_left(self.indexes, place) for place in (start, stop))
+        return sum(step.tokens for step in self[first:last])
 
 
 # Of a polynomial over the messages, so that a checksum can go on from another one; a Mersenne prime keeps it small.
@@ -229,39 +235,79 @@ def group_turns(steps: Sequence[Step]) -> tuple[Turn, ...]:
 
 
 def split_steps(
-    messages: Sequence[AnyMessage], start: int = 0, stop: int | None = None
+    messages: Sequence[AnyMessage],
+    start: int = 0,
+    stop: int | None = None,
+    price: Price | None = None,
 ) -> Iterator[Step]:
-    """Yield the steps of `messages[start:stop]`, unpriced."""
+    """Yield the steps of `messages[start:stop]`."""
     limit = len(messages) if stop is None else stop
     index = start
     while index < limit:
         end = index + 1
-        if call_ids(messages[index]):
-            while end < limit and call_ids(messages[end]):
+        calls = call_ids(messages[index])
+        if calls:
+            while end < limit and (others := call_ids(messages[end])):
+                calls += others
                 end += 1
-            after = end
-            while after < limit and (
-                result_ids(messages[after])
-                or isinstance(messages[after], SystemMessage)
-            ):
-                after += 1
-                # looking through notes between a call and its result
-                if result_ids(messages[after - 1]):
-                    end = after
-        yield _step(index, messages[index:end])
+            end = _behind_results(messages, end, limit)
+        yield _step(index, tuple(messages[index:end]), calls, price)
         index = end
 
 
-def _step(index: int, messages: Sequence[AnyMessage]) -> Step:
-    calls = tuple(call_id for message in messages for call_id in call_ids(message))
-    results = {call_id for message in messages for call_id in result_ids(message)}
-    is_paired = all(calls) and len({*calls}) == len(calls) and results.issubset(calls)
+def _behind_results(messages: Sequence[AnyMessage], start: int, limit: int) -> int:
+    """The position behind the last of the results that follow, looking through notes between a call and its result."""
+    end = start
+    for after in range(start, limit):
+        if result_ids(messages[after]):
+            end = after + 1
+        elif not isinstance(messages[after], SystemMessage):
+            break
+    return end
+
+
+def _step(
+    index: int,
+    messages: tuple[AnyMessage, ...],
+    calls: tuple[str, ...],
+    price: Price | None,
+) -> Step:
+    is_paired = is_standard = _is_standard(messages, calls)
+    if not is_standard:
+        results = {call_id for message in messages for call_id in result_ids(message)}
+        is_unique = all(calls) and len({*calls}) == len(calls)
+        is_paired = is_unique and results.issubset(calls)
     return Step(
         index=index,
         size=len(messages),
-        messages=tuple(messages),
+        messages=messages,
         calls=calls,
+        is_standard=is_standard,
         is_paired=is_paired,
+        price=price,
+    )
+
+
+def _is_standard(messages: tuple[AnyMessage, ...], calls: tuple[str, ...]) -> bool:
+    """True for a text, and for an answer whose calls have ids of their own, followed by a text for each in order."""
+    first, results = messages[0], messages[1:]
+    content: Any = first.content
+    if type(content) is not str or type(first) not in {AIMessage, HumanMessage}:
+        return False
+    if not calls:
+        return bool(content) and not content.isspace()
+    return (
+        isinstance(first, AIMessage)
+        and len(first.tool_calls) == len(calls) == len(results) == len({*calls})
+        and all(calls)
+        and not (content.isspace() or "audio" in first.additional_kwargs)
+        and all(
+            type(result) is ToolMessage
+            and result.tool_call_id == call_id
+            and type(result.content) is str
+            and not (result.artifact and isinstance(result.artifact, Mapping))
+            for result, call_id in zip(results, calls, strict=True)
+        )
     )
 
 

@@ -97,7 +97,12 @@ def histories(draw):
     for _ in range(draw(st.integers(0, 30))):
         size = draw(st.integers(1, 3))
         steps.append(
-            Step(index=index, size=size, messages=(), tokens=draw(st.integers(1, 5000)))
+            Step(
+                index=index,
+                size=size,
+                messages=(),
+                loaded_tokens=draw(st.integers(1, 5000)),
+            )
         )
         index += size
     at = draw(st.integers(0, 3))
@@ -205,7 +210,7 @@ def requests(draw):
 
 def steps_of(tokens):
     return Shown(
-        Step(index=index, size=1, messages=(), tokens=n)
+        Step(index=index, size=1, messages=(), loaded_tokens=n)
         for index, n in enumerate(tokens)
     )
 
@@ -239,7 +244,9 @@ def test_more_history_is_never_smaller(request, more):
     assume(one.regions.history_tokens > len(FIXED_REGIONS))
     other = sizing.size(
         longer,
-        Shown([*steps, Step(index=len(steps), size=1, messages=(), tokens=more)]),
+        Shown(
+            [*steps, Step(index=len(steps), size=1, messages=(), loaded_tokens=more)]
+        ),
     )
     assert other.regions.total_tokens >= one.regions.total_tokens
     assert other.upper_tokens >= one.upper_tokens - 1

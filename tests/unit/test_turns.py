@@ -32,7 +32,9 @@ from langchain_ctxwin.core.assembly import (
     merge_system,
 )
 from langchain_ctxwin.core.edits import clamp_message, clamp_text
+from langchain_ctxwin.core.history import Before, may_follow, show_step
 from langchain_ctxwin.core.pairing import note_message, unique_calls
+from langchain_ctxwin.core.provider_rules import ELSEWHERE, RULES, UNKNOWN
 from langchain_ctxwin.core.turns import (
     call_ids,
     safe_boundary,
@@ -169,6 +171,22 @@ def test_a_valid_history_is_left_alone(messages):
         if "ctxwin_note" not in message.additional_kwargs
     ]
     assert {id(message) for message in shown} == {id(message) for message in messages}
+
+
+@given(
+    messages=conversations(),
+    rules=st.sampled_from([UNKNOWN, ELSEWHERE, *RULES.values()]),
+)
+def test_a_step_in_standard_form_is_taken_by_every_provider(messages, rules):
+    """Behind a message that it may follow it needs no repair, so that none is tried."""
+    last = None
+    for step in split_steps(messages):
+        before = Before(message=last, rules=rules)
+        if step.is_standard and may_follow(step, last, rules):
+            shown = show_step(step, View(), before, set())
+            assert shown.is_plain
+            assert shown.messages == step.messages
+        last = step.messages[-1]
 
 
 ASKED, SAID = HumanMessage("q"), AIMessage("hi")
