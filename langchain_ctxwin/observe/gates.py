@@ -1,4 +1,4 @@
-"""Is the quality of many requests good enough? Eight measures of events, bounds for them, and a verdict for each."""
+"""Is the quality of many requests good enough? Measures of events, bounds for them, and a verdict for each."""
 
 from __future__ import annotations
 
