@@ -1,4 +1,4 @@
-"""Every setting, from code, environment or file: frozen groups, where their values come from and what is wrong."""
+"""All settings, in frozen groups: their fields, defaults and bounds, read from code, environment or a file."""
 
 from __future__ import annotations
 
@@ -199,13 +199,13 @@ class ContextConfig(Settings):
     Environment variables: `CTXWIN_CONTEXT_<FIELD>`, e.g. `CTXWIN_CONTEXT_TRIGGER=0.8`.
 
     Attributes:
-        prepare: History size past which a summary is begun in the background, at most 0.8 of a `trigger` of your own;
-            inline summaries do not use it. When `keep` is a larger share than this one, that counts: a compaction
-            leaves as much, and would begin the next summary at once.
-        trigger: History size past which the oldest turns leave, in every mode (share of the history budget, or tokens).
-            None waits for the limit: each compaction breaks the prompt cache once. An inline summary is then made at
-            0.95. `("fraction", 0.8)` and `("tokens", 2000)` are understood too, for this setting, `prepare` and `keep`;
-            and here `("messages", 50)`: from so many messages in the view on.
+        prepare: History size past which a summary is begun in the background, at most 0.8 of `trigger` where that is
+            set. Inline summaries do not use it. Where `keep` is larger, `keep` counts, because a compaction leaves as
+            much and would begin the next summary at once.
+        trigger: History size past which the oldest turns leave, with every setting of `summarize` (share of the history
+            budget, or tokens). None waits for the limit, because each compaction breaks the prompt cache once; an
+            inline summary is then made at 0.95. `("messages", 50)` means from 50 messages in the view on.
+            `("fraction", 0.8)` and `("tokens", 2000)` are read here, in `prepare` and in `keep`.
         keep: Low-water mark: what a compaction leaves of the history (share of the history budget, or tokens).
         trigger_messages: Number of messages in the view past which a summary is made, whatever their size.
         max_history_tokens: Cap of the room that `trigger` and `keep` are shares of: a huge window need not be filled.
@@ -217,31 +217,32 @@ class ContextConfig(Settings):
         summary_prompt: A prompt of your own for the model that writes summaries, with the places {previous_summary} and
             {conversation}; {focus}, {sections} and {max_tokens} are filled in, too. Read when an engine is made.
         summary_sections: The headings of a summary, each with a colon and what belongs there if you like.
-        record_share: Part of the room for history and pins that the record of what left may take; of `trigger`, where
-            that is set.
-        rules: Which sentences of a person hold from then on, beside those that the record knows by their words: a
-            regular expression, or in code a function of a sentence.
+        record_share: Part of the room for history and pins that the record may take; where `trigger` is set, part of
+            that.
+        rules: Which further sentences of people hold from then on, beside those that the record recognizes by their
+            words: a regular expression, or in code a function of a sentence.
         clear_tools: Tools whose old results are cleared in place before anything is dropped.
         summary_timeout_seconds: How long one summary may take before it counts as failed; at most a month.
         summary_placement: Show the summary at the end of the system message, or as a user message of its own before the
             history.
         pin_first_user: Keep the first user message of the session in every request.
-        client_pins: Pin messages that bear the mark of `pin`. Whoever may send whole messages can set that mark, too:
-            False reads the mark of no message, also not of your nodes', and `pin_when` alone says what is pinned.
+        client_pins: Pin messages that bear the mark of `pin`. A client that may send whole messages can set that mark,
+            too. False reads no mark, also not those of your nodes: then `pin_when` alone says what is pinned.
         constraints: Rules that stay in every request, verbatim.
         prompt_cache: Set breakpoints for caches of Anthropic ("1h" keeps prompt and pins longer) and OpenAI, and its
             key; or "off".
         max_request_bytes: Bytes of a request that the API takes, where pictures are sent inline: the oldest ones are
             left out in time.
         max_images: Images of a request that the API takes. Both are learned from a refusal, and known of Anthropic.
-        media: Where the data of pictures and files are once they left the view: in the state, as they came, or in the
-            store that the graph was compiled with, one item per digest, until the thread is deleted. Then the message
-            in the state holds a reference; `undo`, a new pin and the tool `recall` bring the picture back.
+        media: Where the data of pictures and files are once they left the view. "state" leaves them as they came.
+            "store" moves them to the store that the graph was compiled with, one item per digest, until the thread is
+            deleted. The message in the state then holds a reference, and `undo`, a new pin and the tool `recall` bring
+            the picture back.
         max_recoveries: How often one model call is repeated after the provider refused it as too large.
         output_reserve: Tokens reserved for the answer; by default what the model is set to request, else a bounded
             share.
         max_thread_cost: USD that all model calls of a thread may cost together, summaries included; needs `prices=`. An
-            event is reported when 0.8 of it is spent, and no call is made after the whole is.
+            event is reported when 0.8 of it is spent. When all of it is spent, no call is made.
         max_thread_tokens: The same in tokens, input and output together.
         on_budget: Raise `ThreadBudgetError` then, or ask for more by LangGraph's `interrupt`: resume with
             `Command(resume={"max_thread_cost": 5})`.
@@ -263,8 +264,8 @@ class ContextConfig(Settings):
         `balanced` is the default: the cheapest that shows what the next call needs, nothing capped. `lean` caps the
         history near the cheapest room whatever the window. `roomy` keeps the window filled with whole messages: after
         the first compaction requests take .80 or more of the input limit on average (windows of 4,096 to 32,768
-        tokens; `balanced` .82 to .57), for 10 to 65 % more billed input per call. That needs reported sizes: where
-        answers bring no usage, our bound on the size leaves more of the limit free. The docs have all measured figures.
+        tokens; `balanced` .82 to .57), for 10 to 65 % more billed input per call. Where answers report no usage, more
+        of the limit stays free. The docs have all measured figures.
 
         Raises:
             ConfigError: there is no preset of this name.
@@ -592,7 +593,7 @@ class FileConfig(ContextConfig):
 
 @runtime_checkable
 class LiveConfig(Protocol):
-    """What says which settings hold now: settings themselves, or a `langchain_ctxwin.reload.ConfigFile`."""
+    """Says which settings hold now: settings themselves do, and a `langchain_ctxwin.reload.ConfigFile`."""
 
     @property
     def current(self) -> ContextConfig:
@@ -601,7 +602,7 @@ class LiveConfig(Protocol):
 
 
 def group_of(config: Any, name: str) -> Any:
-    """Return a group as it is now, of itself, or by its name of a `FileConfig` or a live configuration that has it."""
+    """Return the group of this name as it is now, from a `FileConfig` or a live configuration; a group is itself."""
     current = getattr(config, "current", config)
     return getattr(current, name) if isinstance(current, FileConfig) else current
 

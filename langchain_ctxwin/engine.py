@@ -114,23 +114,24 @@ class ContextEngine:
         ```
 
     Key init args:
-        limits: `ModelLimits`, or anything `ModelLimits.of` reads (a chat model, a `ModelInfo`). A `ModelRegistry` is
-            asked about the model of each request, and so is one in `learned` about a `ModelInfo`, looked up in it.
+        limits: `ModelLimits`, or anything `ModelLimits.of` reads: a number, a profile, a chat model, a `ModelInfo`. A
+            `ModelRegistry` is asked about the model of each request. A `ModelInfo` is looked up again where `learned`
+            is a registry.
         counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
-        summarizer: a chat model or its name, a Runnable or a callable (sync or async) that writes summaries; with None
-            the record alone says what left. The object that is also the agent's model reads the conversation from
-            the provider's prompt cache. "native" asks the provider of the agent's model (Anthropic, OpenAI's Responses
-            API) for a block of its own, which then begins the requests to it.
+        summarizer: a chat model or its name, a Runnable or a callable (sync or async) that writes summaries. With None
+            the record alone says what left. Where it is the agent's own model object, it reads the conversation from
+            the provider's prompt cache. "native" has the provider of the agent's model (Anthropic, OpenAI's Responses
+            API) write a block, which begins later requests to it.
         config: when to compact and what to keep; a `ConfigFile` is followed while the program runs.
-        learned: shares limits that providers state with other conversations, where they are plausible for the model.
-            With None a limit holds in the conversation whose request was refused.
+        learned: remembers the limits that providers state, for other conversations, where they are plausible for the
+            model. With None a limit holds only in the conversation whose request was refused.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         pin_when: a function that takes a message and says whether it is pinned, as if it were marked through `pin`. It
-            is asked once about a message that does not change, so its answer must depend on the message alone.
+            is asked once about each message, so its answer must depend on the message alone.
         sinks: take the events of `langchain_ctxwin.observe`: every step, compaction, summary, recovery and refusal.
             They are called in the turn; what one raises is logged, and the turn goes on.
-        prices: of models, for the costs in events: a `ModelInfo`, a `ModelRegistry`, or a function that returns the
-            `ModelInfo` for a name. By default those of `limits`, or of the candidate that a router chose, if any.
+        prices: prices of models, for the costs in events: a `ModelInfo`, a `ModelRegistry`, or a function from a name
+            to a `ModelInfo`. By default those that `limits` has, or the candidate that a router chose.
         clock: seconds since the epoch, for `compact_when_idle`.
 
     Instantiate:
@@ -215,7 +216,7 @@ class ContextEngine:
 
     @property
     def limits(self) -> ModelLimits:
-        """The limits that hold when a request names no model of its own; unknown where a registry says each model's."""
+        """Limits of requests that name no model of their own; unknown where a registry is asked about each model."""
         limits = self._limits
         if isinstance(self._followed, FollowedLimits):
             limits = _checked_limits(self._followed.limits, self._settings)
@@ -237,9 +238,9 @@ class ContextEngine:
 
     @property
     def config(self) -> ContextConfig:
-        """The settings that hold now; a request that was measured keeps those that held then.
+        """The settings that hold now. A request keeps those that held when it was measured.
 
-        New ones that leave the limits no input are passed over.
+        New settings that leave no room for input are ignored, and logged as `config.refused`.
         """
         now = self._live.current
         if now is self._settings or now is self._refused:
@@ -379,9 +380,10 @@ class ContextEngine:
             system_prompt: what leads the request.
             tools: the definitions bound to the model.
             session: the `context_*` keys of the conversation's state; None starts fresh.
-            model: the model of this request, when its limits differ from the engine's; one that states none uses those.
-            called: what the request goes to, when that is not where the limits come from: what its provider would
-                refuse is repaired.
+            model: the model of this request, where its limits differ from the engine's. Where it states none, the
+                engine's hold.
+            called: the model that the request goes to, where the limits come from elsewhere. Its provider decides what
+                in the request has to be repaired.
 
         Raises:
             ConfigError: a learned or configured limit leaves no room for input, or something is no message or tool.
@@ -422,10 +424,10 @@ class ContextEngine:
         return once(self._records, repr(value), lambda: read_key(name, value))
 
     def verify(self, window: Window) -> Window:
-        """Ask the provider how large a request is that may or may not fit; any other window is returned as it is.
+        """Ask the provider for the size of a request of which the estimate does not say whether it fits.
 
-        Only with a counter that counts whole requests (`GeminiCounter`, `AnthropicCounter`). When it cannot say, the
-        estimate stands.
+        That needs a counter of whole requests (`GeminiCounter`, `AnthropicCounter`). Any other window is returned as it
+        is, and so is this one when the counter fails.
         """
         return run(self.verifying(window))
 
@@ -461,20 +463,21 @@ class ContextEngine:
         )
 
     def plan(self, window: Window) -> Compaction | None:
-        """Return the summary that is due now, or None; pure, calls no model.
+        """Return the compaction by a summary that is due now, or None; pure, calls no model.
 
-        None also when summaries are off, would not pay for themselves, or failed twice since the last user message.
+        It is None, too, when summaries are off, would not pay for themselves, or failed twice since the last user
+        message.
         """
         expect(window, Window, "window", MEASURED)
         return planning.summary_due(window, is_local=self.is_local)
 
     def relieve(self, window: Window) -> Compaction | None:
-        """Return what should leave or be shown although the request fits, or None; pure, calls no model.
+        """Return a compaction for a request that fits, or None; pure, calls no model.
 
-        A finished summary of messages that left without one is shown, and a history past its own bounds
-        (`max_history_tokens`, `trigger_messages`) shrinks: to a finished summary, or without one when none is to come
-        or a quarter more has gathered meanwhile. An agent that asks for it, by `create_compact_tool`, gets its history
-        down to the low-water mark.
+        There is one in three cases. A summary is ready, of messages that had left without one. The history is past a
+        bound of its own (`trigger`, `max_history_tokens`, `trigger_messages`): it shrinks to a summary that is ready,
+        or without one, when none is to come or a quarter more has gathered meanwhile. The agent asked for it, by
+        `create_compact_tool`.
         """
         return planning.relieve(window)
 
@@ -514,14 +517,14 @@ class ContextEngine:
     ) -> dict[str, Any]:
         """Carry a compaction out and return the update of the `context_*` keys; applying it twice gives the same view.
 
-        Of None, which `plan` returns where nothing is due, the update is empty. A summarizer that fails changes nothing
-        but the guard, which then says why.
+        For None, which `plan` returns where nothing is due, the update is empty. A summarizer that fails changes only
+        `context_guard`, which then says why.
 
         Args:
             compaction: what leaves, and whether a summary is written of it.
             window: the request that it was planned for.
-            call: what the agent's requests go to, tools bound. A summarizer that is the same model object is asked by
-                extending the last request, whose prefix the provider has in its cache.
+            call: what the agent's requests go to, tools bound. Where the summarizer is the same model object, it is
+                asked by one more message behind the last request, which the provider has in its cache.
         """
         return (
             {}
@@ -575,7 +578,7 @@ class ContextEngine:
     def build(self, window: Window) -> list[AnyMessage]:
         """Return the message list that the model sees, the system message first when there is one.
 
-        With breakpoints of the prompt caches that have them; see `call_options` for what goes along with the messages.
+        Messages bear the breakpoints of prompt caches that have them. `call_options` has what goes along with them.
 
         Raises:
             ConfigError: tools and system prompt have more cache breakpoints than a request may have.
@@ -594,14 +597,14 @@ class ContextEngine:
     ) -> dict[str, Any]:
         """Return the arguments that go along with a request; the nodes and the middleware pass them by themselves.
 
-        Anthropic's breakpoint behind the newest message, the key of OpenAI's cache, and no tools beside content that
-        Gemini has stored with them.
+        They are Anthropic's breakpoint behind the newest message, the key of OpenAI's cache, and an empty list of tools
+        where Gemini has stored the tools with its cached content.
 
         Args:
             window: the request as measured.
             messages: the request as built.
-            conversation: its name, such as the thread id; a digest of it is the key of OpenAI's cache.
-            call: the chat model that is called, tools bound: what it is set to already is left as it is.
+            conversation: its name, such as the thread id. A digest of it is the key of OpenAI's cache.
+            call: the chat model that is called, tools bound. What it sets already stays as it is.
 
         Examples:
             >>> from langchain_core.messages import HumanMessage
@@ -623,16 +626,17 @@ class ContextEngine:
     def learn(
         self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True
     ) -> Window:
-        """Measure a refused request again with what the refusal stated; a stated limit is remembered for others.
+        """Measure a refused request again with what the refusal stated.
 
-        One that nobody stated, because it was inferred from an answer (`is_stated=False`), holds for this conversation.
+        A stated limit is also given to the memory `learned`. One that was inferred from an answer (`is_stated=False`)
+        holds for this conversation alone.
         """
         if is_stated:
             self._remember(window, overflow)
         return self._again(window, refused(window, overflow), was_refused=True)
 
     def accepted(self, window: Window, tokens: int) -> None:
-        """Tell the memory of limits that the provider took a request of this reported size: smaller ones are wrong."""
+        """Tell the memory `learned` that the provider took a request of this size, so that smaller limits are wrong."""
         forget = getattr(self._learned, "accepted", None)
         if forget is not None:
             self._ask_memory("limits.not_withdrawn", forget, window.parts.model, tokens)

@@ -168,10 +168,10 @@ def search_messages(
 ) -> Found:
     """Return the messages that match a query and fit in `max_tokens`, whole and most relevant first.
 
-    Words count by how rare they are in this history (BM25); texts, tool calls with their arguments and tool results are
-    searched, reasoning is not. A message is also found by what stands right before and after it. Of what matches alike
-    the shorter is taken, so that the room goes to many messages; one that does not fit is left out. Nothing that
-    matches is left out silently: see `Found`, which has the best parts of long messages as well.
+    Texts, tool calls with their arguments and tool results are searched, reasoning is not. Rare words of the history
+    count more (BM25), and a message is also found by what stands right before and after it. Of two messages that match
+    alike the shorter is taken, so that the room goes to many. A message that does not fit is left out, and `Found` says
+    so; it also has the best parts of long messages.
 
     Args:
         messages: the history to search, for example a graph state's `messages`.
@@ -180,7 +180,7 @@ def search_messages(
         counter: counts tokens; by default `TokenEstimator()`.
 
     Raises:
-        ConfigError: the query is empty, there is no room, or `messages` are none.
+        ConfigError: the query is empty, there is no room, or `messages` holds something else than messages.
 
     Examples:
         >>> history = [
@@ -259,11 +259,11 @@ def create_recall_tool(
 ) -> BaseTool:
     """Return a tool that gives an agent messages of its own history that it no longer sees in full.
 
-    It reads the `messages` of the graph state, those that were moved to the store, and what `context_view` says of
-    them, so that it returns nothing that the model sees anyway. The model gives `query`, `message_id` or both. Short
-    messages come whole, of long ones the best passages, each with its message's id and the position to read on from;
-    all in the order in which they were said. An answer is at most `max_tokens` long. A message that is read by its id
-    comes with its pictures and files, as many as a quarter of the input limit holds.
+    It reads the `messages` of the graph state, and leaves out what the model sees anyway, which `context_view` says.
+    The model gives `query`, `message_id` or both. Short messages come whole. Of long ones come the best passages, each
+    with its message's id and the position to read on from. All stand in the order in which they were said, and an
+    answer is at most `max_tokens` long. A message that is read by its id comes with its pictures and files, as many as
+    a quarter of the input limit holds.
 
     Args:
         max_tokens: room of one answer, at least 200.
@@ -627,7 +627,7 @@ def _beginning(text: str, room: int, price: Callable[[str], int]) -> str:
 
 
 def handles(messages: Sequence[AnyMessage]) -> list[str]:
-    """Return for each message its id, or the beginning of a long one when no other id begins like it.
+    """Return a short name for each message: its id, or the beginning of a long id when no other id begins like it.
 
     Examples:
         >>> from langchain_core.messages import HumanMessage

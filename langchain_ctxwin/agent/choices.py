@@ -1,4 +1,4 @@
-"""Choice of tools and model for each request, made before it is measured and kept in the state."""
+"""`Choices`: the tools and the model of each request, chosen before it is measured and kept in the state."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def bind_inside(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What a conversation's next request goes with; without a router and a selector, what the adapter was given."""
+    """Chooses tools and model of a conversation's next request; without selector and router those that were given."""
 
     reporter: Reporter
     """Hears of each change."""
@@ -368,7 +368,7 @@ class Choices:
 
 
 def runnable_tools(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:
-    """Return all tools that an agent runs; of a mere definition the provider runs the tool."""
+    """Return all tools that an agent runs itself, without mere definitions, whose tools the provider runs."""
     if selector is not None:
         require_free_name(selector, tools)
         tools = [*tools, *selector.tools, selector.search_tools]
@@ -386,7 +386,7 @@ def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:
 
 @cache
 def recall_tool() -> BaseTool:
-    """Return the tool by which agents read what left their view, unless they are made without it."""
+    """Return the tool by which agents read what left their view."""
     from langchain_ctxwin.recall import create_recall_tool  # noqa: PLC0415  # takes a while to import
 
     return create_recall_tool()
@@ -395,7 +395,7 @@ def recall_tool() -> BaseTool:
 def with_recall(
     tools: Sequence[Any], model: Any, *, is_given: bool = False
 ) -> list[Any]:
-    """Return the tools of a request with the recall tool, where the model can be given tools and has none like it.
+    """Return the tools of a request, with the recall tool where the model takes tools and none of them is like it.
 
     Args:
         tools: those of the agent.
@@ -443,7 +443,7 @@ def checked_tools(given: Any) -> list[Any]:
 def unknown_tools(
     config: ContextConfig, tools: Iterable[Any], selector: ToolSelector | None
 ) -> str:
-    """Return what is wrong with a setting that names a tool which an agent does not have; empty when nothing is."""
+    """Return the error for a setting that names a tool which the agent does not have; empty when there is none."""
     chosen = (*selector.tools, selector.search_tools) if selector else ()
     tool_names = {name_of(tool) for tool in (*tools, *chosen)}
     unknown = tuple(name for name in config.clear_tools if name not in tool_names)
@@ -463,7 +463,7 @@ def known_name(state: State) -> str:
 
 
 def limited_by(engine: ContextEngine, model: Any) -> Any:
-    """Return the model of a request, or limits that were set on the engine as numbers where they are tighter."""
+    """Return the model of a request, or the limits that its engine was given as numbers, where those are smaller."""
     if engine.model or not engine.limits.known:
         return model
     model_limits, own, reserve = (

@@ -1,4 +1,4 @@
-"""Pictures and files of a conversation: apart from its checkpoints once they left the view, back when shown again."""
+"""Pictures and files of a conversation: in a store once they left the view, back in the state when shown again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_STORE = (
 
 
 def placing_media(step: AgentStep) -> Work[None]:
-    """Put the data of what left the view into the store, and bring back what is shown again.
+    """Move the data of messages that left the view to the store, and bring back those that are shown again.
 
     A message is replaced in the state by one of the same id. What the store does not take stays in the state, and what
     it does not have is shown as a line.

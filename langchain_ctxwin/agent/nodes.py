@@ -1,4 +1,4 @@
-"""The engine as LangGraph nodes, and their edges: check the budget, summarize or compress, build the request."""
+"""`ContextNodes`: the engine as LangGraph nodes with their edges, and the model node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a conversation may cost: an event when most is spent, and an error or a question before the call beyond it.
+"""Budget of a thread: an event when most is spent, then an error, or a question to a person, before the next call.
 
 within_budget(step)  ->  model  ->  count_spent(step, window, answers)
 """
@@ -51,7 +51,7 @@ class Bound(NamedTuple):
 
 
 def within_budget(step: AgentStep) -> Work[None]:
-    """Go on while the thread has something left to spend; else raise, or ask for more where that is set.
+    """Return while the thread has something left to spend; else raise, or ask for more where that is set.
 
     Raises:
         ConfigError: the cost is bounded, and no source states the prices of a model.
@@ -80,7 +80,7 @@ def within_budget(step: AgentStep) -> Work[None]:
 
 
 def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -> None:
-    """Keep in the state what answers to a request took, where that is bounded."""
+    """Add what the answers to a request cost to what the state says of the thread, where that is bounded."""
     before = _bounds(step)
     if not before:
         return
@@ -145,7 +145,7 @@ def _store(step: AgentStep, name: str, tokens: int, cost: Decimal) -> None:
 
 
 def _allow(step: AgentStep, answer: Any) -> str:
-    """Take up the limits that a person gives on resuming; return what is wrong with them."""
+    """Set the limits that a person gives on resuming, or return what is wrong with them."""
     tokens, cost = _stored(step.window.session.guard, "allowed")
     fault = f"resumed with {brief(answer)}: give a new limit by the name of its setting"
     if not isinstance(answer, Mapping) or not answer.keys() & {TOKENS, COST}:

@@ -159,7 +159,7 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
 
 
 def newer(_: Any, value: Any) -> Any:
-    """Return the value that was written; reads what another state's `latest` wrote, which a plain key would not."""
+    """Return the value that was written. Unlike a plain key it also reads what `latest` of another state wrote."""
     return value
 
 
@@ -374,8 +374,8 @@ class PlainContextState(_NodeKeys, total=False):
 class ContextInput(TypedDict):
     """The public input: pass it as `input_schema`, so that callers give messages only.
 
-    LangGraph ignores what else they send, the `context_*` keys above all: who could set the summary would write into
-    every request. Keys of your own that callers may set stand in a subclass.
+    LangGraph ignores everything else that they send, the `context_*` keys above all: a caller who sets the summary
+    writes into every request. Put keys of your own that callers may set into a subclass.
 
     `update_state` and a `Command(update=...)` in the place of an input write any key, whatever the schema: they are for
     the application, not for its clients.

@@ -1,4 +1,4 @@
-"""What a host does with a thread between its runs: compact it now, see what would leave, take it back."""
+"""`compact` and `undo`: a host compacts a thread between its runs, sees before what would leave, or takes it back."""
 
 from __future__ import annotations
 
@@ -119,9 +119,9 @@ async def acompact(
 
 
 def undo(agent: Any, config: RunnableConfig) -> None:
-    """Bring the view before the latest compaction of a thread back; one step, also where the agent compacted by itself.
+    """Bring back the view before the latest compaction of a thread: one step, also where the agent compacted by itself.
 
-    Where the next request does not fit with it, that request is compacted again.
+    Where the next request does not fit with that view, it is compacted again.
 
     Args:
         agent: the compiled graph, as for `compact`.

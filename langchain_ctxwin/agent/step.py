@@ -1,4 +1,4 @@
-"""One step of a conversation: what is done around a model call, the same for nodes, middleware and ready agent.
+"""`AgentStep`: what is done around one model call, the same for nodes, middleware and the ready agent.
 
 AgentStep(state, setup)  ->  check  ->  [summarize]  ->  [compress]  ->  request  ->  ModelCall  ->  [summarize]
 """
@@ -100,7 +100,7 @@ class AgentStep:
         self._planned: Compaction | None = None
 
     def take_over(self, before: AgentStep) -> None:
-        """Take the request that an earlier node made, where it is that of this very state and setup.
+        """Take the request of an earlier node, where that measured this very state with this setup.
 
         LangGraph hands the nodes of a run the same list of messages until a node writes to it. Settings that changed
         since make another request.
@@ -441,7 +441,7 @@ def route_of(state: State) -> Destination:
 
 
 def is_large(messages: Sequence[AnyMessage]) -> bool:
-    """Return whether the first look at a history takes so long that other tasks of an event loop would notice."""
+    """True for a history so long that measuring it for the first time would hold up other tasks of an event loop."""
     return (
         sum(
             len(message.content)

@@ -39,7 +39,7 @@ class RunPlace:
     """Name of the conversation; empty without a checkpointer."""
 
     summaries: SummaryStore | None = None
-    """Where other processes put finished summaries; None when there is no store."""
+    """Holds finished summaries of other processes; None when there is no store."""
 
     thread_id: str = ""
     """The conversation's thread, which subgraphs share; empty without a checkpointer."""
@@ -48,7 +48,7 @@ class RunPlace:
     """Where pictures and files are that left the view; None when there is no store."""
 
     prompt_scope: str = ""
-    """System prompt, where there is no name: part of the key, so that no summary is shown under another prompt."""
+    """The system prompt, where a conversation has no name: part of its key, so that agents share no summaries."""
 
 
 NOWHERE = RunPlace()
@@ -148,7 +148,7 @@ class BackgroundSummaries:
         )
 
     def is_lost(self, window: Window) -> bool:
-        """Return whether the summary on its way is written no more, as far as this process can know."""
+        """True when, as far as this process can know, nobody writes the summary on its way any more."""
         pending = window.session.pending
         if pending is None or pending.is_written:
             return False
@@ -162,7 +162,7 @@ class BackgroundSummaries:
         )
 
     def written_here(self, window: Window, pending: Pending) -> Work[Window]:
-        """Write the summary that was lost, of the messages as they are now."""
+        """Write a summary that was lost again, of the messages as they are now."""
         try:
             seconds = settings_of(window).summary_timeout_seconds
             written = yield from writing_summary(

@@ -1,4 +1,4 @@
-"""Guard of tool results: what is too large is priced, kept, and shown in a form that fits, with a way to the rest."""
+"""`ToolResultGuard`: a tool result that is too large is kept, and shown in a form that fits, with a way to the rest."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ class ToolResultGuard:
             `langchain_ctxwin.reload`.
         signer: signs cursors; by default with `config.cursor_keys`, else with a random key of this process.
         store: where large results are kept; by default in this process's memory.
-        counter: counts tokens; by default an estimator. The upper bound of its estimates counts.
+        counter: counts tokens; by default an estimator, of whose estimates the upper bound counts.
         clock: seconds since the epoch.
-        scope: returns tenant and thread by the tool's runtime, by default the thread's id. A result can be read in its
-            own scope only.
+        scope: a function of the tool's runtime that returns tenant and thread; by default the thread's id. A result can
+            be read in its own scope only.
         new_id: makes ids of results, of at most 13 characters (A-Z, a-z, 0-9, `_`, `-`); they must not be guessable.
         sinks: take a `ToolResultEvent` for each result, see `langchain_ctxwin.observe`.
 
@@ -174,7 +174,7 @@ class ToolResultGuard:
 
     @property
     def has_own_scope(self) -> bool:
-        """True where something else than the thread's id names to whom a result belongs."""
+        """True where results belong to something else than the thread's id."""
         return self._scope is not thread_of
 
     @property
@@ -503,7 +503,7 @@ class _Call:
 
 
 def _called(request: Any) -> tuple[str, Mapping[str, Any], Any] | None:
-    """What a call's output is guarded by; none of a tool that a model made up."""
+    """Name and arguments of the call whose output is guarded; nothing for a tool that the model made up."""
     call = request.tool_call
     return (call["name"], call["args"], request.runtime) if request.tool else None
 
