@@ -41,6 +41,8 @@ from langchain_ctxwin.core.turns import (
 from langchain_ctxwin.core.view import View, cleared_in, first_after_system, message_id
 from langchain_ctxwin.errors import ConfigError
 
+MAX_CHECKSUMS = 8  # positions whose checksum is kept: of the start of the view, of the answers before
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageHistory:
@@ -97,9 +99,15 @@ class MessageHistory:
     def checksum_of(self, view: View) -> int:
         """Return the checksum of what left a view: that of what lies before its start is worked out once."""
         start = max(self.first, view.start.index if view.start else 0)
-        if start not in self.checksums:
-            self.checksums[start] = checksum(self.messages[self.first : start])
-        return checksum(cleared_in(view, self.messages), self.checksums[start])
+        return checksum(cleared_in(view, self.messages), self.checksum_until(start))
+
+    def checksum_until(self, stop: int) -> int:
+        """Return the checksum of the messages before a position, which goes on from the last one before it."""
+        if stop not in self.checksums:
+            begin = max((at for at in self.checksums if at <= stop), default=self.first)
+            total = self.checksums.get(begin, 0)
+            self.checksums[stop] = checksum(self.messages[begin:stop], total)
+        return self.checksums[stop]
 
 
 def read_history(
@@ -146,7 +154,9 @@ def read_history(
         media=before.media.union(
             index for index, message in blocks if has_media(message)
         ),
-        checksums=dict(before.checksums) if first == before.first else {},
+        checksums=dict([*before.checksums.items()][-MAX_CHECKSUMS:])
+        if first == before.first
+        else {},
     )
 
 

@@ -169,15 +169,12 @@ def _sized(parts: Parts, session: Session) -> Request:
     )
     request, history_report = _calibrated(plain.shown_as(session.view, session.summary))
     report = last_report_of(request, history_report)
-    checked = _checked_tokens(request)
-    size = request.size
-    if checked is not None:
-        size = size.known(checked)
-    elif report is not None:
-        size = request.sizing.extended(size, report.tokens, report.added)
-    return replace(
-        request, size=size, last_report=report, is_checked=checked is not None
-    )
+    request = replace(request, last_report=report)
+    if report and (anchor := session.counts.get("anchor")):
+        known = anchor["estimate"] - request.fixed_estimates.total_tokens
+        steps = request.steps.with_counted(report.index, max(0, known))
+        request = replace(request, steps=steps)
+    return replace(request, checked_tokens=_checked_tokens(request))
 
 
 def _unbound(session: Session, parts: Parts) -> int:
@@ -206,7 +203,7 @@ def _calibrated(request: Request) -> tuple[Request, tuple[int, int] | None]:
         history_report = (newest.at, newest.tokens) if newest else None
     name = session.answering_model(parts.model)
     request = replace(request, session=session, answering_model=name)
-    return request.sized_by(sizes_for(request, name)), history_report
+    return replace(request, sizing=sizes_for(request, name)), history_report
 
 
 def _checked_tokens(request: Request) -> int | None:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -107,8 +108,8 @@ class Request:
     last_report: LastReport | None = None
     """The reported size of an earlier request that this one extends; None when there is none."""
 
-    is_checked: bool = False
-    """The provider counted exactly this request."""
+    checked_tokens: int | None = None
+    """What the provider counted of exactly this request; None where it was not asked."""
 
     view: View = field(default_factory=View)
     summary: str = ""
@@ -122,14 +123,8 @@ class Request:
     steps: Shown = field(default=Shown(), repr=False)
     """The history as it is shown."""
 
-    estimates: Regions = NOTHING
-    """What the counter says."""
-
-    size: SizeEstimate = field(
-        default=SizeEstimate(regions=NOTHING, upper_tokens=0, lower_tokens=0),
-        repr=False,
-    )
-    """The same in the provider's counts, as far as they are known, with bounds."""
+    fixed_estimates: Regions = NOTHING
+    """What the counter says of everything but the history."""
 
     block: AIMessage | None = field(default=None, repr=False)
     """What begins the history where a provider wrote a summary on demand, and reads it."""
@@ -168,7 +163,7 @@ class Request:
         is_first = lead is not None and lead >= start
         if is_first or block is not None:
             begin = replace(begin, message=block)
-        estimates = Regions(
+        fixed = Regions(
             system_tokens=parts.system_tokens,
             tool_tokens=parts.tool_tokens,
             summary_tokens=parts.price_text(record)
@@ -179,7 +174,6 @@ class Request:
         steps = Shown(show_steps(parts.history, start, view, begin))
         if parts.has_deferred:
             steps = self._with_loaded_tools(steps)
-        estimates = replace(estimates, history_tokens=steps.total_tokens)
         return replace(
             self,
             view=view,
@@ -189,17 +183,10 @@ class Request:
             summary_text=beside,
             pinned=tuple(pinned),
             steps=steps,
-            estimates=estimates,
-            size=self.sizing.size(estimates, steps),
+            fixed_estimates=fixed,
             leading=len(steps[0].messages) if is_first and steps else 0,
             last_report=None,
-            is_checked=False,
-        )
-
-    def sized_by(self, sizing: Sizes) -> Request:
-        """Return the request in the sizes that another sizing makes of the same estimates."""
-        return replace(
-            self, sizing=sizing, size=sizing.size(self.estimates, self.steps)
+            checked_tokens=None,
         )
 
     @property
@@ -420,6 +407,20 @@ class Request:
 
     # ---- what it costs ----------------------------------------------------------------------------------------------
 
+    @cached_property
+    def estimates(self) -> Regions:
+        """What the counter says."""
+        return replace(self.fixed_estimates, history_tokens=self.steps.total_tokens)
+
+    @cached_property
+    def size(self) -> SizeEstimate:
+        """The same in the provider's counts, as far as they are known, with bounds."""
+        report = self.last_report
+        if report and self.checked_tokens is None:
+            return self.sizing.extended(self.estimates, report.tokens, report.added)
+        size = self.sizing.size(self.estimates, self.steps)
+        return size if self.checked_tokens is None else size.known(self.checked_tokens)
+
     @property
     def total_tokens(self) -> int:
         """The most likely size of the whole input, the reserve excluded."""
@@ -438,7 +439,7 @@ class Request:
     @property
     def least_fixed_tokens(self) -> int:
         """Everything but the history by the lower of both counts: what reports made us believe of it may be wrong."""
-        return min(self.fixed_tokens, self.estimates.fixed_tokens)
+        return min(self.fixed_tokens, self.fixed_estimates.fixed_tokens)
 
     @property
     def upper_tokens(self) -> int:
@@ -476,7 +477,8 @@ class Request:
     @property
     def counted_by(self) -> CountedBy:
         """What the size was taken from."""
-        if self.is_checked or (self.last_report is None and self.parts.pricer.exact):
+        is_checked = self.checked_tokens is not None
+        if is_checked or (self.last_report is None and self.parts.pricer.exact):
             return "exact"
         return "usage" if self.last_report else "estimate"
 
@@ -558,6 +560,10 @@ class Request:
         return hashlib.blake2b(
             "\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12
         ).hexdigest()
+
+    def digest_until(self, stop: int) -> str:
+        """Fingerprint of the same and of the history before a position: of a request that another may extend."""
+        return f"{self.digest}-{self.parts.history.checksum_until(stop):x}"
 
     # ---- its thresholds ---------------------------------------------------------------------------------------------
 
@@ -680,43 +686,33 @@ def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> i
 def last_report_of(
     request: Request, history_report: tuple[int, int] | None
 ) -> LastReport | None:
-    """Return the reported size of an earlier request that this one extends, by walking back over what was added.
+    """Return the reported size of an earlier request that this one extends.
 
-    Without an anchor that is `told`: the position and the size that came with an answer in the history.
+    Without an anchor that is `history_report`: the position and the size that came with an answer in the history.
     """
     anchor = request.session.counts.get("anchor")
-    if not (anchor or history_report) or (
-        anchor and anchor.get("digest") != request.digest
-    ):
-        return None
-    added = list[int]()
-    counted = request.estimates.total_tokens
-    for step in reversed(request.steps):
-        added.append(step.tokens)
-        counted -= step.tokens
-        tokens = _reported(
-            request.parts.messages[step.index], step.index, anchor, history_report
-        )
-        if tokens:
-            # what the provider counted is not what it was
-            is_edited = anchor and anchor.get("estimate") != counted
-            return (
-                None
-                if is_edited
-                else LastReport(index=step.index, tokens=tokens, added=tuple(added))
-            )
-    return None
-
-
-def _reported(
-    caller: AnyMessage,
-    at: int,
-    anchor: Mapping[str, Any] | None,
-    history_report: tuple[int, int] | None,
-) -> int:
-    """Prompt size that the provider reported with the AI message that opens a step; 0 when that is not the one."""
-    if not isinstance(caller, AIMessage):
-        return 0
     if anchor:
-        return int(anchor["tokens"]) if caller.id == anchor["id"] else 0
-    return history_report[1] if history_report and history_report[0] == at else 0
+        index, tokens = anchor["index"], anchor["tokens"]
+        if not _is_extended(request, anchor):
+            return None
+    elif history_report:
+        index, tokens = history_report
+    else:
+        return None
+    later = [*takewhile(lambda step: step.index >= index, reversed(request.steps))]
+    if not later or later[-1].index != index:
+        return None
+    return LastReport(
+        index=index, tokens=tokens, added=tuple(step.tokens for step in later)
+    )
+
+
+def _is_extended(request: Request, anchor: Mapping[str, Any]) -> bool:
+    """True when the request that was counted is the beginning of this one."""
+    messages, index = request.parts.messages, anchor["index"]
+    answer = messages[index] if index < len(messages) else None
+    return (
+        isinstance(answer, AIMessage)
+        and answer.id == anchor["id"]
+        and anchor["digest"] == request.digest_until(index)
+    )

@@ -198,12 +198,7 @@ class Sizes:
     def size(self, estimates: Regions, steps: Shown) -> SizeEstimate:
         """Return the size of a request with these estimates, whose history consists of `steps`."""
         counted, rest = self.counted(steps)
-        plain = replace(
-            estimates,
-            summary_tokens=round(self.ratio * estimates.summary_tokens),
-            pinned_tokens=round(self.ratio * estimates.pinned_tokens),
-            history_tokens=round(counted + self.ratio * rest),
-        )
+        plain = self._scaled(estimates, counted + self.ratio * rest)
         text = rest + estimates.summary_tokens + estimates.pinned_tokens
         noise = self._noise(TYPICAL_TEXT_TOKENS * text)
         if self.reports:
@@ -226,11 +221,14 @@ class Sizes:
         return self._bounded(plain.with_offset(self.offset), spread, share)
 
     def extended(
-        self, size: SizeEstimate, reported_tokens: int, added: Sequence[int]
+        self, estimates: Regions, reported_tokens: int, added: Sequence[int]
     ) -> SizeEstimate:
         """Return the size of a request that extends one of `reported_tokens` by texts of `added` estimated tokens."""
         text = sum(added)
-        regions = size.regions.scaled(reported_tokens + round(self.ratio * text))
+        plain = self._scaled(estimates, estimates.history_tokens)
+        regions = plain.with_offset(self.offset).scaled(
+            reported_tokens + round(self.ratio * text)
+        )
         noise = self._noise(sum([tokens * tokens for tokens in added])) if text else 0.0
         return self._bounded(regions, hypot(self._ratio_sd * text, noise))
 
@@ -238,8 +236,11 @@ class Sizes:
         """Return the counted size of the steps that lie in spans, and the estimates of the others."""
         counted, rest = 0.0, steps.total_tokens
         for span in self.spans:
-            # of text added since nothing is known
-            inside = min(steps.between(span.start, span.stop), span.estimate)
+            inside = span.estimate
+            is_whole = steps and steps[0].index <= span.start
+            if not (is_whole and span.stop <= steps.counted[0]):
+                # of text added since nothing is known
+                inside = min(steps.between(span.start, span.stop), inside)
             counted += inside * span.tokens / span.estimate
             rest -= inside
         return counted, max(0, rest)
@@ -348,6 +349,15 @@ class Sizes:
         )
 
     # ---- bounds ----
+
+    def _scaled(self, estimates: Regions, history_tokens: float) -> Regions:
+        """The regions with the ratio of text."""
+        return replace(
+            estimates,
+            summary_tokens=round(self.ratio * estimates.summary_tokens),
+            pinned_tokens=round(self.ratio * estimates.pinned_tokens),
+            history_tokens=round(history_tokens),
+        )
 
     @property
     def _ratio_sd(self) -> float:

@@ -75,15 +75,20 @@ class Step:
 class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
     """The steps of a history as the model sees them; what they cost is worked out where somebody asks."""
 
-    @cached_property
-    def indexes(self) -> list[int]:
-        """Position of the first message of each step."""
-        return [step.index for step in self]
+    counted: tuple[int, int] = (0, 0)
+    """A position up to which the tokens of all steps are known from an earlier request, and these tokens."""
+
+    def with_counted(self, stop: int, tokens: int) -> Shown:
+        """Return the steps, of which those before a position have so many tokens together."""
+        shown = Shown(self)
+        shown.counted = (stop, tokens)
+        return shown
 
     @cached_property
     def total_tokens(self) -> int:
         """Tokens of all steps."""
-        return sum(step.tokens for step in self)
+        stop, tokens = self.counted
+        return tokens + sum(step.tokens for step in self[self._place(stop) :])
 
     @property
     def stop(self) -> int:
@@ -97,8 +102,10 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
 
     def between(self, start: int, stop: int) -> int:
         """Return the tokens of the steps at `start <= index < stop`."""
-        first, last = (bisect_left(self.indexes, place) for place in (start, stop))
-        return sum(step.tokens for step in self[first:last])
+        return sum(step.tokens for step in self[self._place(start) : self._place(stop)])
+
+    def _place(self, index: int) -> int:
+        return bisect_left(self, index, key=lambda step: step.index)
 
 
 # Of a polynomial over the messages, so that a checksum can go on from another one; a Mersenne prime keeps it small.

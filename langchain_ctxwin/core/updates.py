@@ -314,7 +314,7 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         "id": reply.id,
         "tokens": tokens,
         "model": model,
-        "digest": window.digest,
+        "digest": window.digest_until(window.stop),
         "estimate": window.estimates.total_tokens,
         "index": window.stop,
     }

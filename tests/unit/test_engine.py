@@ -416,7 +416,17 @@ def measured_anew(messages, state):
 
     engine = ContextEngine(limits=ModelLimits(context_window=100_000), counter=counter)
     copies = [message.model_copy(deep=True) for message in messages]
-    return engine.measure(copies, system_prompt="Be brief.", session=state), priced
+    window = engine.measure(copies, system_prompt="Be brief.", session=state)
+    assert window.report["total_tokens"]
+    return window, priced
+
+
+def test_a_history_that_the_provider_counted_is_not_priced_again():
+    """Loaded anew in another process, it is known by its texts; only what follows the answer is priced."""
+    messages, state = answered_state()
+    window, priced = measured_anew(messages, state)
+    assert window.counted_by == "usage"
+    assert [message.type for message in priced] == ["system", "human", "ai"]
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_regions_add_up_within_their_bounds(request, reported, added):
     """Of a request, and of one that extends what was counted; a plain callable is taken as it is."""
     sizing, regions, steps = request
     first = sizing.size(regions, steps)
-    later = sizing.extended(first, reported, added)
+    later = sizing.extended(regions, reported, added)
     for size in (first, later):
         regions = astuple(size.regions)
         assert all(isinstance(tokens, int) and tokens >= 0 for tokens in regions)
@@ -256,8 +256,9 @@ def test_more_history_is_never_smaller(request, more):
 def test_the_errors_of_many_texts_cancel_out(texts):
     """Four times the text is off by twice as much, beside what a step is off by however long it is."""
     sizing = Sizes(doubt=replace(FITTED, ratio_sd=0.0))
-    known = sizing.size(regions_of(), Shown(()))
-    one, four = (sizing.extended(known, 1000, many) for many in (texts, texts * 4))
+    one, four = (
+        sizing.extended(regions_of(), 1000, many) for many in (texts, texts * 4)
+    )
     spread = [size.upper_tokens - size.regions.total_tokens for size in (one, four)]
     assert spread[1] == pytest.approx(
         2 * spread[0], abs=2 * QUANTILE_SD * TEXT_NOISE_TOKENS
