@@ -146,9 +146,7 @@ class _Explained(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError(
-                explained(error, values, type(self).model_fields)
-            ) from error
+            raise ConfigError(explained(error, type(self), values)) from error
         except SettingsError as error:
             prefix = self.model_config.get("env_prefix")
             raise ConfigError(

@@ -164,7 +164,7 @@ class _Budgeted(BaseModel):
         try:
             return handler(values)
         except ValidationError as error:
-            raise ConfigError(explained(error, values, cls.model_fields)) from error
+            raise ConfigError(explained(error, cls, values)) from error
 
     def _select(
         self, found: Iterable[Any], k: int | None, max_context_tokens: int | None = None

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from langchain_ctxwin.errors import ConfigError, brief
@@ -86,14 +86,18 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def explained(
-    error: ValidationError, given: Mapping[str, Any], fields: Collection[str]
+    error: ValidationError, kind: type[BaseModel], given: Mapping[str, Any]
 ) -> str:
     """Return in words what is wrong with settings: each name, its value unless that may be a secret, and what to do.
 
-    What is not among `given` came from the environment; one of the `known` names may be meant.
+    Args:
+        error: what pydantic found.
+        kind: the class of the settings.
+        given: what was passed; other values came from the environment.
     """
+    fields = kind.model_fields
     faults = [_fault(fault, given, fields) for fault in error.errors(include_url=False)]
-    return f"invalid {error.title}: {'; '.join(faults)}"
+    return f"invalid {kind.__name__}: {'; '.join(faults)}"
 
 
 def _fault(

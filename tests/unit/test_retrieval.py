@@ -450,9 +450,12 @@ def test_what_finds_nothing_is_no_base(base):
 
 
 def test_an_argument_of_another_name_is_an_error_that_names_the_right_one():
-    for make in (budgeted, BudgetedCompressor):
-        with pytest.raises(ConfigError, match="did you mean max_context_tokens"):
-            make(max_tokens=100)
+    for make in (BudgetedRetriever, BudgetedCompressor):
+        told = (
+            rf"invalid {make.__name__}: .*max_tokens \(did you mean max_context_tokens"
+        )
+        with pytest.raises(ConfigError, match=told):
+            make(base=len, max_tokens=100)
 
 
 async def test_a_function_of_the_query_is_a_base():
