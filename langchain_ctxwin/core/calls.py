@@ -48,14 +48,14 @@ TEXT_ARGUMENT = (
 
 AnyCall = ToolCall | InvalidToolCall
 
-# asked of each message of a history, where a look at the class of another kind takes long
-NO_CALLS = frozenset({HumanMessage, ToolMessage, SystemMessage})
-STATES_NO_RESULTS = frozenset({HumanMessage, AIMessage, SystemMessage})
+# Asked of each message of a history: a look at what a class inherits takes longer than all else.
+PLAIN_KINDS = frozenset({HumanMessage, AIMessage, SystemMessage})
+NO_ANSWERS = frozenset({HumanMessage, ToolMessage, SystemMessage})
 
 
 def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
     """Return the calls that a message states, in order; malformed ones last, because providers want them answered."""
-    if type(message) in NO_CALLS or not isinstance(message, AIMessage):
+    if type(message) in NO_ANSWERS or not isinstance(message, AIMessage):
         return ()
     calls: list[AnyCall] = [*message.tool_calls, *message.invalid_tool_calls]
     if type(message.content) is list:
@@ -67,14 +67,18 @@ def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
 
 def call_ids(message: AnyMessage) -> tuple[str, ...]:
     """Ids of the calls that a message states, in order; empty texts for calls without one."""
-    calls = calls_of(message)
-    return tuple([call["id"] or "" for call in calls]) if calls else ()
+    if type(message) in NO_ANSWERS:
+        return ()
+    return tuple([call["id"] or "" for call in calls_of(message)])
 
 
 def result_ids(message: AnyMessage) -> tuple[str, ...]:
     """Ids of the calls whose results a message states; empty texts for results without one."""
-    if type(message.content) is str and type(message) in STATES_NO_RESULTS:
-        return ()
+    if type(message.content) is str:
+        if type(message) is ToolMessage:
+            return (message.tool_call_id or "",)
+        if type(message) in PLAIN_KINDS:
+            return ()
     if isinstance(message, FunctionMessage):
         return ("",)
     stated = tuple(map(_result_id, _result_blocks(message)))

@@ -114,7 +114,8 @@ class TokenEstimator:
         return int(tokens * BOUNDS[self.family][1])
 
     def _text(self, text: str) -> float:
-        return sum(map(mul, WEIGHTS[self.family], features(text)), 0.0)
+        # calls without arguments, answers that only call
+        return sum(map(mul, WEIGHTS[self.family], features(text)), 0.0) if text else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,7 +275,9 @@ def schemas_of(root: Any) -> Iterator[Mapping[str, Any]]:
     """Yield a schema and the schemas inside it."""
     stack = [root]
     for _ in range(MAX_NODES):
-        schema = stack.pop() if stack else None
+        if not stack:
+            return
+        schema = stack.pop()
         if not isinstance(schema, Mapping):
             continue
         yield schema

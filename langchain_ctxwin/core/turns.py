@@ -42,9 +42,12 @@ Price = Callable[[AnyMessage], int]
 """Tokens of one message, role overhead included."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Step:
-    """The smallest group of messages that must stay together."""
+    """The smallest group of messages that must stay together.
+
+    Nothing changes it. It is not frozen because thousands are made at once, and that takes three times as long.
+    """
 
     index: int  # position of the first message in the history
     size: int  # number of messages of the history that the step covers
@@ -266,9 +269,10 @@ def _behind_results(messages: Sequence[AnyMessage], start: int, limit: int) -> i
     """The position behind the last of the results that follow, looking through notes between a call and its result."""
     end = start
     for after in range(start, limit):
-        if result_ids(messages[after]):
+        message = messages[after]
+        if result_ids(message):
             end = after + 1
-        elif not isinstance(messages[after], SystemMessage):
+        elif type(message) is AIMessage or not isinstance(message, SystemMessage):
             break
     return end
 
@@ -303,18 +307,22 @@ def _is_standard(messages: tuple[AnyMessage, ...], calls: tuple[str, ...]) -> bo
         return False
     if not calls:
         return bool(content) and not content.isspace()
+    if (
+        not isinstance(first, AIMessage)
+        or not len(first.tool_calls) == len(calls) == len(results) == len({*calls})
+        or content.isspace()
+        or "audio" in first.additional_kwargs
+    ):
+        return False
+    return all(map(_is_text_for, results, calls))
+
+
+def _is_text_for(result: AnyMessage, call_id: str) -> bool:
     return (
-        isinstance(first, AIMessage)
-        and len(first.tool_calls) == len(calls) == len(results) == len({*calls})
-        and all(calls)
-        and not (content.isspace() or "audio" in first.additional_kwargs)
-        and all(
-            type(result) is ToolMessage
-            and result.tool_call_id == call_id
-            and type(result.content) is str
-            and not (result.artifact and isinstance(result.artifact, Mapping))
-            for result, call_id in zip(results, calls, strict=True)
-        )
+        type(result) is ToolMessage
+        and result.tool_call_id == call_id != ""
+        and type(result.content) is str
+        and not (result.artifact and isinstance(result.artifact, Mapping))
     )
 
 
