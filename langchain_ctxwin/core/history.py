@@ -38,7 +38,13 @@ from langchain_ctxwin.core.turns import (
     split_steps,
     starts_turn,
 )
-from langchain_ctxwin.core.view import View, cleared_in, first_after_system, message_id
+from langchain_ctxwin.core.view import (
+    View,
+    cleared_in,
+    first_after_system,
+    message_id,
+    messages_left,
+)
 from langchain_ctxwin.errors import ConfigError
 
 MAX_CHECKSUMS = 8  # positions whose checksum is kept: of the start of the view, of the answers before
@@ -100,6 +106,11 @@ class MessageHistory:
         """Return the checksum of what left a view: that of what lies before its start is worked out once."""
         start = max(self.first, view.start.index if view.start else 0)
         return checksum(cleared_in(view, self.messages), self.checksum_until(start))
+
+    def with_checksum(self, view: View) -> View:
+        """Return the view that knows what left it, so that edits of that are noticed."""
+        has_left = messages_left(view, self.messages)
+        return replace(view, left_checksum=self.checksum_of(view) if has_left else None)
 
     def checksum_until(self, stop: int) -> int:
         """Return the checksum of the messages before a position, which goes on from the last one before it."""

@@ -21,7 +21,7 @@ from langchain_ctxwin.core.request import Request, last_report_of, unbound_befor
 from langchain_ctxwin.core.session import Session, counted
 from langchain_ctxwin.core.sizing import Sizes
 from langchain_ctxwin.core.updates import from_history, sizes_for
-from langchain_ctxwin.core.view import View, message_id, position_of, with_checksum
+from langchain_ctxwin.core.view import View, message_id, position_of
 
 
 def measured(
@@ -85,8 +85,8 @@ def with_record_anew(request: Request) -> Session | None:
     messages = request.parts.messages
     if not session.has_edits:
         return None
-    view = with_checksum(
-        recorded(request, replace(request, view=View())).view, messages
+    view = request.parts.history.with_checksum(
+        recorded(request, replace(request, view=View())).view
     )
     guard = counted(session, messages, reason="what had left was edited or removed")
     return replace(
@@ -119,8 +119,8 @@ def begun_by_provider(request: Request) -> Session | None:
             block=None,
             begun_by=message_id(messages, lead),
         )
-        after = with_checksum(
-            recorded(request.shown_as(later_view, ""), request).view, messages
+        after = parts.history.with_checksum(
+            recorded(request.shown_as(later_view, ""), request).view
         )
         reason = "the provider compacted what was before"
         # what follows is tied to its compaction

@@ -172,6 +172,7 @@ class Request:
             history_tokens=0,
         )
         steps = Shown(show_steps(parts.history, start, view, begin))
+        steps.is_estimated = parts.pricer.doubt.has_margin
         if parts.has_deferred:
             steps = self._with_loaded_tools(steps)
         return replace(

@@ -27,7 +27,6 @@ from langchain_ctxwin.core.view import (
     position_of,
     stored_block,
     stored_text,
-    with_checksum,
 )
 
 MAX_INEFFECTIVE = (
@@ -530,7 +529,7 @@ def with_new_pins(
     if view is session.view:
         return session
     guard = counted(session, messages, reason="a message that had left is pinned")
-    return replace(session, view=with_checksum(view, messages), guard=guard)
+    return replace(session, view=history.with_checksum(view), guard=guard)
 
 
 def _with_left(view: View, history: MessageHistory, pins: Collection[int]) -> View:

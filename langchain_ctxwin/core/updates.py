@@ -30,7 +30,6 @@ from langchain_ctxwin.core.view import (
     Position,
     message_id,
     position_of,
-    with_checksum,
 )
 from langchain_ctxwin.errors import SummarizationError
 
@@ -83,7 +82,7 @@ def after_compaction(compaction: Compaction, window: Window, shown: Request) -> 
         "context_summary": session.summary,
         "context_record": session.view.record.to_json(),
     }
-    view = with_checksum(shown.view, messages)
+    view = window.parts.history.with_checksum(shown.view)
     after = replace(
         session,
         view=view,
@@ -429,7 +428,7 @@ def from_history(request: Request) -> tuple[Session, HistoryReport | None]:
         if old.answering_model == new.answering_model and is_plausible(grown, added):
             last = Position(id=message_id(parts.messages, new.at), index=new.at)
             sizes = sizes.with_span(Span(old.at, new.at, added, grown), last)
-    after = request.steps.total_tokens - newest.before
+    after = request.steps.between(newest.at, request.stop)
     sizes = sizes.with_request(
         newest.tokens, **_fixed_and_text(sizes, request, after=after)
     )

@@ -10,7 +10,7 @@ from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.blocks import kind_of
 from langchain_ctxwin.core.record import Record, stored_count
-from langchain_ctxwin.core.turns import CHECKSUM_MODULUS, checksum
+from langchain_ctxwin.core.turns import CHECKSUM_MODULUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,12 +176,6 @@ def cleared_in(view: View, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
         if view.cleared
         else []
     )
-
-
-def with_checksum(view: View, messages: Sequence[AnyMessage]) -> View:
-    """Return the view that knows what left it, so that edits of that are noticed."""
-    left = messages_left(view, messages)
-    return replace(view, left_checksum=checksum(left) if left else None)
 
 
 def message_id(messages: Sequence[AnyMessage], index: int) -> str:

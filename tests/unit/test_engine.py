@@ -449,3 +449,39 @@ def test_a_history_that_was_edited_since_the_provider_counted_it_is_priced_anew(
     window, priced = measured_anew(messages, state)
     assert len(priced) > len(messages) / 2
     assert request_faults(window.assembled()) == []
+
+
+def test_many_steps_are_priced_by_some_of_them_where_a_count_is_an_estimate():
+    """Of the older ones each fifth stands for others as long; an exact counter prices each of them."""
+    messages = [
+        one
+        for number in range(1_500)
+        for one in (
+            HumanMessage(f"Why {number}? " * (number % 17 + 1), id=f"q{number}"),
+            AIMessage(f"Because of {number}. " * (number % 23 + 1), id=f"a{number}"),
+        )
+    ] + [HumanMessage("And now?", id="last")]
+
+    def priced(**said):
+        counter = CharRatioCounter()
+        asked = []
+
+        class Counter:
+            def __call__(self, given, *, tools=None):
+                asked.extend(given)
+                return counter(given, tools=tools)
+
+        own = Counter()
+        vars(own).update(said)
+        engine = ContextEngine(ModelLimits(context_window=10**7), counter=own)
+        return engine.measure(messages).total_tokens, len(asked)
+
+    bounds = {
+        "upper": lambda tokens: tokens * 1.1,
+        "lower": lambda tokens: tokens * 0.9,
+    }
+    exact, every = priced(exact=True)
+    estimate, some = priced(**bounds)
+    assert every == len(messages)
+    assert some < every / 3
+    assert estimate == pytest.approx(exact, rel=0.02)
