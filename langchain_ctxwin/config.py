@@ -122,7 +122,9 @@ def _texts(value: Any) -> Any:
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
 """Several texts; a single one stands for itself."""
 
-ToolNames = tuple[Annotated[str, Field(pattern=r"\S")], ...]
+ToolNames = Annotated[
+    tuple[Annotated[str, Field(pattern=r"\S")], ...], BeforeValidator(_texts)
+]
 
 
 def _pattern(pattern: str) -> str:

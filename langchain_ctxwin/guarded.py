@@ -13,6 +13,8 @@ from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 
+SOME_CHARS = 100  # of a text that no counter finds empty
+
 
 class GuardedCounter:
     """Passes on the counts of a counter that may raise, or return what is no count.
@@ -50,7 +52,7 @@ class GuardedCounter:
         except Exception as error:  # noqa: BLE001  # a counter may be anybody's code
             fault = type(error).__name__
         else:
-            fault = _fault(value)
+            fault = _fault(value, messages)
         if not fault:
             return ceil(value)
         if self._reasons.is_new(fault):
@@ -59,8 +61,12 @@ class GuardedCounter:
         return None
 
 
-def _fault(value: object) -> str:
+def _fault(value: object, messages: Sequence[AnyMessage]) -> str:
     """What is wrong with a count, in the same words for every value of a kind; nothing for one to reckon with."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f"returned no count, but {type(value).__name__}"
-    return "" if 0 <= value < MAX_NUMBER else "returned a negative or endless number"
+    if not 0 <= value < MAX_NUMBER:
+        return "returned a negative or endless number"
+    if not value and any(len(message.text) >= SOME_CHARS for message in messages):
+        return "returned 0 for a long text: it takes a list of messages, not a text"
+    return ""

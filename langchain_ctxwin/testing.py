@@ -23,7 +23,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 __all__ = [
     "InvalidRequestError",
@@ -118,6 +118,8 @@ class ScriptedChatModel(BaseChatModel):
         ...
         langchain_ctxwin.testing.RequestTooLargeError: This model's maximum context length is 20 tokens. ...
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     window: int | None = None
     """Tokens that the model holds, input and output together; a larger request is refused. None holds anything."""
@@ -273,7 +275,11 @@ class ScriptedChatModel(BaseChatModel):
             self._played += 1
         if isinstance(part, Exception):
             return copy(part)  # a traceback grows at each raise
-        return part(messages, tools) if callable(part) else part
+        part = part(messages, tools) if callable(part) else part
+        if isinstance(part, str | AIMessage | Exception):
+            return part
+        kinds = "a text, an AIMessage, an exception, a function that returns one of these, or a list of them"
+        raise TypeError(f"script={self.script!r:.80}: pass {kinds}")
 
 
 def count_tokens(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -152,11 +153,15 @@ def create_context_agent(
 def _require_known(options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for what no graph can be compiled with."""
     arguments = inspect.signature(StateGraph.compile).parameters
+    own = inspect.signature(create_context_agent).parameters
     for name in options:
         if name not in arguments:
+            close = get_close_matches(name, own, n=1)
+            meant = f" (did you mean {close[0]}?)" if close else ""
             raise ConfigError(
-                f"create_context_agent has no argument {name!r}: settings belong into config=ContextConfig(...), "
-                "limits into limits=ModelLimits(...), middleware and response_format into langchain's create_agent"
+                f"create_context_agent has no argument {name!r}{meant}: settings belong into "
+                "config=ContextConfig(...), limits into limits=ModelLimits(...), middleware and response_format into "
+                "langchain's create_agent"
             )
 
 

@@ -48,6 +48,15 @@ def test_what_is_no_count_is_estimated_and_said_once(value, reason):
     )
 
 
+def test_a_counter_of_texts_counts_no_messages_and_that_is_said():
+    """Of a list of one message it would count nothing, and every request would fit."""
+    counter = GuardedCounter(lambda text: len(text) // 4, estimate)
+    with capture_logs() as logs:
+        assert counter([HumanMessage("word " * 100)]) == ESTIMATE
+    assert "a list of messages, not a text" in reasons(logs)[0]
+    assert counter([HumanMessage("Hi.")]) == 0
+
+
 def test_an_exception_concerns_one_request_and_an_exit_is_heard():
     answers = iter([fail, lambda: 5, lambda: sys.exit(3)])
     counter = GuardedCounter(lambda _: next(answers)(), estimate)

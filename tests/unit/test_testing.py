@@ -6,6 +6,7 @@ import pytest
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
+from pydantic import ValidationError
 
 from langchain_ctxwin import ModelLimits, classify_overflow, testing
 from langchain_ctxwin.testing import (
@@ -50,6 +51,13 @@ def test_its_names_are_what_is_promised_and_its_examples_hold():
     flags = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
     failed, tried = doctest.testmod(testing, optionflags=flags)
     assert (failed, tried > 5) == (0, True)
+
+
+def test_an_argument_or_a_script_that_it_does_not_know_is_an_error():
+    with pytest.raises(ValidationError, match="context_window"):
+        ScriptedChatModel(context_window=8192)
+    with pytest.raises(TypeError, match=r"script=\{\}: pass a text, an AIMessage"):
+        ScriptedChatModel(script={}).invoke("Hi")
 
 
 def test_a_script_is_played_in_order_and_its_last_part_for_ever():

@@ -232,6 +232,7 @@ USUAL: dict[str, tuple[Callable[[], Any], str]] = {
     "a switch as guard": (lambda: ctx.create_context_agent(MODEL, [], guard=True, limits=LIMITS), "a ToolResultGuard"),
     "one model as candidates": (lambda: ctx.ModelRouter(MODEL), "a list of chat models"),
     "a model that states no window": (lambda: ctx.ContextEngine(FAKE), "FakeListChatModel: the model's"),
+    "the prompt of another agent": (lambda: ctx.create_context_agent(MODEL, [], prompt="Hi"), "mean system_prompt?"),
     "a price with its sign": (lambda: ctx.ModelInfo(name="small", input_price="$3"), "input_price='$3': give USD"),
     "a name of no summarizer": (lambda: ctx.ContextEngine(LIMITS, summarizer="a-model"), "summarizer='a-model'"),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LIMITS), "tools[0]='weather'"),
@@ -281,6 +282,7 @@ def test_what_can_only_mean_one_thing_works() -> None:
     )
     assert ctx.ContextNodes(ENGINE, tools=weather)
     assert ctx.ContextConfig(constraints="Be brief.").constraints == ("Be brief.",)
+    assert ctx.ContextConfig(clear_tools="search").clear_tools == ("search",)
     one, several = (
         ENGINE.measure(ASKED, tools=given).report["tool_tokens"]
         for given in (weather, [weather])
