@@ -44,16 +44,10 @@ def measured(
     Raises:
         ConfigError: the limits leave no room for input.
     """
-    window = stated.context_window or stated.max_input_tokens
-    documented = parts.rules.media_limits(window)
-    own = MediaLimits(max_bytes=stated.max_request_bytes, max_images=stated.max_images)
-    media = (
-        parts.media.smallest(own)
-        .smallest(documented)
-        .smallest(learned_media(session, parts.model))
-    )
+    if parts.history.media:
+        parts = replace(parts, media=_media_limits(parts, session, stated))
     sealed = session.unsealed.find(parts.messages) if session.unsealed else None
-    parts = replace(parts, media=media, unsealed=0 if sealed is None else sealed + 1)
+    parts = replace(parts, unsealed=0 if sealed is None else sealed + 1)
     request = _sized(parts, session)
     reserve = parts.settings.output_reserve
     limits = stated
@@ -77,6 +71,17 @@ def measured(
         if changed := change(request):
             request = within(_sized(parts, changed))
     return request
+
+
+def _media_limits(parts: Parts, session: Session, stated: ModelLimits) -> MediaLimits:
+    """The pictures and files that the request may have: the smallest of what is set, stated, documented, learned."""
+    window = stated.context_window or stated.max_input_tokens
+    own = MediaLimits(max_bytes=stated.max_request_bytes, max_images=stated.max_images)
+    return (
+        parts.media.smallest(own)
+        .smallest(parts.rules.media_limits(window))
+        .smallest(learned_media(session, parts.model))
+    )
 
 
 def with_record_anew(request: Request) -> Session | None:
@@ -208,7 +213,9 @@ def _calibrated(request: Request) -> tuple[Request, tuple[int, int] | None]:
 
 def _checked_tokens(request: Request) -> int | None:
     """Return what the provider counted for exactly this request, when it was asked."""
-    checked = request.session.counts.get("checked") or {}
+    checked = request.session.counts.get("checked")
+    if not checked:
+        return None
     same = (
         checked.get("digest") == request.digest
         and checked.get("estimate") == request.estimates.total_tokens

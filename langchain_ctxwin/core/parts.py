@@ -221,7 +221,9 @@ class Parts:
         self, view: View, is_usable: Callable[[AnyMessage, str], bool]
     ) -> int | None:
         compacted = self.history.compacted
-        pinned = {position.index for position in view.pinned} if compacted else set()
+        if not compacted:
+            return None
+        pinned = {position.index for position in view.pinned}
         shown = (
             index
             for index in compacted

@@ -89,7 +89,9 @@ _INVISIBLE = (
 )
 _ABSENT = dict.fromkeys(map(ord, {*_INVISIBLE, *_CONTROLS} - {*_SPACES}))
 # From signs that could begin a mark of the record, in any width, to signs that cannot.
-NO_MARKS = str.maketrans("<>\uff1c\uff1e\ufe64\ufe65", "\u2039\u203a" * 3)
+_MARKS = "<>\uff1c\uff1e\ufe64\ufe65"
+_MARK = re.compile(f"[{_MARKS}]")
+NO_MARKS = str.maketrans(_MARKS, "\u2039\u203a" * 3)
 _SAFE = _ABSENT | NO_MARKS
 
 Price = Callable[[str], int]  # tokens of a text
@@ -216,9 +218,7 @@ def stored_count(value: object) -> int:
 def one_line(text: str) -> str:
     """Return the text on one line, without anything that could pass for the record's own marks."""
     # Most lines have nothing of the kind, and a record of hundreds is read in each turn.
-    is_plain = (
-        text.isascii() and text.isprintable() and "<" not in text and ">" not in text
-    )
+    is_plain = text.isprintable() and not _MARK.search(text)
     return " ".join((text if is_plain else text.translate(_SAFE)).split())
 
 

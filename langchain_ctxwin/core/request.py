@@ -147,7 +147,7 @@ class Request:
         )
         is_in_block = block is not None and bool((view.block or {}).get("content"))
         beside = "" if is_in_block else summary
-        record = record_text(beside, view.record)
+        record = record_text(beside, view.record) if beside or view.record else ""
         rules = constraints_text(parts.settings.constraints)
         begin = Before(
             rules=parts.rules,
@@ -157,7 +157,7 @@ class Request:
         )
         lead = parts.lead(view)
         pinned = list[Step]()
-        for step in self._pinned_steps(view, start, begin, lead):
+        for step in self._pinned_steps(view, start, begin, lead) if view.pinned else ():
             pinned.append(step)
             begin = begin.following(step)
         is_first = lead is not None and lead >= start
@@ -269,6 +269,8 @@ class Request:
 
     def _block_of(self, view: View) -> AIMessage | None:
         """What a provider wrote on demand, where this one made it and has none in its history."""
+        if view.block is None:
+            return None
         block = block_message(view.block, self.parts.rules.provider)
         return block if block is None or self.parts.lead(view) is None else None
 
@@ -319,6 +321,8 @@ class Request:
 
     def _without_media(self, view: View) -> dict[str, int]:
         """How many pictures and files of a message are not shown: without room, or references alone."""
+        if not self.parts.history.media:
+            return {}
         messages = self.parts.messages
         return {
             message_id(messages, index): ALL if digests_in(messages[index]) else gone

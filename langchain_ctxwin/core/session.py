@@ -345,10 +345,13 @@ def read_session(
     plan is then made again from the full history. Where something that left was edited or removed, summary and record
     are dropped, for they may tell of it; the measure writes the record anew.
     """
+    stored = {name: (state or {}).get(name) for name in _KEYS}
+    if not any(stored.values()):
+        return Session()
     faults: list[str] = []
     values: dict[str, Any] = {}
-    for name in _KEYS:
-        values[name], told = read_key(name, (state or {}).get(name))
+    for name, value in stored.items():
+        values[name], told = read_key(name, value)
         faults += told
     counts, guard, pending = (
         values[f"context_{name}"] for name in ("counts", "guard", "pending")
@@ -376,12 +379,7 @@ def read_session(
             "context_summary stands for nothing that left the view: it was dropped"
         )
         summary = ""
-    checksum_now = (
-        checksum_of(located)
-        if checksum_of
-        else checksum(messages_left(located, messages))
-    )
-    is_edited = view.left_checksum not in {None, checksum_now}
+    is_edited = _is_edited(view.left_checksum, located, messages, checksum_of)
     if is_edited:
         faults.append(
             "what had left the view was edited or removed: summary and record were dropped"
@@ -396,12 +394,12 @@ def read_session(
         located = replace(located, record=located.record.of_messages(present))
     if not is_edited and located != view:
         faults.append("earlier history was edited: the view moved with it")
-    known = (
+    awaited = (
         pending.located(messages, located, first_after_system(messages))
         if pending
         else None
     )
-    if pending and known is None:
+    if pending and awaited is None:
         faults.append(
             "the summary on its way is of messages that are not in this branch: it was dropped"
         )
@@ -411,10 +409,24 @@ def read_session(
         summary=summary,
         counts=counts,
         guard=guard,
-        pending=known,
+        pending=awaited,
         faults=tuple(faults),
         has_edits=is_edited,
     )
+
+
+def _is_edited(
+    left_checksum: int | None,
+    located: View,
+    messages: Sequence[AnyMessage],
+    checksum_of: Callable[[View], int] | None,
+) -> bool:
+    """True when what had left the view is no longer what it was."""
+    if left_checksum is None:
+        return False
+    if checksum_of is not None:
+        return left_checksum != checksum_of(located)
+    return left_checksum != checksum(messages_left(located, messages))
 
 
 def _former(state: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -515,7 +527,10 @@ def with_new_pins(
 
     Counts as one compaction, because the prefix changes. The current user message counts as pinned, too.
     """
-    messages, view = history.messages, _with_left(session.view, history, pins)
+    view = session.view
+    if not (view.start or view.cleared or view.clamped):
+        return session
+    messages, view = history.messages, _with_left(view, history, pins)
     # pins that were shortened before they were pinned are shown verbatim
     if view.cleared or view.clamped:
         pinned = {message_id(messages, index) for index in pins}
