@@ -416,7 +416,7 @@ def _takes_tools(model: Any) -> bool:
     """True for a model that can be given tools; of a router's candidates each, as far as they are models already."""
     inner = unbound(model)
     if router := router_of(inner):
-        models = [unbound(one.given) for one in router.candidates]
+        models = [unbound(one.model) for one in router.candidates]
         return all(map(_takes_tools, filter(_is_chat_model, models)))
     none = BaseChatModel.bind_tools
     return getattr(type(inner), "bind_tools", none) is not none

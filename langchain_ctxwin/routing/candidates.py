@@ -78,7 +78,7 @@ class Candidate:
     """One model that may answer."""
 
     name: str
-    given: CandidateModel
+    model: CandidateModel  # a chat model, its facts, or its name
     info: ModelInfo
     limits: ModelLimits  # with the output that its requests are set to ask for
     family: str  # of its tokenizer
@@ -88,10 +88,10 @@ class Candidate:
         named = self.info.capabilities
         if named and self.info.provenance.get("capabilities") != ProfileSource.name:
             return capability in named
-        part = None if is_named(self.given) else only_model(self.given)
+        part = None if is_named(self.model) else only_model(self.model)
         profile = (part and getattr(part[0], "profile", None)) or {}
-        stated = profile.get(CAPABILITIES.get(capability, capability))
-        return stated if isinstance(stated, bool) else None
+        has_capability = profile.get(CAPABILITIES.get(capability, capability))
+        return has_capability if isinstance(has_capability, bool) else None
 
     def input_limit(self, request: RouteRequest) -> int:
         """Return the input tokens that it takes beside its answer; 0 when the answer alone fills its window."""
@@ -103,35 +103,39 @@ class Candidate:
     def unable(self, request: RouteRequest, today: date) -> str:
         """Return why it cannot take a measured request, whatever its size; empty when it can, or nothing is known."""
         retires, largest = self.info.retires_on, self.limits.max_output_tokens
-        asked = request.output_tokens
+        output_tokens = request.output_tokens
         if retires is not None and retires <= today:
             return f"retired on {retires.isoformat()}"
         for capability in request.requires:
             if self.states(capability) is False:
                 return f"cannot do {capability!r}, which the request needs"
-        if largest is not None and asked is not None and asked > largest:
-            return f"can write {largest:,} tokens, the request asks for {asked:,}"
+        if (
+            largest is not None
+            and output_tokens is not None
+            and output_tokens > largest
+        ):
+            return (
+                f"can write {largest:,} tokens, the request asks for {output_tokens:,}"
+            )
         return ""
 
     def too_small(self, request: RouteRequest) -> str:
         """Return by how much a measured request is too large; empty when it fits."""
         limit, size = self.input_limit(request), request.sizes[self.family]
         window = self.limits.context_window
-        shown = f"its limit is {limit:,}"
+        limit_text = f"its limit is {limit:,}"
         if window is not None and window != limit:
-            shown += f" (window {window:,}, {self.limits.output_reserve(request.reserve):,} kept for the answer)"
+            limit_text += f" (window {window:,}, {self.limits.output_reserve(request.reserve):,} kept for the answer)"
         if size.upper > limit or not limit:
-            return (
-                f"may need {size.upper:,} input tokens (count {size.tokens:,}), {shown}"
-            )
+            return f"may need {size.upper:,} input tokens (count {size.tokens:,}), {limit_text}"
         if limit <= request.above_tokens:  # 0 where nobody refused
-            return f"{shown}, one of {request.above_tokens:,} refused the request"
+            return f"{limit_text}, one of {request.above_tokens:,} refused the request"
         return ""
 
 
-def is_named(given: CandidateModel) -> bool:
+def is_named(candidate: CandidateModel) -> bool:
     """True for a candidate of which only the name or the facts are known; its model is made when it is called."""
-    return isinstance(given, str | ModelInfo)
+    return isinstance(candidate, str | ModelInfo)
 
 
 def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
@@ -174,14 +178,20 @@ def asking_for(limits: ModelLimits, output_tokens: int | None) -> ModelLimits:
 
 
 def candidates_of(
-    given: Sequence[CandidateModel] | Mapping[str, CandidateModel],
+    candidates: Sequence[CandidateModel] | Mapping[str, CandidateModel],
     registry: Registry,
 ) -> tuple[Candidate, ...]:
     """Read the facts of every candidate, and refuse what is none; a mapping gives them names."""
-    is_list = isinstance(given, Iterable) and not isinstance(given, str | Runnable)
+    is_list = isinstance(candidates, Iterable) and not isinstance(
+        candidates, str | Runnable
+    )
     wanted = "a list of chat models, ModelInfos or names"
-    expect(given, object if is_list else (), "candidates", wanted)
-    items = given.items() if isinstance(given, Mapping) else map(_named, given)
+    expect(candidates, object if is_list else (), "candidates", wanted)
+    items = (
+        candidates.items()
+        if isinstance(candidates, Mapping)
+        else map(_named, candidates)
+    )
     named = [*items]
     if not named:
         raise ConfigError(
@@ -196,38 +206,38 @@ def candidates_of(
     return tuple(candidate_of(name, one, registry) for name, one in named)
 
 
-def candidate_of(name: str, given: CandidateModel, registry: Registry) -> Candidate:
+def candidate_of(name: str, model: CandidateModel, registry: Registry) -> Candidate:
     """Return one candidate with its facts as they are now, and with the output that its requests are set to ask for."""
-    info, is_model = _info(name, given, registry), not is_named(given)
-    requested = ModelLimits.of(given).requested_output_tokens if is_model else None
+    info, is_model = _info(name, model, registry), not is_named(model)
+    requested = ModelLimits.of(model).requested_output_tokens if is_model else None
     limits = asking_for(info.limits, requested)
     if not limits.known:
         raise UnknownModelError(
             f"the context window of candidate {name!r} is unknown: pass a registry that knows it, a model whose "
             "profile states max_input_tokens, or ModelInfo(name=..., context_window=...)"
         )
-    family = family_of(given) if is_model else UNKNOWN_FAMILY
+    family = family_of(model) if is_model else UNKNOWN_FAMILY
     if info.tokenizer_family in FRAMING:
         family = str(info.tokenizer_family)
-    return Candidate(name=name, given=given, info=info, limits=limits, family=family)
+    return Candidate(name=name, model=model, info=info, limits=limits, family=family)
 
 
-def _named(given: CandidateModel) -> tuple[str, CandidateModel]:
-    return _name_of(given), given
+def _named(model: CandidateModel) -> tuple[str, CandidateModel]:
+    return _name_of(model), model
 
 
-def _name_of(given: CandidateModel) -> str:
-    if isinstance(given, str):
-        return _registry_name(given)
-    if isinstance(given, ModelInfo):
-        return f"{given.provider}/{given.name}" if given.provider else given.name
-    part = only_model(given)
+def _name_of(model: CandidateModel) -> str:
+    if isinstance(model, str):
+        return _registry_name(model)
+    if isinstance(model, ModelInfo):
+        return f"{model.provider}/{model.name}" if model.provider else model.name
+    part = only_model(model)
     if part is None or not isinstance(part[0], BaseChatModel):
         raise ConfigError(
-            f"candidate {type(given).__name__} is no chat model: pass a chat model, a binding of one, a ModelInfo or a "
+            f"candidate {type(model).__name__} is no chat model: pass a chat model, a binding of one, a ModelInfo or a "
             "name like 'provider:name'; fallbacks and alternatives become candidates of their own"
         )
-    return model_name(given) or type(part[0]).__name__
+    return model_name(model) or type(part[0]).__name__
 
 
 def _registry_name(name: str) -> str:
@@ -240,24 +250,24 @@ def _registry_name(name: str) -> str:
     )
 
 
-def _info(name: str, given: CandidateModel, registry: Registry) -> ModelInfo:
+def _info(name: str, model: CandidateModel, registry: Registry) -> ModelInfo:
     """Facts of the registry, completed by what the model states about itself; a `ModelInfo` stands as it is."""
-    if isinstance(given, ModelInfo):
-        return given
-    known: ModelInfo | None = None
+    if isinstance(model, ModelInfo):
+        return model
+    registered: ModelInfo | None = None
     with suppress(UnknownModelError):
-        if isinstance(given, str):
-            return registry.lookup(_registry_name(given))
-        known = registry.lookup((only_model(given) or (given,))[0])
-        if known.limits.known:
-            return known
-    if isinstance(given, str):
+        if isinstance(model, str):
+            return registry.lookup(_registry_name(model))
+        registered = registry.lookup((only_model(model) or (model,))[0])
+        if registered.limits.known:
+            return registered
+    if isinstance(model, str):
         raise UnknownModelError(
             f"candidate {name!r}: nothing is known about a model of this name: pass a registry that knows it, or "
             "ModelInfo(name=..., provider=..., context_window=...)"
         )
-    own = ModelLimits.of(given)
-    facts = known or ModelInfo(name=model_name(given) or name)
+    own = ModelLimits.of(model)
+    facts = registered or ModelInfo(name=model_name(model) or name)
     return replace(
         facts,
         context_window=own.context_window,
@@ -269,11 +279,11 @@ def _info(name: str, given: CandidateModel, registry: Registry) -> ModelInfo:
 
 def made_model(candidate: Candidate) -> BaseChatModel:
     """Return the chat model that a name or facts stand for, or raise `CannotBeMadeError`."""
-    if isinstance(candidate.given, ModelInfo):
-        provider, name = candidate.given.provider or "", candidate.given.name
+    if isinstance(candidate.model, ModelInfo):
+        provider, name = candidate.model.provider or "", candidate.model.name
     else:
         # in a mapping a candidate has a name of its own
-        named = _name_of(candidate.given)
+        named = _name_of(candidate.model)
         provider, name = named.split("/", 1) if "/" in named else ("", named)
     try:
         from langchain.chat_models import init_chat_model  # noqa: PLC0415  # an extra

@@ -152,16 +152,21 @@ class RoutedChatModel(BaseChatModel):
         return await arun(self._answered(messages, stop, kwargs))
 
     def _answered(
-        self, messages: list[AnyMessage], stop: list[str] | None, given: dict[str, Any]
+        self,
+        messages: list[AnyMessage],
+        stop: list[str] | None,
+        call_arguments: dict[str, Any],
     ) -> Work[ChatResult]:
-        fallbacks = self._fallbacks(messages, given)
+        fallbacks = self._fallbacks(messages, call_arguments)
         while not fallbacks.is_well:
             call = yield from fallbacks.next()
-            model, shown, arguments = self._asked(call, messages, stop)
+            model, provider_messages, arguments = self._candidate_call(
+                call, messages, stop
+            )
             with fallbacks.watched():
                 answer: AIMessage = yield Wait(
-                    partial(model.invoke, shown, **arguments),
-                    partial(model.ainvoke, shown, **arguments),
+                    partial(model.invoke, provider_messages, **arguments),
+                    partial(model.ainvoke, provider_messages, **arguments),
                 )
         fallbacks.note(answer)
         fallbacks.answered()
@@ -179,10 +184,12 @@ class RoutedChatModel(BaseChatModel):
         fallbacks = self._fallbacks(messages, kwargs)
         while not fallbacks.is_well:
             call = run(fallbacks.next())
-            model, shown, arguments = self._asked(call, messages, stop)
-            chunks = model.stream(shown, **arguments)
+            model, provider_messages, arguments = self._candidate_call(
+                call, messages, stop
+            )
+            chunks = model.stream(provider_messages, **arguments)
             with fallbacks.watched():
-                chunk = _begun(next(chunks, None))
+                chunk = _first_chunk(next(chunks, None))
         following: AIMessage | None = _with_route(chunk, fallbacks)
         while following is not None:
             fallbacks.note(following)
@@ -201,10 +208,12 @@ class RoutedChatModel(BaseChatModel):
         fallbacks = self._fallbacks(messages, kwargs)
         while not fallbacks.is_well:
             call = await arun(fallbacks.next())
-            model, shown, arguments = self._asked(call, messages, stop)
-            chunks = model.astream(shown, **arguments)
+            model, provider_messages, arguments = self._candidate_call(
+                call, messages, stop
+            )
+            chunks = model.astream(provider_messages, **arguments)
             with fallbacks.watched():
-                chunk = _begun(await anext(chunks, None))
+                chunk = _first_chunk(await anext(chunks, None))
         following: AIMessage | None = _with_route(chunk, fallbacks)
         while following is not None:
             fallbacks.note(following)
@@ -213,13 +222,13 @@ class RoutedChatModel(BaseChatModel):
                 following = await anext(chunks, None)
         fallbacks.answered()
 
-    def _asked(
+    def _candidate_call(
         self, call: Instance, messages: list[AnyMessage], stop: list[str] | None
     ) -> tuple[BaseChatModel, Any, dict[str, Any]]:
-        """The model to ask, what it is shown, and how: without the callbacks of our run, which would count it twice."""
-        model, given = call
+        """The candidate, its messages and its arguments, without the callbacks of this run: they would count it twice."""
+        model, bound = call
         alone: dict[str, Any] = {"config": {"callbacks": []}, "stop": stop or self.stop}
-        return model, shown_to(model, messages), {**alone, **given}
+        return model, shown_to(model, messages), {**alone, **bound}
 
     def _fallbacks(
         self, messages: list[AnyMessage], arguments: dict[str, Any]
@@ -228,23 +237,26 @@ class RoutedChatModel(BaseChatModel):
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
         }
-        given = {
+        call_arguments = {
             **{name: value for name, value in defaults.items() if value is not None},
             **arguments,
         }
-        prefer, reason = _wish(given.get("route"))
+        prefer, reason = _wish(call_arguments.get("route"))
         request = RouteRequest(
             messages=messages,
-            tools=given.get("tools") or (),
-            conversation=given.get("conversation") or conversation_key(messages),
-            requires=("structured_output",) if given.get("response_format") else (),
-            estimated_tokens=given.get("estimated_tokens"),
-            output_tokens=output_tokens_of(given),
+            tools=call_arguments.get("tools") or (),
+            conversation=call_arguments.get("conversation")
+            or conversation_key(messages),
+            requires=("structured_output",)
+            if call_arguments.get("response_format")
+            else (),
+            estimated_tokens=call_arguments.get("estimated_tokens"),
+            output_tokens=output_tokens_of(call_arguments),
             prefer=prefer,
             prefer_reason=reason,
-            complexity=given.get("complexity"),
+            complexity=call_arguments.get("complexity"),
         )
-        return Fallbacks(self.router, request, given)
+        return Fallbacks(self.router, request, call_arguments)
 
     def _resolve_model_profile(self) -> ModelProfile:
         """The smallest limits, and each capability that all candidates have or one is known to lack."""
@@ -259,9 +271,9 @@ class RoutedChatModel(BaseChatModel):
             "max_output_tokens": limits.max_output_tokens,
         }
         for capability, key in CAPABILITIES.items():
-            stated = [one.states(capability) for one in candidates]
+            states = [one.states(capability) for one in candidates]
             profile[key] = (
-                None if None in stated and False not in stated else all(stated)
+                None if None in states and False not in states else all(states)
             )
         return cast(
             "ModelProfile",
@@ -293,7 +305,7 @@ def _wish(route: Any) -> tuple[str, str]:
     raise ConfigError(f"route={route!r}: give the name of a candidate")
 
 
-def _begun(chunk: AIMessage | None) -> AIMessage:
+def _first_chunk(chunk: AIMessage | None) -> AIMessage:
     """The first chunk of a stream; without one an error in the words that LangChain has for it."""
     if chunk is None:
         raise ValueError(EMPTY_STREAM)

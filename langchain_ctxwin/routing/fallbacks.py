@@ -236,15 +236,15 @@ class Fallbacks:
         """Leave a candidate; after an overflow that states a number only larger limits can help."""
         overflow, above_tokens = failure.overflow, self._request.above_tokens
         if overflow is not None:
-            stated, believed = (
+            stated_size, believed = (
                 stated_input(overflow),
                 self._router.input_limit(name, self._request),
             )
-            if stated is not None or overflow.limit is not None:
+            if stated_size is not None or overflow.limit is not None:
                 limit = (
                     min(believed, overflow.limit or believed)
-                    if stated is None
-                    else stated - 1
+                    if stated_size is None
+                    else stated_size - 1
                 )
                 above_tokens = max(limit, above_tokens)
             self._router.refused(self._route, overflow, self._request.conversation)
@@ -274,16 +274,16 @@ def call_of(
     the choice among them; what asks for a length of output gets the name that the model knows it by.
     """
     model, bound = instance
-    given = {
+    own_arguments = {
         _known_as(model, key): value
         for key, value in arguments.items()
         if key not in OWN_ARGUMENTS
     }
-    tools = given.pop("tools", None)
+    tools = own_arguments.pop("tools", None)
     if not tools:
-        return model, {**bound, **given}
+        return model, {**bound, **own_arguments}
     try:
-        part, formatted = next(models_behind(model.bind_tools(tools, **given)))
+        part, formatted = next(models_behind(model.bind_tools(tools, **own_arguments)))
     except NotImplementedError:
         return None
     except Exception as error:

@@ -55,7 +55,7 @@ def judged(messages: Sequence[AnyMessage], tools: Sequence[Any] = ()) -> Complex
         ... )
         ('low', 'high')
     """
-    text = read_part(asked(messages))
+    text = read_part(last_question(messages))
     signs = [
         len(_OPTION.sub("", text)) >= LONG_CHARS,
         _WORK.search(text) is not None,
@@ -67,7 +67,7 @@ def judged(messages: Sequence[AnyMessage], tools: Sequence[Any] = ()) -> Complex
     return ("low", "medium", "high")[min(sum(signs), 2)]
 
 
-def asked(messages: Sequence[AnyMessage]) -> str:
+def last_question(messages: Sequence[AnyMessage]) -> str:
     """Return what the user asks: the text of the last user message."""
     return next(
         (

@@ -100,9 +100,9 @@ def added(one: Counts, other: Counts) -> Counts:
     """Return the sums per bucket and model."""
     both = {bucket: dict(models) for bucket, models in one.items()}
     for bucket, models in other.items():
-        known = both.setdefault(bucket, {})
+        summed = both.setdefault(bucket, {})
         for model, count in models.items():
-            known[model] = known.get(model, _NONE).plus(count)
+            summed[model] = summed.get(model, _NONE).plus(count)
     return both
 
 

@@ -58,9 +58,9 @@ from langchain_ctxwin.routing.judging import (
     NEEDED,
     Classify,
     Complexity,
-    asked,
     bucket_of,
     judged,
+    last_question,
     presumed,
     strengths,
 )
@@ -131,7 +131,7 @@ class _Option:
         return self.chance >= ENOUGH
 
     @property
-    def shown(self) -> str:
+    def expectation(self) -> str:
         """Chance and cost, for reasons."""
         digits = "f" if self.cost is None or self.cost >= CENT else "g"
         cost = "price unknown" if self.cost is None else f"${self.cost:.2{digits}}"
@@ -236,9 +236,14 @@ class ModelRouter:
         Raises:
             ConfigError: no candidate has this name.
         """
-        known, learned = self._as_read(name), self._learned.get(_of(conversation, name))
+        declared, learned = (
+            self._as_read(name),
+            self._learned.get(_of(conversation, name)),
+        )
         return (
-            replace(known, limits=lowered(known.limits, learned)) if learned else known
+            replace(declared, limits=lowered(declared.limits, learned))
+            if learned
+            else declared
         )
 
     def kept(self, conversation: str) -> str:
@@ -251,8 +256,8 @@ class ModelRouter:
         One that is a mere name is made now, which imports its integration: on an event loop, await `ainstance`.
         """
         candidate = self.candidate(name)
-        if not is_named(candidate.given):
-            return only_model(candidate.given) or (candidate.given, {})
+        if not is_named(candidate.model):
+            return only_model(candidate.model) or (candidate.model, {})
         with self._making:  # others wait
             made = self._made[name] = self._made.get(name) or made_model(candidate)
         return made, {}
@@ -285,12 +290,12 @@ class ModelRouter:
             NoModelFitsError: no candidate can take the request; the message lists each of them and why.
             ConfigError: there is no candidate as preferred, or the complexity is no word.
         """
-        given = convert_to_messages(
+        converted = convert_to_messages(
             [messages] if isinstance(messages, str) else messages
         )
         return self.decide(
             RouteRequest(
-                messages=cast("list[AnyMessage]", given),
+                messages=cast("list[AnyMessage]", converted),
                 tools=listed(tools),
                 conversation=conversation,
                 estimated_tokens=estimated_tokens,
@@ -321,7 +326,7 @@ class ModelRouter:
             if wanted:
                 why = f"{chosen.candidate.name} is taken ({reason})"
             if one is not chosen:
-                rejected[one.candidate.name] = f"fits, but {why} {one.shown}"
+                rejected[one.candidate.name] = f"fits, but {why} {one.expectation}"
         return self._route(
             chosen.candidate,
             request,
@@ -403,35 +408,37 @@ class ModelRouter:
         A registry with a `LearnedSource` learns it, too. Nothing follows where no limit was stated.
         """
         refusing = self._as_read(route.name)
-        kept = refusing.input_limit(
+        reserved_tokens = refusing.input_limit(
             RouteRequest(messages=(), reserve=self.config.output_reserve)
         )
-        stated = stated_limit(overflow, refusing.limits, kept_tokens=kept)
-        stated = for_everybody(stated, declared_limits(refusing.info))
-        if not stated:
+        stated_limits = stated_limit(
+            overflow, refusing.limits, kept_tokens=reserved_tokens
+        )
+        stated_limits = for_everybody(stated_limits, declared_limits(refusing.info))
+        if not stated_limits:
             return
         own = _of(conversation, route.name)
-        self._learned.put(own, smaller_of(self._learned.get(own) or {}, stated))
+        self._learned.put(own, smaller_of(self._learned.get(own) or {}, stated_limits))
         if getattr(self._registry, "is_shared_memory", True):
             # no plausible number for the registry: nothing to learn then
             with suppress(ContextWindowError):
-                self._registry.learn(refusing.info, stated)
+                self._registry.learn(refusing.info, stated_limits)
 
     def _as_read(self, name: str) -> Candidate:
         """The candidate by its facts alone, without what refusals stated."""
-        known = {one.name: one for one in self._read}
-        if name not in known:
+        candidates = {one.name: one for one in self._read}
+        if name not in candidates:
             raise ConfigError(
-                f"route={name!r} is no candidate: use one of {', '.join(known)}"
+                f"route={name!r} is no candidate: use one of {', '.join(candidates)}"
             )
-        return known[name]
+        return candidates[name]
 
     def _read_again(self) -> None:
         """Take up what the registry says now; a model that it no longer knows keeps its facts, the provider decides."""
         read = {one.name: one for one in self._read}
-        for name, known in read.items():
+        for name, candidate in read.items():
             with suppress(UnknownModelError):
-                read[name] = candidate_of(name, known.given, self._registry)
+                read[name] = candidate_of(name, candidate.model, self._registry)
         self._read = tuple(read.values())
 
     def _measured(
@@ -450,12 +457,12 @@ class ModelRouter:
 
     def _reserve(self, request: RouteRequest) -> int | None:
         """The tokens to keep for the answer; None leaves it to each candidate's own setting."""
-        stated = (
+        reserves = (
             request.reserve,
             request.output_tokens,
             self.config.output_reserve,
         )
-        return next((tokens for tokens in stated if tokens is not None), None)
+        return next((tokens for tokens in reserves if tokens is not None), None)
 
     def _unable(self, candidate: Candidate, request: RouteRequest) -> str:
         return candidate.unable(
@@ -488,8 +495,8 @@ class ModelRouter:
     def _resting(self, name: str) -> str:
         """Why a candidate rests, and for how long; empty when it does not."""
         what, until = self._failures.get(name, ("", 0.0))
-        left = until - self.clock()
-        return f"failed ({what}), rests for {left:.0f} s more" if left > 0 else ""
+        seconds = until - self.clock()
+        return f"failed ({what}), rests for {seconds:.0f} s more" if seconds > 0 else ""
 
     def _judged(self, request: RouteRequest) -> Complexity:
         """The complexity that counts: as stated for the request, else for all of them, else as judged."""
@@ -510,10 +517,10 @@ class ModelRouter:
         """What to expect of each candidate that can take the request."""
         ranks = strengths([one.info for one in candidates])
         names = [one.name for one in candidates]
-        known = {**dict(zip(names, ranks, strict=True)), **self._strengths}
+        strength_of = {**dict(zip(names, ranks, strict=True)), **self._strengths}
         bucket, options = self._bucket(request), []
         for one in can:
-            expected = presumed(known[one.name], NEEDED[request.judged])
+            expected = presumed(strength_of[one.name], NEEDED[request.judged])
             chance = self.outcomes.of(bucket, one.name).chance(expected)
             cost = self._cost(one, request)
             options.append(_Option(candidate=one, chance=chance, cost=cost))
@@ -521,7 +528,7 @@ class ModelRouter:
 
     def _bucket(self, request: RouteRequest) -> str:
         return bucket_of(
-            asked(request.messages),
+            last_question(request.messages),
             request.judged,
             needs_tools=bool(request.tools),
         )
@@ -534,14 +541,18 @@ class ModelRouter:
         if request.prefer and self._as_read(request.prefer).name in by_name:
             reason = request.prefer_reason or "asked for by name"
             return by_name[request.prefer], reason
-        kept = by_name.get(request.kept or self.kept(request.conversation))
-        if kept is None or not self.config.sticky:
+        current = by_name.get(request.kept or self.kept(request.conversation))
+        if current is None or not self.config.sticky:
             return None
-        stated = request.complexity or self.config.complexity
-        may_leave = stated is not None or request.judged == "high"
-        if may_leave and not kept.is_enough and any(one.is_enough for one in options):
+        complexity = request.complexity or self.config.complexity
+        may_leave = complexity is not None or request.judged == "high"
+        if (
+            may_leave
+            and not current.is_enough
+            and any(one.is_enough for one in options)
+        ):
             return None
-        return kept, "kept: the conversation's prompt cache"
+        return current, "kept: the conversation's prompt cache"
 
     def _route(
         self,
@@ -554,7 +565,7 @@ class ModelRouter:
     ) -> Route:
         """Write down a decision; the conversation stays with the candidate from now on."""
         route = Route(
-            model=candidate.given,
+            model=candidate.model,
             name=candidate.name,
             info=candidate.info,
             reason=reason,
@@ -573,10 +584,13 @@ class ModelRouter:
 
     def _cost(self, candidate: Candidate, request: RouteRequest) -> Decimal | None:
         """USD of one request; what stands in the candidate's prompt cache costs less where there is a price for it."""
-        tokens, asked = request.sizes[candidate.family].tokens, request.output_tokens
-        output = asked or candidate.limits.output_reserve(request.reserve)
-        kept, seen_tokens = self._kept.get(request.conversation) or ("", 0)
-        is_kept = candidate.name == kept == (request.kept or kept)
+        tokens, requested = (
+            request.sizes[candidate.family].tokens,
+            request.output_tokens,
+        )
+        output = requested or candidate.limits.output_reserve(request.reserve)
+        current, seen_tokens = self._kept.get(request.conversation) or ("", 0)
+        is_kept = candidate.name == current == (request.kept or current)
         return Usage(
             input_tokens=tokens,
             cached_tokens=min(tokens, seen_tokens) if is_kept else 0,
@@ -599,11 +613,11 @@ def _best(
     if len(options) == 1:
         return chosen, f"the only one that fits ({asks})"
     if chosen.is_enough:
-        return chosen, f"cheapest that is strong enough for {asks} {chosen.shown}"
+        return chosen, f"cheapest that is strong enough for {asks} {chosen.expectation}"
     if chosen.chance == max(one.chance for one in options):
         why = f"the likeliest to answer well, none is strong enough for {asks}"
-        return chosen, f"{why} {chosen.shown}"
-    return chosen, f"best balance of chance and cost for {asks} {chosen.shown}"
+        return chosen, f"{why} {chosen.expectation}"
+    return chosen, f"best balance of chance and cost for {asks} {chosen.expectation}"
 
 
 def _of(conversation: str, name: str) -> str:

@@ -158,8 +158,8 @@ def with_addresses(content: Any) -> Any:
 
 
 def _addressed(block: Mapping[str, Any]) -> Any:
-    stated = (block.get(key) for key in LINK_KEYS)
-    urls = [one.get("url") if isinstance(one, Mapping) else one for one in stated]
+    addresses = (block.get(key) for key in LINK_KEYS)
+    urls = [one.get("url") if isinstance(one, Mapping) else one for one in addresses]
     links = (
         url for url in urls if isinstance(url, str) and not url.startswith("data:")
     )

@@ -164,20 +164,22 @@ class CursorSigner:
             CursorTamperedError: it was not; or the text was changed, or is no cursor at all.
             CursorExpiredError: it was, but it is older than its time to live, or of a time that has not come yet.
         """
-        stated = parsed(text)
+        unverified = parsed(text)
         try:
             self._signer_of(tool, args_digest, thread).unsign(text)
         except BadSignature:
             raise _tampered(
                 text, "was changed, or belongs to another call, thread or key"
             ) from None
-        age = self._clock() - stated.time_seconds
+        age = self._clock() - unverified.time_seconds
         if not -CLOCK_SKEW_SECONDS <= age <= self._ttl_seconds:
             raise CursorExpiredError(
                 f"the cursor {text} is {age:,.0f} seconds old, it was good for {self._ttl_seconds:g}: use the newest "
                 f"cursor of this result, or {_NOT_AGAIN}"
             )
-        return Cursor(tool, args_digest, thread, stated.result_id, stated.offset)
+        return Cursor(
+            tool, args_digest, thread, unverified.result_id, unverified.offset
+        )
 
     def _signer_of(self, tool: str, args_digest: str, thread: str) -> _CallSigner:
         call = json.dumps([tool, args_digest, thread]).encode()
@@ -303,9 +305,9 @@ class ResultRecord(Style):
     def from_bytes(cls, value: bytes) -> ResultRecord:
         """Read a record back; bytes that are none raise a `ResultGoneError`."""
         try:
-            stated = json.loads(zlib.decompress(value))
-            lists = {name: tuple(stated[name]) for name in ("fields", "words")}
-            return cls(**{**stated, **lists})
+            values = json.loads(zlib.decompress(value))
+            lists = {name: tuple(values[name]) for name in ("fields", "words")}
+            return cls(**{**values, **lists})
         except (zlib.error, ValueError, TypeError, KeyError) as error:
             damaged = f"the stored result is damaged: {_NOT_AGAIN}"
             raise ResultGoneError(damaged) from error

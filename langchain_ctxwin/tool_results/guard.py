@@ -259,19 +259,19 @@ class ToolResultGuard:
             return output
         call = self._call(tool, args, runtime, asyncio.get_running_loop())
         work = partial(self._views, call, output, runtime)
-        shown = await asyncio.wrap_future(in_daemon(work, self._context()))
-        return self._reported(call, shown)
+        view = await asyncio.wrap_future(in_daemon(work, self._context()))
+        return self._reported(call, view)
 
-    def read(self, cursor: str, *, runtime: Any = None, **asked: Any) -> str:
+    def read(self, cursor: str, *, runtime: Any = None, **arguments: Any) -> str:
         """Return a page of a kept result, as the tool `read_more` does.
 
         Args:
             cursor: as the notes show it.
             runtime: names tenant and thread.
-            asked: `contains`, a regular expression that must match, whatever its case; `fields`, paths of the fields
-                to show, `*` for all; `where`, an expression that must hold, see `tool_results.query`; `sort`, fields
-                to sort by, after `-` the largest first; `count_by`, fields whose values are counted; `page_tokens`,
-                the largest size of the page, at most what the tool's results may take.
+            arguments: `contains`, a regular expression that must match, whatever its case; `fields`, paths of the
+                fields to show, `*` for all; `where`, an expression that must hold, see `tool_results.query`; `sort`,
+                fields to sort by, after `-` the largest first; `count_by`, fields whose values are counted;
+                `page_tokens`, the largest size of the page, at most what the tool's results may take.
 
         Raises:
             CursorTamperedError: the cursor was changed, or belongs elsewhere.
@@ -280,12 +280,12 @@ class ToolResultGuard:
             ConfigError: an argument cannot be read, is of the wrong type or out of range.
         """
         return self._answered(
-            cursor, question_of(**asked), runtime, self._thread(runtime), None
+            cursor, question_of(**arguments), runtime, self._thread(runtime), None
         )
 
-    async def aread(self, cursor: str, *, runtime: Any = None, **asked: Any) -> str:
+    async def aread(self, cursor: str, *, runtime: Any = None, **arguments: Any) -> str:
         """Like `read`, without blocking the event loop."""
-        question, loop = question_of(**asked), asyncio.get_running_loop()
+        question, loop = question_of(**arguments), asyncio.get_running_loop()
         work = partial(
             self._answered, cursor, question, runtime, self._thread(runtime), loop
         )
@@ -303,17 +303,17 @@ class ToolResultGuard:
         call_id = getattr(runtime, "tool_call_id", None)
         return with_views(output, partial(self._shown, call), call_id)
 
-    def _reported(self, call: _Call, shown: Any) -> Any:
+    def _reported(self, call: _Call, view: Any) -> Any:
         """Report what was seen, in the run's own thread: only there it is known which run it is."""
         for event in call.events:
             self._reporter.emit(event)
-        return shown
+        return view
 
     def _call(
         self, tool: str, args: Mapping[str, Any], runtime: Any, loop: Any = None
     ) -> _Call:
         state, config = getattr(runtime, "state", None), self.config.for_tool(tool)
-        asked = [message.text for message in _messages(state) if is_user(message)]
+        questions = [message.text for message in _messages(state) if is_user(message)]
         # Results that are shown whole may take all the room that is left.
         whole = {"max_tokens": MAX_AMOUNT, "max_share": 1.0} if config.full else {}
         budget = budget_of(config.model_copy(update=whole), state, self._prices)
@@ -323,7 +323,7 @@ class ToolResultGuard:
             args=args,
             thread=self._thread(runtime),
             budget_tokens=budget,
-            texts=(*texts, *asked[-1:]),
+            texts=(*texts, *questions[-1:]),
             config=config,
             loop=loop,
         )
@@ -375,8 +375,8 @@ class ToolResultGuard:
         first = partial(reader.first, read, record, config, tokens)
         answer, is_stored = first(is_stored=True), False
         if not answer.is_everything:
-            kept = answer.record.to_bytes()
-            is_stored = self._is_kept(key, kept, config, call.loop)
+            record_bytes = answer.record.to_bytes()
+            is_stored = self._is_kept(key, record_bytes, config, call.loop)
             answer = answer if is_stored else first(is_stored=False)
         text = f"{answer.text}{place}" if is_stored else answer.text
         call.add(
@@ -392,8 +392,8 @@ class ToolResultGuard:
             "result_chars": len(answer.record.text),
             "rows": len(answer.layout.rows),
             "next_cursor": answer.following or None,
-            "left_out": list(answer.page.shown.left_out),
-            "shortened": list(answer.page.shown.shortened),
+            "left_out": list(answer.page.projection.left_out),
+            "shortened": list(answer.page.projection.shortened),
         }
         blocks = [{"type": "text", "text": text}, *media.kept]
         return Reduced(blocks if media.kept else text, facts)
@@ -419,25 +419,25 @@ class ToolResultGuard:
         """The page that a cursor stands for; only because of a good one is the result kept for longer."""
         result_id = parsed(cursor).result_id
         key = key_of(thread, result_id)
-        kept = self._asked(loop, "get", key)
-        if isinstance(kept, Exception):
+        record_bytes = self._asked(loop, "get", key)
+        if isinstance(record_bytes, Exception):
             raise ResultGoneError(
                 "the store of results does not answer now: ask once more later, or call the tool again if repeating it "
                 "is safe"
-            ) from kept
-        if not isinstance(kept, bytes):
+            ) from record_bytes
+        if not isinstance(record_bytes, bytes):
             raise ResultGoneError(
                 "this result is no longer stored: it expired or was displaced. Call the tool again only if repeating "
                 "it is safe"
             )
-        record = ResultRecord.from_bytes(kept)
+        record = ResultRecord.from_bytes(record_bytes)
         config = self.config.for_tool(record.tool)
         most_tokens = budget_of(
             config, getattr(runtime, "state", None), self._prices, is_page=True
         )
         reader = self._reader(result_id, config)
         place = reader.place(record, cursor)
-        self._is_kept(key, kept, config, loop)
+        self._is_kept(key, record_bytes, config, loop)
         tokens = min(most_tokens, max(MIN_TOKENS, question.tokens or most_tokens))
         return reader.answer(
             record, place, replace(question, rows=config.page_rows), tokens
@@ -570,17 +570,17 @@ def budget_of(
 
 def thread_of(runtime: Any) -> str:
     """Return the id of the thread that a tool runs in, an empty string outside of a thread."""
-    found = getattr(getattr(runtime, "execution_info", None), "thread_id", None)
-    if found is None:
+    thread_id = getattr(getattr(runtime, "execution_info", None), "thread_id", None)
+    if thread_id is None:
         # A tool that is invoked in a node without a `ToolNode` gets no runtime, but runs in a thread all the same.
         config = getattr(runtime, "config", None) or ensure_config()
-        found = (config.get("configurable") or {}).get("thread_id")
-    return "" if found is None else str(found)
+        thread_id = (config.get("configurable") or {}).get("thread_id")
+    return "" if thread_id is None else str(thread_id)
 
 
 def _messages(state: Any) -> Sequence[Any]:
-    found = state if isinstance(state, list) else _of(state, "messages")
-    return found if isinstance(found, Sequence) else ()
+    messages = state if isinstance(state, list) else _of(state, "messages")
+    return messages if isinstance(messages, Sequence) else ()
 
 
 def _of(state: Any, key: str) -> Any:
@@ -590,11 +590,11 @@ def _of(state: Any, key: str) -> Any:
 def _as_own_tool(one: Any) -> BaseTool:
     try:
         is_function = callable(one) and not isinstance(one, BaseTool)
-        found: Any = as_tool(one) if is_function else one
+        tool: Any = as_tool(one) if is_function else one
     except (TypeError, ValueError) as error:
-        found = error
-    expect(found, BaseTool, "tools", "functions and BaseTools")
-    if found.name == READ_MORE and not is_read_more(found):
+        tool = error
+    expect(tool, BaseTool, "tools", "functions and BaseTools")
+    if tool.name == READ_MORE and not is_read_more(tool):
         raise ConfigError(NAME_TAKEN)
-    own: BaseTool = found
+    own: BaseTool = tool
     return own

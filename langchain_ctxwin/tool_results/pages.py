@@ -76,7 +76,7 @@ class Page:
     start: PagePlace
     next: PagePlace | None  # where the next page begins; None after the last one
     stop: int  # index after the last entry that is shown to its end
-    shown: Projected = NOTHING  # what of these entries is left out
+    projection: Projected = NOTHING  # what of these entries is left out
     inside: str = ""  # name of the entry that is not shown to its end, or of which this is a later part
     chars: tuple[int, int] | None = None  # which characters of a text these are
     end: str = ""  # the end of a text, when it is shown with its beginning
@@ -88,7 +88,9 @@ class Page:
     def is_everything(self) -> bool:
         """True when nothing of the result is left out of this page."""
         is_first = not (self.start.entry or self.start.char)
-        is_whole = not (self.shown.left_out or self.shown.shortened or self.form)
+        is_whole = not (
+            self.projection.left_out or self.projection.shortened or self.form
+        )
         return is_first and self.next is None and is_whole
 
 
@@ -125,7 +127,7 @@ def page_at(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
         start=place,
         next=replace(place, entry=stop) if stop < len(view) else None,
         stop=stop,
-        shown=view.shown(range(place.entry, stop)),
+        projection=view.printed(range(place.entry, stop)),
     )
     return page if stop == last else _filled_up(view, page, room)
 
@@ -148,22 +150,22 @@ def _last_entry(view: ResultView, start: int, room: PageRoom) -> int:
 
 def _filled_up(view: ResultView, page: Page, room: PageRoom) -> Page:
     """Add the beginning of an entry that is larger than a page where it would leave much of this page empty."""
-    left = room.tokens - room.price(f"{page.body}\n")
+    free_tokens = room.tokens - room.price(f"{page.body}\n")
     is_small = room.fits(_body(view, page.stop, page.stop + 1))
-    if page.next is None or left < room.tokens * EMPTY_SHARE or is_small:
+    if page.next is None or free_tokens < room.tokens * EMPTY_SHARE or is_small:
         return page
-    following = _part(view, page.next, replace(room, tokens=left))
+    following = _part(view, page.next, replace(room, tokens=free_tokens))
     body = f"{page.body}\n{following.body}"
     if not room.fits(body):
         return page
-    shown = together([page.shown, following.shown])
+    projection = together([page.projection, following.projection])
     return replace(
         page,
         body=body,
         next=following.next,
         inside=following.inside,
         stop=following.stop,
-        shown=shown,
+        projection=projection,
     )
 
 
@@ -182,14 +184,14 @@ def _part(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
         start=place,
         next=following if following.entry < len(view) else None,
         stop=following.entry,
-        shown=replace(view.projected([entry]), value=()),
+        projection=replace(view.projected([entry]), value=()),
         inside=view.layout.name(entry),
         chars=(start, stop),
     )
 
 
 def _body(view: ResultView, start: int, stop: int) -> str:
-    return "\n".join(text for text in view.shown(range(start, stop)).value if text)
+    return "\n".join(text for text in view.printed(range(start, stop)).value if text)
 
 
 def chosen(
@@ -228,9 +230,11 @@ def first_page(view: ResultView, config: ToolResultConfig, room: PageRoom) -> Pa
     is_text = view.layout.unit == "text"
     if config.pagination and not is_text:
         return page_at(view, PagePlace(), room)
-    shown = NOTHING if is_text else view.shown(range(len(view)))
+    projection = NOTHING if is_text else view.printed(range(len(view)))
     text = view.layout.rows[0] if is_text else _body(view, 0, len(view))
-    page = Page(body=text, start=PagePlace(), next=None, stop=len(view), shown=shown)
+    page = Page(
+        body=text, start=PagePlace(), next=None, stop=len(view), projection=projection
+    )
     if room.fits(text):
         return page
     stop = page_end(text, 0, int(room.tokens * HEAD_SHARE), room.price)

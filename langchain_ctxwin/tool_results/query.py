@@ -57,16 +57,16 @@ class Question:
     is_first: bool = False  # the first view of a result
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The arguments to repeat beside the cursor to go on."""
-        given = {
+        arguments = {
             "contains": self.contains,
             "where": self.where,
             "sort": ", ".join(self.sort),
             "count_by": ", ".join(self.count_by),
             "fields": list(self.fields),
         }
-        return {name: value for name, value in given.items() if value}
+        return {name: value for name, value in arguments.items() if value}
 
     @property
     def is_about_rows(self) -> bool:
@@ -76,9 +76,9 @@ class Question:
     @property
     def digest(self) -> int:
         """Tells this question from others in a few bits; 0 when nothing is asked."""
-        if not self.asked:
+        if not self.arguments:
             return 0
-        digest = int(sha256(json.dumps(self.asked).encode()).hexdigest(), 16)
+        digest = int(sha256(json.dumps(self.arguments).encode()).hexdigest(), 16)
         return 1 + digest % ((1 << QUESTION_BITS) - 1)
 
 
@@ -112,17 +112,19 @@ def question_of(
     )
 
 
-def _paths(name: str, given: Fields) -> tuple[str, ...]:
-    listed: Any = given or ()
-    if isinstance(given, str) and len(given) <= MAX_FIELDS_CHARS:
-        value = json_value(given)
-        found = [path.strip() for path in _PATH.findall(given)]
-        listed = value if isinstance(value, list) else [path for path in found if path]
+def _paths(name: str, paths: Fields) -> tuple[str, ...]:
+    listed: Any = paths or ()
+    if isinstance(paths, str) and len(paths) <= MAX_FIELDS_CHARS:
+        value = json_value(paths)
+        split_paths = [path.strip() for path in _PATH.findall(paths)]
+        listed = (
+            value if isinstance(value, list) else [path for path in split_paths if path]
+        )
     if not isinstance(listed, list | tuple) or not all(
         isinstance(path, str) for path in listed
     ):
         raise ConfigError(
-            f'{name}={given!r:.60}: give a short list of paths, fields=["*"] for all'
+            f'{name}={paths!r:.60}: give a short list of paths, fields=["*"] for all'
         )
     if listed:
         compile_fields([path.removeprefix("-") for path in listed])
@@ -141,7 +143,7 @@ class Selection:
     """The answer to a question: rows like those of a result, to be shown page by page."""
 
     layout: Layout
-    found: int  # rows that match
+    matches: int  # rows, or places in a text
     of: int  # rows of the result
 
 
@@ -149,13 +151,13 @@ def unmatched_paths(question: Question, layout: Layout) -> list[str]:
     """Return the paths that are asked for and lead to nothing in a result."""
     # counted values are sorted by columns of their own
     sort = () if question.count_by else question.sort
-    asked = [
+    paths = [
         *question.fields,
         *condition_of(question.where)[1],
         *(path.removeprefix("-") for path in sort),
         *question.count_by,
     ]
-    return [path for path in dict.fromkeys(asked) if not layout.has(path)]
+    return [path for path in dict.fromkeys(paths) if not layout.has(path)]
 
 
 def select(question: Question, view: ResultView, tokens: int) -> Selection:
@@ -175,7 +177,9 @@ def select(question: Question, view: ResultView, tokens: int) -> Selection:
             {"at": start, "text": text[start:stop]}
             for start, stop in search.passages(text)
         ]
-        return Selection(layout=rows_layout(places), found=len(places), of=len(places))
+        return Selection(
+            layout=rows_layout(places), matches=len(places), of=len(places)
+        )
     holds, _ = condition_of(question.where, layout)
     first = layout.head if question.is_about_rows else 0
     indexes = [
@@ -183,28 +187,30 @@ def select(question: Question, view: ResultView, tokens: int) -> Selection:
         for index in range(first, len(layout))
         if holds(layout.entry(index)) and search.finds(layout.entry(index))
     ]
-    found, of = len(indexes), len(layout.rows)
+    matches, of = len(indexes), len(layout.rows)
     if question.count_by:
         rows = _counted(map(layout.entry, indexes), question.count_by, layout)
         rows = _sorted(rows, map(_column, question.sort), lambda row: row)
-        return Selection(layout=rows_layout(rows), found=found, of=of)
+        return Selection(layout=rows_layout(rows), matches=matches, of=of)
     by = (
         path[: path.startswith("-")] + layout.inside(path.removeprefix("-"))
         for path in question.sort
     )
     most_chars = int(ENTRY_SHARE * tokens) * CHARS_PER_TOKEN
-    shown = [
-        (index, _found(index, view, search, most_chars))
+    matching_entries = [
+        (index, _matching_entry(index, view, search, most_chars))
         for index in _sorted(indexes, by, layout.entry)
     ]
     if layout.unit == "fields":
-        rows = [{key: item} for _, entry in shown for key, item in entry.items()]
+        rows = [
+            {key: item} for _, entry in matching_entries for key, item in entry.items()
+        ]
         return Selection(
-            layout=Layout(unit="fields", rows=rows), found=len(rows), of=of
+            layout=Layout(unit="fields", rows=rows), matches=len(rows), of=of
         )
-    name = "row_number" if any("row" in row for _, row in shown) else "row"
-    rows = [{name: index - layout.head + 1, **row} for index, row in shown]
-    return Selection(layout=rows_layout(rows), found=found, of=of)
+    name = "row_number" if any("row" in row for _, row in matching_entries) else "row"
+    rows = [{name: index - layout.head + 1, **row} for index, row in matching_entries]
+    return Selection(layout=rows_layout(rows), matches=matches, of=of)
 
 
 def rows_layout(rows: Sequence[Any]) -> Layout:
@@ -212,25 +218,25 @@ def rows_layout(rows: Sequence[Any]) -> Layout:
     return Layout(unit="rows", rows=rows)
 
 
-def _found(
+def _matching_entry(
     index: int, view: ResultView, search: Pattern, most_chars: int
 ) -> dict[str, Any]:
-    """What is shown of a matching entry: all that its view shows, and the passages that this leaves out.
+    """A matching entry as its view shows it, and the matching passages that the view leaves out.
 
     Of one that is longer than `most_chars` only the passages are shown.
     """
     value = view.value(index)
-    shown = value if isinstance(value, dict) else {"value": value}
+    entry = value if isinstance(value, dict) else {"value": value}
     if not search.text or view.style.fields:
-        return shown
-    if len(print_value(shown)) > most_chars:
-        shown = {}
-    seen = " ".join(" ".join(text for _, text in _texts_in(shown, "")).split())
+        return entry
+    if len(print_value(entry)) > most_chars:
+        entry = {}
+    seen = " ".join(" ".join(text for _, text in _texts_in(entry, "")).split())
     passages: dict[str, list[str]] = {}
     for path, passage in search.places(view.layout.entry(index)):
         if passage not in seen:
             passages.setdefault(path or "value", []).append(passage)
-    return shown | {path: GAP.join(texts) for path, texts in passages.items()}
+    return entry | {path: GAP.join(texts) for path, texts in passages.items()}
 
 
 def _counted(
@@ -469,9 +475,9 @@ def _comparison(
     is_negative = sign in (ast.NotEq, ast.NotIn)
 
     def holds(row: Any) -> bool:
-        found = list(values_at(row, steps)) or [None]
+        row_values = list(values_at(row, steps)) or [None]
         return is_negative != any(
-            _compares(one, compare, other) for one in found for other in wanted
+            _compares(one, compare, other) for one in row_values for other in wanted
         )
 
     return holds

@@ -227,11 +227,11 @@ class Layout:
         """Return paths of the fields of the first rows, then of those beside the rows, as they can be asked for."""
         if self.unit == "text":
             return ()
-        found = chain(
+        paths = chain(
             _leaf_paths(list(self.rows[:NAMED_ROWS]), ""),
             _leaf_paths(self.beside or {}, ""),
         )
-        return tuple(dict.fromkeys(map(_in_entry, islice(found, MAX_PATHS))))
+        return tuple(dict.fromkeys(map(_in_entry, islice(paths, MAX_PATHS))))
 
     def entry(self, index: int) -> Any:
         """Return an entry, the fields beside the rows first."""
@@ -270,9 +270,9 @@ def layout_of(content: Content) -> Layout:
         >>> found.path, found.beside
         ('data.items', {'total': 2})
     """
-    value, found = content.value, Layout(unit="text", rows=(content.text,))
+    value, layout = content.value, Layout(unit="text", rows=(content.text,))
     if isinstance(value, list):
-        found = Layout(unit="rows", rows=value)
+        layout = Layout(unit="rows", rows=value)
     elif isinstance(value, dict):
         keys: list[str] = []
         node: Any = value
@@ -282,16 +282,16 @@ def layout_of(content: Content) -> Layout:
             node = node[keys[-1]]
         if isinstance(node, list) and len(node) > 1:
             path = reduce(joined, keys, "")
-            found = Layout(
+            layout = Layout(
                 unit="rows", rows=node, beside=_without(value, keys) or None, path=path
             )
         else:
-            found = Layout(
+            layout = Layout(
                 unit="fields", rows=[{key: item} for key, item in value.items()]
             )
     return (
-        found
-        if 0 < len(found.rows) <= MAX_ENTRIES
+        layout
+        if 0 < len(layout.rows) <= MAX_ENTRIES
         else Layout(unit="text", rows=(content.text,))
     )
 
@@ -299,9 +299,9 @@ def layout_of(content: Content) -> Layout:
 def _without(value: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """The value without what the keys lead to, and without objects that are empty then."""
     first, *others = keys
-    kept = {key: item for key, item in value.items() if key != first}
+    remaining = {key: item for key, item in value.items() if key != first}
     inside = _without(value[first], others) if others else {}
-    return {**kept, first: inside} if inside else kept
+    return {**remaining, first: inside} if inside else remaining
 
 
 def _leaf_paths(value: Any, path: str) -> Iterator[str]:
@@ -357,16 +357,16 @@ class ResultView:
         """Return what of an entry is shown; an empty object when all of it is left out."""
         return self.projected([index]).value[0]
 
-    def shown(self, indexes: range) -> Projected:
+    def printed(self, indexes: range) -> Projected:
         """Print entries in order, one text each; the header of a table is part of the first row's."""
         # pages are tried in several sizes, and the same one again with its notes
         if indexes not in self._printed:
-            found = self.projected(indexes)
+            projection = self.projected(indexes)
             is_fields = self.layout.unit == "fields"
             heads = len(indexes) if is_fields else self._heads(indexes)
-            head_lines = map(_field_lines, found.value[:heads])
-            texts = (*head_lines, *row_lines(found.value[heads:]))
-            self._printed[indexes] = replace(found, value=texts)
+            head_lines = map(_field_lines, projection.value[:heads])
+            texts = (*head_lines, *row_lines(projection.value[heads:]))
+            self._printed[indexes] = replace(projection, value=texts)
         return self._printed[indexes]
 
     def projected(self, indexes: Sequence[int]) -> Projected:
@@ -374,10 +374,13 @@ class ResultView:
         entries = [self.layout.entry(index) for index in indexes]
         if self.layout.unit == "fields":
             # what one field is worth depends on the others
-            (shown,) = self._object.value
+            (projected_fields,) = self._object.value
             keys = [next(iter(entry)) for entry in entries]
-            kept = [{key: shown[key]} if key in shown else {} for key in keys]
-            return replace(self._object, value=kept)
+            field_entries = [
+                {key: projected_fields[key]} if key in projected_fields else {}
+                for key in keys
+            ]
+            return replace(self._object, value=field_entries)
         heads, fields = self._heads(indexes), self.style.fields
         head, rows = entries[:heads], entries[heads:]
         # The fields beside the rows tell about all rows, so few of them are shown as they are.
@@ -415,18 +418,20 @@ def is_shortened(
         return True
     if layout.unit == "text" or not fields:
         return False
-    shown = ResultView(layout, Style(fields=tuple(fields))).projected(
+    projection = ResultView(layout, Style(fields=tuple(fields))).projected(
         range(len(layout))
     )
-    return bool(shown.left_out) and len(shown.missing) < len(fields)
+    return bool(projection.left_out) and len(projection.missing) < len(fields)
 
 
 def together(parts: Sequence[Projected]) -> Projected:
     """Return parts of a page as one; a field is missing when no part has it."""
-    asked = [set(part.missing) for part in parts if part.value]
+    missing_fields = [set(part.missing) for part in parts if part.value]
     return Projected(
         value=[value for part in parts for value in part.value],
-        missing=tuple(sorted(set.intersection(*asked))) if asked else (),
+        missing=tuple(sorted(set.intersection(*missing_fields)))
+        if missing_fields
+        else (),
         left_out=tuple(
             dict.fromkeys(_in_entry(path) for part in parts for path in part.left_out)
         ),
@@ -466,9 +471,9 @@ def project(value: Any, fields: Sequence[str]) -> Projected:
     named is left out; a scalar at the top is kept, as there is nothing to choose from.
     """
     wanted, left_out = compile_fields(fields), dict[str, None]()
-    kept = _chosen(value, wanted, "", left_out)
-    if kept is _GONE:
-        kept = (
+    projected = _chosen(value, wanted, "", left_out)
+    if projected is _GONE:
+        projected = (
             [{} for _ in value]
             if type(value) is list
             else {}
@@ -480,7 +485,7 @@ def project(value: Any, fields: Sequence[str]) -> Projected:
         for path, steps in zip(fields, wanted, strict=True)
         if not exists(value, steps)
     )
-    return Projected(value=kept, missing=missing, left_out=tuple(left_out))
+    return Projected(value=projected, missing=missing, left_out=tuple(left_out))
 
 
 def _chosen(value: Any, wanted: Wanted, path: str, left_out: dict[str, None]) -> Any:
@@ -491,17 +496,17 @@ def _chosen(value: Any, wanted: Wanted, path: str, left_out: dict[str, None]) ->
         items = [_chosen(item, wanted, f"{path}[]", left_out) for item in value]
         is_gone = bool(items) and all(item is _GONE for item in items)
         return _GONE if is_gone else [{} if item is _GONE else item for item in items]
-    kept: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     for key, item in value.items() if type(value) is dict else ():
         inside = after(wanted, key)
         part = _chosen(item, inside, joined(path, key), left_out) if inside else _GONE
         if part is not _GONE:
-            kept[key] = part
+            chosen[key] = part
         elif not inside:
             left_out[joined(path, key)] = None
-    if path and not kept and not (type(value) is dict and value):  # it has no fields
+    if path and not chosen and not (type(value) is dict and value):  # it has no fields
         left_out[path] = None
-    return kept or _GONE
+    return chosen or _GONE
 
 
 def project_automatically(value: Any, style: Style) -> Projected:
@@ -511,9 +516,9 @@ def project_automatically(value: Any, style: Style) -> Projected:
     Texts of more than `style.text_chars` are cut to about as many that say most.
     """
     rules = _Automatic(style=style)
-    shown = rules.value(value, "", is_identified=False)
+    projected = rules.value(value, "", is_identified=False)
     return Projected(
-        value=value if shown == {} else shown,
+        value=value if projected == {} else projected,
         left_out=tuple(rules.left_out),
         shortened=tuple(rules.shortened),
     )
@@ -545,8 +550,8 @@ class _Automatic:
             inside = f"{path}[]"
             rows = [self.value(row, inside, is_identified=False) for row in value]
             return [
-                row if shown == {} else shown
-                for row, shown in zip(value, rows, strict=True)
+                row if projected == {} else projected
+                for row, projected in zip(value, rows, strict=True)
             ]
         if type(value) is dict:
             return self.object(value, path, is_identified=is_identified)
@@ -562,19 +567,19 @@ class _Automatic:
             _role_of(key) == "identifier" and not isinstance(item, dict | list)
             for key, item in present.items()
         )
-        shown: dict[str, Any] = {}
+        projected: dict[str, Any] = {}
         for key, item in present.items():
             inside, is_link = joined(path, key), _is_link(key, item)
             is_flag = _role_of(key) == "question" and item in (0, 1)
             if is_flag or (is_link and is_identified):
                 self.left_out[inside] = None
                 continue
-            kept = self.value(item, inside, is_identified=is_identified)
-            if kept not in ({}, []):
-                shown[key] = kept
+            projected_item = self.value(item, inside, is_identified=is_identified)
+            if projected_item not in ({}, []):
+                projected[key] = projected_item
             # one stays where nothing else identifies
             is_identified = is_identified or is_link
-        return shown
+        return projected
 
     def text(self, value: Any, path: str) -> Any:
         most = self.style.text_chars or 0
@@ -628,12 +633,12 @@ def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
     )
     if not fit.kept:
         return _beginning(text, max(0, room))
-    shown, end = "", 0
+    excerpt, end = "", 0
     for start, stop in sorted(fit.kept):
-        shown += ("" if start == end else GAP.lstrip()) + text[start:stop]
+        excerpt += ("" if start == end else GAP.lstrip()) + text[start:stop]
         end = stop
     left_out = len(text) - sum(stop - start for start, stop in fit.kept)
-    return shown.rstrip() + _ending(left_out)
+    return excerpt.rstrip() + _ending(left_out)
 
 
 def query_words(texts: Iterable[str]) -> tuple[str, ...]:
@@ -643,10 +648,10 @@ def query_words(texts: Iterable[str]) -> tuple[str, ...]:
         >>> query_words(["Where are my orders INV-7?"])
         ('order', 'inv-7', 'inv', '7')
     """
-    found = dict.fromkeys(
+    words = dict.fromkeys(
         word for text in texts for word in query_terms(text[:QUERY_CHARS])
     )
-    return tuple(found)[:MOST_WORDS]
+    return tuple(words)[:MOST_WORDS]
 
 
 def _ending(chars: int) -> str:

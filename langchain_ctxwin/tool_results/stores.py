@@ -249,10 +249,10 @@ class RedisResultStore:
         """Return what is kept under this key, or None: never kept, expired, displaced or deleted."""
         # also for a client that decodes every other answer
         as_bytes: dict[str, Any] = {"NEVER_DECODE": True}
-        found: bytes | None = self._client.execute_command(
+        value: bytes | None = self._client.execute_command(
             "GET", _as_bytes(f"{self._prefix}{key}"), **as_bytes
         )
-        return found
+        return value
 
     def delete(self, key: str) -> None:
         """Forget what is kept under this key; no effect when there is nothing."""

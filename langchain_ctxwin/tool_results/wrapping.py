@@ -58,15 +58,15 @@ def wrapped(tool: BaseTool, guard: Any) -> BaseTool:
 
     @functools.wraps(kind.run)
     def run(_: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
-        given, asked, runtime = _taken_apart(tool, tool_input)
-        output = tool.run(given, *args, **kwargs)
-        return guard.output(output, tool.name, asked, runtime)
+        own_input, arguments, runtime = _taken_apart(tool, tool_input)
+        output = tool.run(own_input, *args, **kwargs)
+        return guard.output(output, tool.name, arguments, runtime)
 
     @functools.wraps(kind.arun)
     async def arun(_: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
-        given, asked, runtime = _taken_apart(tool, tool_input)
-        output = await tool.arun(given, *args, **kwargs)
-        return await guard.aoutput(output, tool.name, asked, runtime)
+        own_input, arguments, runtime = _taken_apart(tool, tool_input)
+        output = await tool.arun(own_input, *args, **kwargs)
+        return await guard.aoutput(output, tool.name, arguments, runtime)
 
     @functools.wraps(kind.get_input_schema)
     def get_input_schema(_: Any, config: Any = None) -> Any:
@@ -94,20 +94,20 @@ def _taken_apart(tool: BaseTool, tool_input: Any) -> tuple[Any, dict[str, Any], 
     if not isinstance(tool_input, dict):
         return tool_input, {"input": tool_input}, None
     runtimes = (one for one in tool_input.values() if isinstance(one, ToolRuntime))
-    given = {key: value for key, value in tool_input.items() if key != OUR_RUNTIME}
-    asked = {key: value for key, value in given.items() if key in tool.args}
-    return given, asked, next(runtimes, None)
+    own_input = {key: value for key, value in tool_input.items() if key != OUR_RUNTIME}
+    arguments = {key: value for key, value in own_input.items() if key in tool.args}
+    return own_input, arguments, next(runtimes, None)
 
 
 def _asks_for_runtime(tool: BaseTool) -> bool:
-    """Say whether LangGraph gives the tool a runtime, by its name or by its type; it gives one argument one."""
+    """Say whether the tool has an argument that LangGraph fills with a runtime: by its name, or by its type."""
     func = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
-    asked = {
+    annotations = {
         **getattr(func, "__annotations__", {}),
         **get_all_basemodel_annotations(tool.get_input_schema()),
     }
-    return "runtime" in asked or any(
-        "ToolRuntime" in str(one) for one in asked.values()
+    return "runtime" in annotations or any(
+        "ToolRuntime" in str(one) for one in annotations.values()
     )
 
 
@@ -183,7 +183,7 @@ def read_more_tool(
         ] = None,
         runtime: Annotated[Any, InjectedToolArg] = None,
     ) -> str:
-        asked = {
+        question = {
             "contains": contains,
             "fields": fields,
             "where": where,
@@ -191,13 +191,13 @@ def read_more_tool(
             "count_by": count_by,
         }
         try:
-            return read(cursor, **asked, page_tokens=page_tokens, runtime=runtime)
+            return read(cursor, **question, page_tokens=page_tokens, runtime=runtime)
         except (CursorError, ConfigError) as error:
             raise ToolException(str(error)) from error
 
-    async def aread_more(cursor: str, **asked: Any) -> str:
+    async def aread_more(cursor: str, **question: Any) -> str:
         try:
-            return await aread(cursor, **asked)
+            return await aread(cursor, **question)
         except (CursorError, ConfigError) as error:
             raise ToolException(str(error)) from error
 

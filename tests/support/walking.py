@@ -163,7 +163,7 @@ def _lines(view, whole):
     first_row = len(view) if view.layout.unit == "fields" else view.layout.head
     return [
         text
-        for index, text in zip(whole, view.shown(whole).value, strict=True)
+        for index, text in zip(whole, view.printed(whole).value, strict=True)
         if text or index >= first_row
     ]
 

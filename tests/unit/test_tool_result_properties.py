@@ -213,7 +213,11 @@ def test_a_walk_with_all_fields_leaves_nothing_out(result, budget):
 
     assert entries_in(view, [answer.page for answer in found]) == list(range(len(view)))
     told = {
-        (*page.shown.left_out, *page.shown.shortened, *page.shown.missing)
+        (
+            *page.projection.left_out,
+            *page.projection.shortened,
+            *page.projection.missing,
+        )
         for page in (a.page for a in found)
     }
     assert told <= {()}
