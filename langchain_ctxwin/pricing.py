@@ -23,7 +23,7 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import name_of, parameter_names, tool_definition
 from langchain_ctxwin.guarded import GuardedCounter
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
-from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, PerMessage, once
+from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, once
 
 MAX_CONVERSATIONS = 64
 """Conversations whose histories are kept; each holds references only."""
@@ -70,13 +70,19 @@ class Pricing:
         """The counter, made safe."""
         self._doubts = (_doubt_of(self.counter), _doubt_of(self._estimator))
         self._base: tuple[int | None] | None = None
-        self.price = PerMessage(lambda message: self._net([message]))
+        self._texts: Lru[int] = Lru(MAX_TEXTS, of_conversations=True)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._prompts: Lru[tuple[tuple[Any, ...], int]] = Lru(MAX_TEXTS)
         self._histories: Lru[MessageHistory] = Lru(
             MAX_CONVERSATIONS, of_conversations=True
         )
         self._takes_tools = takes_tools(self.counter)
+
+    def price(self, message: AnyMessage) -> int:
+        """Tokens of one message; a prompt, summary or record, which is the same in many requests, is counted once."""
+        if isinstance(message, SystemMessage) and isinstance(message.content, str):
+            return once(self._texts, message.content, lambda: self._net([message]))
+        return self._net([message])
 
     @property
     def doubt(self) -> Doubt:

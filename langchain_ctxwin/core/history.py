@@ -187,10 +187,11 @@ def _are_equal(one: AnyMessage, other: AnyMessage) -> bool:
 
 
 def _closed(steps: Sequence[Step]) -> int:
-    """How many steps later messages cannot extend: those before the last one that begins with a question or answer."""
-    for place in range(len(steps) - 1, 0, -1):
-        if starts_turn(steps[place]) or isinstance(steps[place].messages[0], AIMessage):
-            return place
+    """How many steps later messages cannot extend: up to the last question or answer, which only its results extend."""
+    for place in range(len(steps) - 1, -1, -1):
+        step = steps[place]
+        if starts_turn(step) or isinstance(step.messages[0], AIMessage):
+            return place if step.calls else place + 1
     return 0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -403,7 +404,9 @@ def prepare(request: Request) -> Snapshot | None:
     )
     reason = _overdue(request, min(portion(share, request.room), latest), most)
     stop = None
-    left_out = sum(map(request.parts.price, messages[start : request.start]))
+    steps = request.parts.history.steps_from(start)
+    left = takewhile(lambda step: step.index < request.start, steps)
+    left_out = sum(step.tokens for step in left)
     if reason:
         stop = _summary_stop(request, max_tokens, is_ahead=True)
     elif left_out >= MIN_LEFT_OUT_RATIO * max_tokens:

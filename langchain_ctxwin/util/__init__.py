@@ -3,12 +3,11 @@
 from langchain_ctxwin.util.background import Worker, in_daemon
 from langchain_ctxwin.util.files import alone, replace_text
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import Lru, PerMessage, Seen, once
+from langchain_ctxwin.util.memo import Lru, Seen, once
 from langchain_ctxwin.util.work import arun, run
 
 __all__ = [
     "Lru",
-    "PerMessage",
     "Seen",
     "Worker",
     "alone",

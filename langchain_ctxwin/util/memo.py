@@ -7,15 +7,10 @@ from collections.abc import Callable, Hashable
 from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from weakref import WeakSet, ref
-
-from langchain_core.messages import AnyMessage, SystemMessage
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     from functools import _lru_cache_wrapper
-
-MAX_PRICES = 100_000
-"""Prices kept: ten conversations of ten thousand messages, about 20 MB."""
 
 MAX_TEXTS = 512
 """Prices of texts and tool sets kept beside the messages."""
@@ -114,32 +109,3 @@ def once(memo: Lru[V], key: Hashable, make: Callable[[], V]) -> V:
     """Return the remembered value of `key`, or make it."""
     value = memo.get(key)
     return memo.put(key, make()) if value is None else value
-
-
-class PerMessage(Generic[V]):
-    """Works out something of each message once, such as its price: messages are replaced, not changed in place."""
-
-    def __init__(self, work_out: Callable[[AnyMessage], V]) -> None:
-        self._work_out = work_out
-        self._values: dict[int, tuple[ref[Any], V]] = {}
-        self._texts: Lru[V] = Lru(MAX_TEXTS, of_conversations=True)
-
-    def __call__(self, message: AnyMessage) -> V:
-        """Return what was worked out."""
-        if isinstance(message, SystemMessage) and isinstance(message.content, str):
-            return once(self._texts, message.content, lambda: self._work_out(message))
-        key = id(message)
-        remembered = self._values.get(key)
-        if remembered and remembered[0]() is message:
-            return remembered[1]
-        value = self._work_out(message)
-        if len(self._values) >= MAX_PRICES:
-            self._values.clear()
-        self._values[key] = (ref(message, lambda gone: self._forget(key, gone)), value)
-        return value
-
-    def _forget(self, key: int, gone: ref[Any]) -> None:
-        """Forget a message that no longer exists."""
-        remembered = self._values.get(key)
-        if remembered and remembered[0] is gone:
-            self._values.pop(key, None)

@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import gc
 import json
 import re
 
@@ -28,7 +27,6 @@ from langchain_ctxwin.core import Sizes, after_measure, from_answer
 from langchain_ctxwin.core.history import read_history
 from langchain_ctxwin.core.limits import budget_table, refusal
 from langchain_ctxwin.testing import request_faults
-from langchain_ctxwin.util import PerMessage
 from support.conversations import FILLER, CharCounter, engine_of, turns
 
 
@@ -319,27 +317,20 @@ def test_any_report_can_be_printed(report):
 # ---- what is remembered is only ever a shortcut ---------------------------------------------------------------------
 
 
-def test_a_message_is_priced_once_and_let_go_when_it_is_gone():
-    """Another object with the same text is another message, except a system message, which each request makes anew."""
+def test_a_message_is_priced_once_while_the_history_grows():
+    """So is the system prompt, of which each request makes a message anew."""
     priced = []
-    prices = PerMessage(
-        lambda m: (
-            priced.append(m)
-            or len(str(m.content)) + len(str(getattr(m, "tool_calls", "")))
-        )
-    )
-    text = HumanMessage("a")
-    blocks = ToolMessage([{"type": "text", "text": "a"}], tool_call_id="c")
-    call = AIMessage("", tool_calls=[{"name": "f", "args": {"x": "a"}, "id": "c"}])
-    before = [prices(m) for m in (text, blocks, call, SystemMessage("s"))]
-    assert [prices(m) for m in (text, blocks, call, SystemMessage("s"))] == before
-    assert len(priced) == 4
-    assert prices(HumanMessage("a")) == prices(text)
-    assert len(priced) == 5
-    priced.clear()
-    del text, blocks, call
-    gc.collect()
-    assert prices._values == {}
+
+    def counter(given, *, tools=None):
+        priced.extend(message.content for message in given)
+        return CharRatioCounter()(given, tools=tools)
+
+    engine = ContextEngine(limits=ModelLimits(context_window=10_000), counter=counter)
+    messages = [HumanMessage("a", id="1"), AIMessage("b", id="2")]
+    for text in "cde":
+        messages = [*messages, HumanMessage(text, id=text)]
+        engine.measure(messages, system_prompt="Be brief.").report  # noqa: B018
+    assert sorted(priced) == ["Be brief.", *"abcde"]
 
 
 COMPACTED = [{"type": "compaction", "content": "all of it"}]
