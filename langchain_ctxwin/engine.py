@@ -194,7 +194,8 @@ class ContextEngine:
         )
         self._learned = learned
         self._others: Lru[ContextEngine] = Lru(MAX_CONVERSATIONS)
-        room = self._room(self._limits) if self._limits.known else None
+        reserve = self._settings.output_reserve
+        room = self._limits.room(reserve) if self._limits.known else None
         if isinstance(summarizer, str) and summarizer == NATIVE:
             writes: Summarizer = native_summarizer(limits)
         else:
@@ -224,11 +225,12 @@ class ContextEngine:
 
     def _bounded(self, limits: ModelLimits) -> ModelLimits:
         """The limits, or those of a run where they are smaller."""
-        known = [one for one in (limits, self._bound) if one is not None and one.known]
-        return min(known, key=self._room, default=limits)
-
-    def _room(self, limits: ModelLimits) -> int:
-        return limits.input_limit(limits.output_reserve(self._settings.output_reserve))
+        bound, reserve = self._bound, self._settings.output_reserve
+        if bound is None or (
+            limits.known and limits.room(reserve) <= bound.room(reserve)
+        ):
+            return limits
+        return bound
 
     def _limits_of(self, model: Any) -> ModelLimits:
         """What is stated about the limits of a request's model."""
@@ -865,7 +867,7 @@ def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:
     """Return the limits, guessed where that is allowed; raise for those that leave no input."""
     if not limits.known and config.allow_guess:
         limits = limits.guessed()
-    limits.input_limit(limits.output_reserve(config.output_reserve))
+    limits.room(config.output_reserve)
     return limits
 
 

@@ -247,10 +247,7 @@ class Choices:
         others = (
             one.limits for one in self._candidates() if one.name != known_name(state)
         )
-        return any(
-            limits.input_limit(limits.output_reserve(reserve)) > least
-            for limits in others
-        )
+        return any(limits.room(reserve) > least for limits in others)
 
     def _chosen(self, state: State) -> Candidate | None:
         """The candidate that the state names, while it is one."""
@@ -466,18 +463,11 @@ def limited_by(engine: ContextEngine, model: Any) -> Any:
     """Return the model of a request, or the limits that its engine was given as numbers, where those are smaller."""
     if engine.model or not engine.limits.known:
         return model
-    model_limits, own, reserve = (
+    stated, own, reserve = (
         ModelLimits.of(model),
         engine.limits,
         engine.config.output_reserve,
     )
-    rooms = [
-        limits.input_limit(limits.output_reserve(reserve))
-        for limits in (own, model_limits)
-        if limits.known
-    ]
-    return (
-        model
-        if min(rooms) < rooms[0]
-        else NamedLimits(own, model_name(model), family_of(model))
-    )
+    if stated.known and stated.room(reserve) < own.room(reserve):
+        return model
+    return NamedLimits(own, model_name(model), family_of(model))

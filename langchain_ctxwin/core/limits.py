@@ -203,6 +203,10 @@ class ModelLimits:
             default=0,
         )
 
+    def room(self, configured_reserve: int | None = None) -> int:
+        """Largest input in tokens beside the room for the answer, which `output_reserve` says."""
+        return self.input_limit(self.output_reserve(configured_reserve))
+
     def guessed(self) -> ModelLimits:
         """These limits with a guessed window where none is known (`source="guess"`), else unchanged.
 
@@ -425,11 +429,7 @@ def stated_limit(
         and not limits.max_input_tokens
     ):
         window = limits.context_window
-        kept = (
-            limits.input_limit(limits.output_reserve())
-            if kept_tokens is None
-            else kept_tokens
-        )
+        kept = limits.room() if kept_tokens is None else kept_tokens
         is_window = limit == window or (limit < window and limit != kept)
     return unrefuted(
         {"context_window" if is_window else "max_input_tokens": limit}, accepted_tokens

@@ -30,7 +30,6 @@ from langchain_ctxwin.demo.story import (
     Recorder,
     Screen,
     Talk,
-    input_limit,
     limits_of,
 )
 from langchain_ctxwin.testing import ScriptedChatModel, count_tokens
@@ -151,7 +150,7 @@ def large_results(
     largest = max(sizes, default=0)
     allowed = min(
         guard.config.max_tokens,
-        max(MIN_TOKENS, int(guard.config.max_share * input_limit(limits))),
+        max(MIN_TOKENS, int(guard.config.max_share * limits.room())),
     )
     share = f"{sum(sizes):,} tokens ({sum(sizes) / _text_tokens(text):.1%})"
     return [
@@ -183,7 +182,7 @@ def any_size(
         {"question": question, "text": "\n".join(lines)}, {"callbacks": [recorder]}
     )
     screen.line((f"     {question}  ", ""), (f"=> {done['answer']}", "bold"))
-    limit, largest = input_limit(limits), max(recorder.sizes)
+    limit, largest = limits.room(), max(recorder.sizes)
     found = f"{sum(term in line for line in lines)} {COUNTED}"
     return [
         Promise(

@@ -94,7 +94,7 @@ class Screen:
 
     def opening(self, title: str, limits: ModelLimits) -> None:
         """Print the first lines of a story."""
-        window, limit = limits.context_window or 0, input_limit(limits)
+        window, limit = limits.context_window or 0, limits.room()
         self.line()
         self.line((title, "bold"))
         self.line(
@@ -316,7 +316,7 @@ class Talk:
 
     def claims(self) -> list[Promise]:
         """Return what every conversation promises, and what it came to."""
-        sizes, turns, limit = self.recorder.sizes, self.turns, input_limit(self.limits)
+        sizes, turns, limit = self.recorder.sizes, self.turns, self.limits.room()
         steps, faults, lost = (
             len(sizes),
             self.recorder.faults,
@@ -377,7 +377,7 @@ class Talk:
             (
                 step
                 for step, tokens in enumerate(unmanaged, 1)
-                if tokens > input_limit(self.limits)
+                if tokens > self.limits.room()
             ),
             0,
         )
@@ -395,8 +395,3 @@ def limits_of(window_tokens: int) -> ModelLimits:
     return ModelLimits(
         window_tokens, max_output_tokens=max(1, window_tokens // OUTPUT_SHARE)
     )
-
-
-def input_limit(limits: ModelLimits) -> int:
-    """Return the tokens of the largest request."""
-    return limits.input_limit(limits.output_reserve())

@@ -346,10 +346,8 @@ def failure(conversation: Conversation, error: Exception) -> str:
 
 def input_limit(window: int, policy: Policy) -> int:
     """Return the tokens that a request may have in a window under a policy."""
-    limits = _limits(window)
-    return limits.input_limit(
-        limits.output_reserve(policy.config.output_reserve if policy.config else None)
-    )
+    reserve = policy.config.output_reserve if policy.config else None
+    return _limits(window).room(reserve)
 
 
 def _limits(window: int) -> ModelLimits:

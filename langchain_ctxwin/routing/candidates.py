@@ -96,7 +96,7 @@ class Candidate:
     def input_limit(self, request: RouteRequest) -> int:
         """Return the input tokens that it takes beside its answer; 0 when the answer alone fills its window."""
         try:
-            return self.limits.input_limit(self.limits.output_reserve(request.reserve))
+            return self.limits.room(request.reserve)
         except ConfigError:  # the reserve leaves no input: a fact about this candidate, not a fault of the request
             return 0
 
@@ -159,8 +159,8 @@ def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
         max_images=most_images,
         source="+".join(dict.fromkeys(one.source for one in every)),
     )
-    safe_input = min(one.input_limit(one.output_reserve()) for one in every)
-    if window is not None and joint.input_limit(joint.output_reserve()) <= safe_input:
+    safe_input = min(one.room() for one in every)
+    if window is not None and joint.room() <= safe_input:
         return joint
     return replace(joint, max_input_tokens=safe_input)
 
