@@ -19,6 +19,7 @@ from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.media import has_media
 from langchain_ctxwin.core.native import (
     compaction_in,
+    is_stored,
     loading,
     readable,
     unsealed,
@@ -324,7 +325,7 @@ def show_step(step: Step, view: View, before: Before, taken: set[str]) -> Step:
     if step.index < before.unsealed:
         messages = [unsealed(message) for message in messages]
     elif rules.provider:
-        messages = [readable(message, rules.provider) for message in messages]
+        messages = [_sent(message, rules) for message in messages]
     if rules.loads_tools:
         messages = [loading(message) for message in messages]
     if step.index < before.unbound:
@@ -348,6 +349,13 @@ def show_step(step: Step, view: View, before: Before, taken: set[str]) -> Step:
         if is_plain
         else tuple(key for message in shown for key in call_ids(message)),
     )
+
+
+def _sent(message: AnyMessage, rules: Rules) -> AnyMessage:
+    """A message as its provider can take it."""
+    if rules.is_stateless and is_stored(message):
+        return unsealed(message)
+    return readable(message, rules.provider)
 
 
 def _says(message: AnyMessage) -> bool:

@@ -18,7 +18,7 @@ from langchain_ctxwin.core.media import MediaLimits
 from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.recovery import learned_media, remembered_limit
 from langchain_ctxwin.core.request import Request, last_report_of, unbound_before
-from langchain_ctxwin.core.session import Session, counted
+from langchain_ctxwin.core.session import Session, counted, last_position
 from langchain_ctxwin.core.sizing import Sizes
 from langchain_ctxwin.core.updates import from_history, sizes_for
 from langchain_ctxwin.core.view import View, message_id, position_of
@@ -67,7 +67,7 @@ def measured(
         )
 
     request = within(request)
-    for change in (with_record_anew, begun_by_provider):
+    for change in (with_record_anew, begun_by_provider, with_reasoning_untied):
         if changed := change(request):
             request = within(_sized(parts, changed))
     return request
@@ -140,6 +140,23 @@ def begun_by_provider(request: Request) -> Session | None:
         guard=guard,
         pending=None,
         faults=faults,
+    )
+
+
+def with_reasoning_untied(request: Request) -> Session | None:
+    """Return the session without reasoning that was tied to another prompt, other tools, or pictures that left.
+
+    None where all of it still is behind what preceded it. A compaction has its own rule.
+    """
+    session, before = request.session, request.before
+    tied_to = session.counts.get("tied_to")
+    if tied_to in (None, before) or not request.parts.rules.binds_reasoning:
+        return None
+    last = last_position(request.parts.messages)
+    return replace(
+        session,
+        counts={**session.unanchored, "tied_to": before},
+        guard={**session.guard, "unbound": last},
     )
 
 

@@ -185,6 +185,7 @@ CALL_SETTINGS = (
         "context_management",
         "output_config",
         "prompt_cache_key",
+        "store",
         "thinking",
         "truncation",
     ),
@@ -226,7 +227,8 @@ def rules_of(model: object) -> Rules:
     is_claude = family == "anthropic"
     # Azure's API refuses the key of a prompt cache in some of its versions.
     is_azure = any(cls.__name__ == "AzureChatOpenAI" for cls in type(inner).__mro__)
-    thinking = arguments_of(model).get("thinking")
+    arguments = arguments_of(model)
+    thinking = arguments.get("thinking")
     thinks_each_time = (
         isinstance(thinking, Mapping) and thinking.get("type") == MANUAL_THINKING
     )
@@ -241,6 +243,8 @@ def rules_of(model: object) -> Rules:
         and profile.get("mid_conversation_system_messages") is True,
         takes_betas=rules.provider == "anthropic" and hasattr(inner, "betas"),
         media_in_results=uses_responses or family not in CHAT_COMPLETIONS,
+        is_stateless=rules.provider == "openai" and arguments.get("store") is False,
+        compacts_itself=_compacts(arguments.get("context_management")),
         keeps_history=getattr(inner, "use_previous_response_id", False) is True,
     )
 
@@ -251,6 +255,17 @@ def _has_breakpoints(model: object) -> bool:
     released = profile.get("release_date") if isinstance(profile, Mapping) else None
     is_new = isinstance(released, str) and released >= BREAKPOINTS_SINCE
     return is_new or CACHE_BREAKPOINTS in (getattr(model, "capabilities", None) or ())
+
+
+def _compacts(management: Any) -> bool:
+    """True where a setting asks the server to compact: Anthropic's has edits, OpenAI's is a list."""
+    if isinstance(management, Mapping):
+        management = management.get("edits")
+    edits = management if isinstance(management, list | tuple) else ()
+    return any(
+        isinstance(edit, Mapping) and "compact" in str(edit.get("type"))
+        for edit in edits
+    )
 
 
 def arguments_of(model: Any) -> dict[str, Any]:

@@ -164,6 +164,18 @@ def unsealed(message: AnyMessage) -> AnyMessage:
     return with_fields(message, content=blocks, additional_kwargs=extras)
 
 
+def is_stored(message: AnyMessage) -> bool:
+    """True for an answer whose reasoning only a server has that stored it."""
+    blocks = blocks_of(message.content) if isinstance(message, AIMessage) else ()
+    kept = message.additional_kwargs.get("reasoning")
+    reasoning = [block for block in blocks if kind_of(block) == "reasoning"]
+    reasoning += [kept] if isinstance(kept, Mapping) else []
+    return any(
+        _maker(message, block) == "openai" and not block.get("encrypted_content")
+        for block in reasoning
+    )
+
+
 def has_bound_reasoning(message: AnyMessage) -> bool:
     """True when a message brings reasoning that is tied to what preceded it."""
     return without_bound_reasoning(message) is not message

@@ -39,7 +39,7 @@ from langchain_ctxwin.core.session import (
     content_digest,
     uncovered,
 )
-from langchain_ctxwin.core.turns import Shown, tool_of
+from langchain_ctxwin.core.turns import Shown, starts_turn, tool_of
 from langchain_ctxwin.core.view import View, message_id, position_of
 
 # Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
@@ -505,18 +505,29 @@ def shown_part(request: Request, start: int, stop: int) -> list[AnyMessage]:
 def request_until(request: Request, start: int, stop: int) -> Request:
     """Return the request as it was sent, up to `stop`: what a provider is asked to compact.
 
-    Where the messages in `[start, stop)` have left it, they are a request of their own, behind the summary before.
+    Where the messages in `[start, stop)` have left it, they are a request of their own, behind the summary before: as
+    many of the newest turns as fit. What precedes them is in the record.
     """
-    if stop <= request.start:
-        messages, before = request.parts.messages, request.view
+    if stop > request.start:
+        return _until(request, stop)
+    messages, before = request.parts.messages, request.view
+
+    def since(begin: int) -> Request:
         view = View(
-            start=position_of(messages, start),
+            start=position_of(messages, begin),
             covered=before.covered,
             block=before.block,
         )
-        request = request.shown_as(view, request.summary)
+        return _until(request.shown_as(view, request.summary), stop)
+
+    steps = request.parts.history.steps_from(start)
+    turns = (s.index for s in steps if start < s.index < stop and starts_turn(s))
+    return since(first_enough([start, *turns], lambda begin: since(begin).fits))
+
+
+def _until(request: Request, stop: int) -> Request:
     steps = Shown(step for step in request.steps if step.index < stop)
-    return replace(request, steps=steps)
+    return replace(request, steps=steps, last_report=None)
 
 
 def last_request(request: Request, start: int, stop: int) -> LastRequest | None:

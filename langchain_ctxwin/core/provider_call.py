@@ -20,11 +20,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 
 from langchain_ctxwin.core.assembly import RECORD_ID
+from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.model_info import rules_of
-from langchain_ctxwin.core.native import readable
+from langchain_ctxwin.core.native import has_bound_reasoning, readable
+from langchain_ctxwin.core.pairing import CONTINUE_TEXT
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.errors import ConfigError
@@ -64,6 +66,7 @@ UNREADABLE = (
 )
 # The feature header of a compaction on demand, and of each request that sends its block back.
 DEMAND_BETA = "compact-2026-09-04"
+CLOSED_TEXT = "[The results are in.]"
 FORGOTTEN = "previous_response_not_found"  # OpenAI's code for an id that its server no longer has
 
 
@@ -74,6 +77,8 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
         ConfigError: tools and system prompt have more breakpoints than a request may have.
     """
     messages, rules, session = window.assembled(), window.parts.rules, window.session
+    if rules.provider == "anthropic" and rules.calls_need_reasoning:
+        messages = _with_call_closed(messages)
     if rules.provider == "anthropic" and prompt_cache != "off":
         # What is kept for an hour is what stays; the newest message is read again within minutes, or not at all.
         mark = MINUTES if prompt_cache == "5m" else {**MINUTES, "ttl": prompt_cache}
@@ -94,6 +99,18 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
             messages, {str(_response_id(message)) for message in old}
         )
     return messages
+
+
+def _with_call_closed(messages: list[AnyMessage]) -> list[AnyMessage]:
+    """The request as one that begins a turn, where it ends with results of calls that another model made.
+
+    A model that thinks each time wants its own reasoning before such calls, and there is none.
+    """
+    answers = (m for m in reversed(messages) if isinstance(m, AIMessage))
+    asked = next(answers, None)
+    if asked is None or not call_ids(asked) or has_bound_reasoning(asked):
+        return messages
+    return [*messages, AIMessage(CLOSED_TEXT), HumanMessage(CONTINUE_TEXT)]
 
 
 def shown_to(model: object, messages: Sequence[Any]) -> list[Any]:

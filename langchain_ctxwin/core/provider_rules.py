@@ -46,6 +46,12 @@ class Rules:
     """The results of tools may hold pictures and files. With Chat Completions they are in user messages only."""
 
     takes_betas: bool = False  # its client sends feature headers that a call names
+    is_stateless: bool = False
+    """Its server stores no items: reasoning comes back encrypted, or not at all."""
+
+    compacts_itself: bool = False
+    """A model that is set to compact on its server takes no block that was made on demand."""
+
     keeps_history: bool = False
     """Its server goes on from the newest response id among the messages, so that those before it are not sent."""
 
@@ -83,9 +89,7 @@ ANTHROPIC = Rules(
         (None, MediaLimits(max_bytes=32_000_000, max_images=600)),
     ),
 )
-GEMINI = replace(
-    ELSEWHERE, provider="gemini", starts_with_ai=True, calls_after_ai=False
-)
+GEMINI = replace(ELSEWHERE, provider="gemini", calls_after_ai=False)
 LIKE_OPENAI = replace(ELSEWHERE, starts_with_ai=True, takes_system=True)
 RULES = {
     "anthropic": ANTHROPIC,

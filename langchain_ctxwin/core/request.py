@@ -269,9 +269,10 @@ class Request:
 
     def _block_of(self, view: View) -> AIMessage | None:
         """What a provider wrote on demand, where this one made it and has none in its history."""
-        if view.block is None:
+        rules = self.parts.rules
+        if view.block is None or rules.compacts_itself:
             return None
-        block = block_message(view.block, self.parts.rules.provider)
+        block = block_message(view.block, rules.provider)
         return block if block is None or self.parts.lead(view) is None else None
 
     def _with_loaded_tools(self, steps: Shown) -> Shown:
@@ -407,8 +408,17 @@ class Request:
             {key: clamp for key, clamp in shown.clamped.items() if key in kept}
             for shown in (old, view)
         )
-        is_cleared_anew = (old.cleared ^ view.cleared) & kept
-        return bool(is_cleared_anew) or next(clamps) != next(clamps)
+        media = (
+            {
+                key: gone
+                for key, gone in self._without_media(shown).items()
+                if key in kept
+            }
+            for shown in (old, view)
+        )
+        is_cleared_anew = bool((old.cleared ^ view.cleared) & kept)
+        is_clamped_anew = next(clamps) != next(clamps)
+        return is_cleared_anew or is_clamped_anew or next(media) != next(media)
 
     # ---- what it costs ----------------------------------------------------------------------------------------------
 
@@ -544,6 +554,18 @@ class Request:
                 ]
         return cut
 
+    @property
+    def before(self) -> str:
+        """Fingerprint of what reasoning is tied to beside the view: model, prompt, tools, pictures that left."""
+        parts = self.parts
+        texts = (
+            str(parts.system.content) if parts.system else "",
+            parts.tools_digest,
+            parts.model,
+            json.dumps(sorted(self.view.without_media.items())),
+        )
+        return _digest(*texts)
+
     @cached_property
     def digest(self) -> str:
         """Fingerprint of the model, of everything that precedes the history, and of how the history is shown.
@@ -562,9 +584,7 @@ class Request:
             parts.model,
             json.dumps([view.to_json(), sorted(view.without_media.items())]),
         )
-        return hashlib.blake2b(
-            "\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12
-        ).hexdigest()
+        return _digest(*texts)
 
     def digest_until(self, stop: int) -> str:
         """Fingerprint of the same and of the history before a position: of a request that another may extend."""
@@ -664,6 +684,11 @@ class Request:
 
 Window = Request
 """The public name of a request."""
+
+
+def _digest(*texts: str) -> str:
+    joined = "\0".join(texts).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(joined, digest_size=12).hexdigest()
 
 
 def portion(share: float, room: int) -> int:

@@ -253,6 +253,7 @@ _COUNTS = {
     "speakers": {str: str},
     "limits": {str: {str: _is_from(1)}},
     "media": {str: {str: _is_from(1)}},
+    "tied_to": str,
     "answered_seconds": lambda value: isinstance(value, float) and value > 0,
     "messages": int,
     "first": _or_none(str),

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens
 from langchain_ctxwin.core.limits import unrefuted
+from langchain_ctxwin.core.native import has_bound_reasoning
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.request import LastReport, Request, Window
 from langchain_ctxwin.core.session import Session, counted, last_position, read_session
@@ -72,6 +73,8 @@ def after_compaction(compaction: Compaction, window: Window, shown: Request) -> 
             else _ineffective(window)
         )
     counts = session.unanchored
+    if "tied_to" in counts:
+        counts["tied_to"] = shown.before
     start = window.parts.start_of(shown.view)
     if sizes := counts.get("sizes"):
         counts["sizes"] = {
@@ -275,6 +278,8 @@ class Lesson:
 def from_answer(window: Window, reply: AIMessage) -> Lesson:
     """Learn from the usage that came with the answer to a request; one without usage changes nothing."""
     counts, tokens = dict(window.session.counts), sent_tokens(reply)
+    if has_bound_reasoning(reply):
+        counts["tied_to"] = window.before
     if tokens is None:
         return Lesson(counts=counts)
     sizes, extends, model = (

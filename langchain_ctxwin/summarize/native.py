@@ -212,9 +212,8 @@ def require_native(model: Any) -> None:
             f"{wanted}: {name} cannot ask its provider for one. ChatAnthropic can, and ChatOpenAI with "
             f"use_responses_api=True: {ADVICE}"
         )
-    management = arguments_of(model).get("context_management") or ()
-    edits = management.get("edits") if isinstance(management, Mapping) else management
-    if any("compact" in str(edit.get("type")) for edit in edits or ()):
+    if rules_of(model).compacts_itself:
+        management = arguments_of(model)["context_management"]
         raise ConfigError(
             f"{wanted}: context_management={management!r} lets the server compact by itself, which takes no other "
             "block: leave out one of both"

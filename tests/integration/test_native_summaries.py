@@ -424,3 +424,19 @@ def test_a_compaction_in_the_message_of_a_user_is_text():
         {key: part[key] for key in ("type", "text")} for part in said
     ]
     assert "Who are you?" in json.dumps(server.requests[-1].body)
+
+
+def test_more_than_a_window_of_what_left_is_not_sent_at_once():
+    """A conversation that another model held: the newest turns of it that fit are summed up."""
+    server, options = anthropic()
+    other = OpenAIServer(context_window=WINDOW, policy=responding)
+    saver = InMemorySaver()
+    with server, other:
+        made = {"checkpointer": saver, "summarizer": None}
+        agent, jobs = agent_of(other.chat_model(max_tokens=256), **made)
+        talk(agent, jobs, range(40))
+        agent, jobs = agent_of(server.chat_model(**options), checkpointer=saver)
+        talk(agent, jobs, range(40, 60))
+        assert compactions(server)
+        assert swapped(server)
+    assert {request.status for request in server.requests} == {200}

@@ -1,6 +1,7 @@
 """Is each of the providers' rules kept where a server that checks it would refuse what came in?"""
 
 import base64
+import json
 from functools import partial
 
 import pytest
@@ -372,16 +373,20 @@ def test_thinking_that_the_server_left_out_is_sent_no_more():
         model = server.chat_model(
             thinking={"type": "adaptive", "block_binding": drop}, betas=[BINDING_BETA]
         )
-        for prompt in ("Be good.", "Be quick."):
-            agent = create_context_agent(
-                model,
-                [look],
-                system_prompt=prompt,
-                limits=ModelLimits(context_window=8_000, max_output_tokens=256),
-                counter=TokenEstimator("openai"),
-                checkpointer=saver,
-                sinks=[sink],
-            )
+        agent = create_context_agent(
+            model,
+            [look],
+            system_prompt="Be good.",
+            limits=ModelLimits(context_window=8_000, max_output_tokens=256),
+            counter=TokenEstimator("openai"),
+            checkpointer=saver,
+            sinks=[sink],
+        )
+        for is_edited in (False, True):
+            if is_edited:
+                asked = agent.get_state(THREAD).values["messages"][0]
+                edited = HumanMessage("What was there?", id=asked.id)
+                agent.update_state(THREAD, {"messages": [edited]})
             for _ in range(3):
                 agent.invoke({"messages": [HumanMessage("What is there?")]}, THREAD)
     assert set(statuses(server)) == {200}
@@ -518,3 +523,89 @@ def test_a_refusal_that_names_nothing_is_the_callers(provider, words):
     assert server.vague == 1
     assert state["messages"][-1].text
     assert "context_view" not in state
+
+
+def test_thinking_behind_pictures_that_left_is_not_sent():
+    """They leave in batches, within a turn: it was tied to them. What is thought behind the next ones stays."""
+    shoots = taking(24)
+
+    def thinking(body):
+        answer = shoots(body)
+        blocks = (
+            [{"type": "text", "text": answer}] if answer == "That is all." else answer
+        )
+        return [{"type": "thinking", "thinking": "Hm."}, *blocks]
+
+    with AnthropicServer(policy=thinking, binds=True, max_images=10) as server:
+        limits = ModelLimits(200_000, max_output_tokens=256, max_images=10)
+        agent = create_context_agent(server.chat_model(), [screenshot], limits=limits)
+        agent.invoke({"messages": [HumanMessage("Go on.")]}, {"recursion_limit": 500})
+    assert set(statuses(server)) == {200}
+    thoughts = [str(request.body).count("'signature'") for request in server.requests]
+    assert 0 < thoughts[-1] < max(thoughts) < 24
+
+
+def test_a_model_that_thinks_each_time_takes_over_behind_calls_of_another():
+    """It wants its own reasoning before a call that waits for its results: such a turn is closed, and begun anew."""
+    thinking = {"type": "enabled", "budget_tokens": 1_024}
+    history = [
+        HumanMessage("Look!"),
+        AIMessage("", tool_calls=[CALL]),
+        ToolMessage("A boat.", tool_call_id=CALL["id"]),
+    ]
+    with AnthropicServer(policy=speaking(thinks=True)) as server:
+        model = server.chat_model(thinking=thinking, max_tokens=1_280)
+        invoked(model, history)
+        invoked(model, [*history, HumanMessage("And now?")])
+    assert set(statuses(server)) == {200}
+
+
+def test_reasoning_that_a_server_stored_is_no_part_of_stateless_requests():
+    """The integration drops it there, and the calls that it came with would stand alone."""
+    saver = InMemorySaver()
+    with OpenAIServer(policy=responding) as server:
+        for options in ({}, {"output_version": "v0"}, STATELESS):
+            invoked(
+                server.chat_model(**options),
+                [HumanMessage("Look!")],
+                checkpointer=saver,
+            )
+    assert set(statuses(server)) == {200}
+    assert "reasoning" not in str(server.requests[4].body["input"])
+    assert "reasoning" in str(server.requests[5].body["input"])
+
+
+def test_a_block_on_demand_is_text_where_the_server_is_to_compact():
+    """The API takes no signed block beside a compaction edit; who comes back to the other model finds it."""
+    server = AnthropicServer(
+        context_window=6_000,
+        policy=speaking(thinks=True),
+        min_compaction_trigger=1_000,
+    )
+    with server:
+        jobs, saver = SummaryJobs(), InMemorySaver()
+        plain = server.chat_model(max_tokens=256)
+        later = {**EDIT, "trigger": {"type": "input_tokens", "value": 50_000}}
+        own = {"betas": EDIT_BETAS, "context_management": {"edits": [later]}}
+        compacting = server.chat_model(max_tokens=256, **own)
+        blocks, talks = (
+            [],
+            [(plain, "native", 28), (compacting, None, 2), (plain, "native", 2)],
+        )
+        for model, summarizer, turns in talks:
+            agent = create_context_agent(
+                model,
+                [look],
+                limits=ModelLimits(context_window=6_000, max_output_tokens=256),
+                counter=TokenEstimator("openai"),
+                summarizer=summarizer,
+                checkpointer=saver,
+                jobs=jobs,
+            )
+            for number in range(turns):
+                words = f"Question {number}: " + "The river ran on. " * 12
+                agent.invoke({"messages": [HumanMessage(words)]}, THREAD)
+                jobs.drain(10)
+            blocks.append('"compaction"' in json.dumps(server.requests[-1].body))
+    assert set(statuses(server)) == {200}
+    assert blocks == [True, False, True]

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.tools import tool
 from langchain_google_genai import create_context_cache
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -34,6 +35,7 @@ from support.provider_talks import (
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
+THREAD = {"configurable": {"thread_id": "a"}}
 LARGEST_ERROR = 0.02
 """By how much the count of the next request is off at most, in the middle of a talk's errors."""
 
@@ -64,28 +66,16 @@ def test_another_middleware_may_mark_the_cache_too(ours_first):
 @pytest.mark.parametrize(
     "thinking", [None, {"type": "adaptive"}], ids=["by default", "as the model is set"]
 )
-async def test_thinking_that_another_prompt_made_stale_is_refused_once(
-    adapter, thinking
-):
+async def test_thinking_that_an_edit_made_stale_is_refused_once(adapter, thinking):
     """The API's own refusal is recovered, sync and async; the request without it, and all after it, are taken."""
     with AnthropicServer(policy=speaking(thinks=True), binds=True) as server:
-        model, saver, thread = (
-            server.chat_model(thinking=thinking),
-            InMemorySaver(),
-            {"configurable": {"thread_id": "a"}},
-        )
-        for prompt in ("Be good.", "Be quick."):
-            made = {"system_prompt": prompt, "checkpointer": saver}
-            limits = ModelLimits(context_window=8_000, max_output_tokens=256)
-            if adapter == "nodes":
-                agent = create_context_agent(model, [look], limits=limits, **made)
-            else:
-                agent = create_agent(
-                    model,
-                    [look],
-                    middleware=[ContextWindowMiddleware(limits=limits)],
-                    **made,
-                )
+        model, thread = server.chat_model(thinking=thinking), THREAD
+        agent = agent_of(adapter, model, "Be good.", InMemorySaver())
+        for is_later in (False, True):
+            if is_later:
+                asked = agent.get_state(thread).values["messages"][0]
+                edited = HumanMessage("What was to be seen?", id=asked.id)
+                agent.update_state(thread, {"messages": [edited]})
             agent.invoke({"messages": [HumanMessage("What is to be seen?")]}, thread)
             await agent.ainvoke({"messages": [HumanMessage("And now?")]}, thread)
     assert [request.status for request in server.requests] == [200] * 4 + [400] + [
@@ -97,6 +87,43 @@ async def test_thinking_that_another_prompt_made_stale_is_refused_once(
     ]
     drops = {"prefix_mismatch_behavior": "drop_block"}
     assert asked == [None] * 5 + [None if thinking else drops] * 4
+
+
+@tool
+def glance(place: str) -> str:
+    """Look at a place, but not for long."""
+    return place
+
+
+def agent_of(adapter, model, prompt, saver, tools=(look,)):
+    """An agent in nodes, or in our middleware."""
+    made = {"system_prompt": prompt, "checkpointer": saver}
+    limits = ModelLimits(context_window=8_000, max_output_tokens=256)
+    if adapter == "nodes":
+        return create_context_agent(model, list(tools), limits=limits, **made)
+    middleware = [ContextWindowMiddleware(limits=limits)]
+    return create_agent(model, list(tools), middleware=middleware, **made)
+
+
+@pytest.mark.parametrize("adapter", ["nodes", "middleware"])
+@pytest.mark.parametrize(
+    "changes",
+    [{"prompt": "Be quick."}, {"tools": (look, glance)}, {"model": "claude-next"}],
+    ids=["another prompt", "another tool", "another model"],
+)
+def test_thinking_that_a_change_of_the_agent_made_stale_is_not_sent(adapter, changes):
+    """It is known before the call that the request begins otherwise; what is thought later stays."""
+    with AnthropicServer(policy=speaking(thinks=True), binds=True) as server:
+        saver = InMemorySaver()
+        for change in ({}, changes):
+            made = {"model": "claude-test", "prompt": "Be good.", **change}
+            model = server.chat_model(model=made.pop("model"))
+            agent = agent_of(adapter, model, saver=saver, **made)
+            for _ in range(2):
+                agent.invoke({"messages": [HumanMessage("And now?")]}, THREAD)
+    assert {request.status for request in server.requests} == {200}
+    thoughts = [str(r.body).count("'signature'") for r in server.requests]
+    assert thoughts == [0, 1, 2, 3] * 2
 
 
 LARGE_PROMPT = "Answer in French, and mind the gap. " * 1_100  # 10,000 tokens
