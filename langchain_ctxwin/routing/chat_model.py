@@ -225,7 +225,7 @@ class RoutedChatModel(BaseChatModel):
     def _candidate_call(
         self, call: Instance, messages: list[AnyMessage], stop: list[str] | None
     ) -> tuple[BaseChatModel, Any, dict[str, Any]]:
-        """The candidate, its messages and its arguments, without the callbacks of this run: they would count it twice."""
+        """The candidate, its messages and its arguments, without the callbacks of this run: they would count twice."""
         model, bound = call
         alone: dict[str, Any] = {"config": {"callbacks": []}, "stop": stop or self.stop}
         return model, shown_to(model, messages), {**alone, **bound}
