@@ -24,9 +24,9 @@ from langchain_ctxwin.models.reading import (
     day,
     first,
     mapping,
+    model_info_of,
     price,
     provider_id,
-    stated,
     tokens,
 )
 from langchain_ctxwin.models.sources import SourceError
@@ -50,7 +50,7 @@ LATEST, VERSION = ":latest", "/v1"
 Entry = Mapping[str, Any]
 
 
-def asked(
+def fetch_json(
     url: str,
     headers: Mapping[str, str] | None = None,
     *,
@@ -63,7 +63,7 @@ def asked(
     Raises:
         SourceError: there is no good answer; the text holds no key and nothing of the answer.
     """
-    shown = url.partition("?")[0]
+    address = url.partition("?")[0]
     try:
         answer = httpx.request(
             method,
@@ -81,7 +81,7 @@ def asked(
         why = f"cannot be reached: {type(error).__name__}"
     except ValueError:
         why = "answered no JSON, or the key holds what no header may"
-    raise SourceError(f"{shown} {why}")
+    raise SourceError(f"{address} {why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def read_gemini(entry: Entry, provider: str) -> ModelInfo | None:
     largest_input = tokens(entry.get("inputTokenLimit"))
     largest_output = tokens(entry.get("outputTokenLimit"))
     is_known = largest_input and largest_output
-    return stated(
+    return model_info_of(
         str(entry.get("name", "")).removeprefix("models/"),
         provider=provider,
         context_window=(largest_input or 0) + (largest_output or 0)
@@ -144,7 +144,7 @@ def read_anthropic(entry: Entry, provider: str) -> ModelInfo | None:
     can = {
         what: mapping(said).get("supported") for what, said in mapping(support).items()
     }
-    return stated(
+    return model_info_of(
         entry.get("id"),
         provider=provider,
         context_window=tokens(entry.get("max_input_tokens")),
@@ -169,7 +169,7 @@ def read_ollama(entry: Entry, provider: str) -> ModelInfo | None:
     started = tokens(set_here[1] if set_here else entry["loaded"])
     trained = _trained_window(mapping(entry.get("model_info")))
     can, name = entry.get("capabilities"), entry["name"]
-    return stated(
+    return model_info_of(
         name,
         provider=provider,
         context_window=min(filter(None, (trained, started)), default=None),
@@ -187,10 +187,10 @@ def read_ollama(entry: Entry, provider: str) -> ModelInfo | None:
 def _trained_window(facts: Entry) -> int | None:
     """`<architecture>.context_length`; the longest such key may be that of a part, such as the vision encoder."""
     own = tokens(facts.get(f"{facts.get('general.architecture')}.context_length"))
-    found = (
+    windows = (
         tokens(value) for key, value in facts.items() if key.endswith(".context_length")
     )
-    return own or min(filter(None, found), default=None)
+    return own or min(filter(None, windows), default=None)
 
 
 ANTHROPIC = Api(
@@ -241,10 +241,8 @@ def compatible_at(url: str) -> Api | None:
 def provider_at(url: str) -> str:
     """Return the provider id of an address; an unknown server is a provider of its own, named after host and port."""
     try:
-        known = compatible_at(url)
-        return (
-            known.provider if known else urlsplit(url).netloc.rpartition("@")[2].lower()
-        )
+        api = compatible_at(url)
+        return api.provider if api else urlsplit(url).netloc.rpartition("@")[2].lower()
     except ValueError:
         return ""
 
@@ -290,28 +288,28 @@ class ApiSource:
 
     def pages(self, path: str, **params: Any) -> list[Entry]:
         """Return the entries of a list, over all its pages: a bare list, or the one under `data` or `models`."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for _ in range(MAX_PAGES):
             page = self.ask(path, params=params)
-            known = mapping(page)
-            listed = page if isinstance(page, list) else first(known, "data", "models")
-            found += [entry for entry in listed or () if isinstance(entry, dict)]
+            fields = mapping(page)
+            listed = page if isinstance(page, list) else first(fields, "data", "models")
+            entries += [entry for entry in listed or () if isinstance(entry, dict)]
             more = {
-                parameter: known[field]
+                parameter: fields[field]
                 for field, parameter in CURSORS.items()
-                if known.get(field) and known.get("has_more") is not False
+                if fields.get(field) and fields.get("has_more") is not False
             }
             # a cursor that comes again would never end
             if not more or more.items() <= params.items():
                 break
             params |= more
-        return found
+        return entries
 
     def ask(self, path: str, *, without: str = "", **sent: Any) -> Any:
         """Return the answer below the base URL, or below what is before this end of it."""
         key = self.key()
         own = {self.api.header: self.api.prefix + key} if key else {}
-        return asked(
+        return fetch_json(
             self.base_url.removesuffix(without) + path,
             {"accept": "application/json", **own, **self.api.headers},
             timeout=self._timeout_seconds,
@@ -376,8 +374,8 @@ class OllamaSource(ApiSource):
         running = self.maybe(self.pages, "/api/ps") or ()
         loaded = {_name_in(one): one.get("context_length") for one in running}
         for name in map(_name_in, self.pages("/api/tags")):
-            shown = self.ask("/api/show", method="POST", json={"model": name})
-            yield {**mapping(shown), "name": name, "loaded": loaded.get(name)}
+            details = self.ask("/api/show", method="POST", json={"model": name})
+            yield {**mapping(details), "name": name, "loaded": loaded.get(name)}
 
 
 def _name_in(entry: Entry) -> str:
@@ -472,7 +470,7 @@ def read_entry(entry: Entry, provider: str | None) -> ModelInfo | None:
             *map(entry.get, OUTPUTS),
         ]
     )
-    return stated(
+    return model_info_of(
         entry.get("id") or entry.get("name"),
         provider=provider,
         context_window=_window_of(entry),
@@ -508,10 +506,10 @@ def _known(values: list[Any]) -> list[int]:
 def _prices(entry: Entry) -> dict[str, Decimal | None]:
     """Prices per token as text, or per million as a number."""
     table = mapping(entry.get("pricing"))
-    found = {field: first(table, *keys) for field, keys in PRICES.items()}
+    stated_prices = {field: first(table, *keys) for field, keys in PRICES.items()}
     return {
         field: price(value, per=ONE_TOKEN if isinstance(value, str) else MILLION)
-        for field, value in found.items()
+        for field, value in stated_prices.items()
     }
 
 
@@ -548,19 +546,19 @@ def api_sources(environment: Mapping[str, str]) -> list[ApiSource]:
     Raises:
         ConfigError: an address in the environment is none.
     """
-    found: list[ApiSource] = [
+    sources: list[ApiSource] = [
         ApiSource(api, api.address(environment), api.key(environment))
         for api in (GEMINI, ANTHROPIC)
         if api.key(environment)
     ]
-    found += [
+    sources += [
         OpenAICompatibleSource(api.address(environment), api.key(environment))
         for api in COMPATIBLE
         if api.key(environment)
     ]
     if host := environment.get("OLLAMA_HOST"):
-        found.append(OllamaSource(ollama_address(host)))
-    return found
+        sources.append(OllamaSource(ollama_address(host)))
+    return sources
 
 
 def ollama_address(host: str) -> str:

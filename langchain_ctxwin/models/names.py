@@ -118,9 +118,9 @@ class Listing:
         """
         key = (name, provider)
         if key not in self._resolved:
-            found = self._meanings(name, provider)
+            meanings = self._meanings(name, provider)
             unlisted = Resolved(name=name, provider=provider or None)
-            self._resolved[key] = next(found, unlisted)
+            self._resolved[key] = next(meanings, unlisted)
         return self._resolved[key]
 
     def all(self) -> Iterator[Resolved]:
@@ -144,25 +144,25 @@ class Listing:
     def _meanings(self, name: str, provider: str) -> Iterator[Resolved]:
         for scope, wanted in self._readings(name, provider):
             for key in spellings(key_of(wanted)):
-                if found := self._stated(key, scope):
-                    yield self._decided(wanted, found)
+                if claims := self._claims_at(key, scope):
+                    yield self._decided(wanted, claims)
             plain = _VARIANT.sub("", key_of(wanted))
-            if found := self._dated(plain, scope):
-                yield self._decided(wanted, found)
+            if claims := self._dated(plain, scope):
+                yield self._decided(wanted, claims)
 
     def _readings(self, name: str, provider: str) -> list[tuple[str | None, str]]:
         """The (provider, name) pairs that the text may mean; None is any provider."""
         readings: list[tuple[str | None, str]] = [(provider, name)] if provider else []
-        if found := _PROVIDER.fullmatch(name.strip()):
-            said = provider_id(found[1])
+        if match := _PROVIDER.fullmatch(name.strip()):
+            said = provider_id(match[1])
             scopes = [one for one in PARTS.get(said, (said,)) if one in self.providers]
-            readings += [(scope, found[2]) for scope in scopes]
+            readings += [(scope, match[2]) for scope in scopes]
             if scopes and said != provider:
                 return readings
         return [*readings, (None, name)]
 
-    def _stated(self, key: str, scope: str | None) -> list[Claim]:
-        """What is said about a key at a provider, or at any (None)."""
+    def _claims_at(self, key: str, scope: str | None) -> list[Claim]:
+        """The claims under a key at a provider, or at any (None)."""
         keys = (key,) if scope is None else (key, f"{scope}/{key}")
         return [
             claim
@@ -172,7 +172,7 @@ class Listing:
         ]
 
     def _dated(self, key: str, scope: str | None) -> list[Claim]:
-        """What is said about the newest date of each provider of a name without one."""
+        """The claims about the newest date of a name without one, of each provider."""
         return [
             claim
             for provider, newest in self._newest.get(key, {}).items()
@@ -184,17 +184,17 @@ class Listing:
         claims = self._by_key.get(key, ())
         return [claim for claim in claims if claim.info.provider == provider]
 
-    def _decided(self, name: str, found: Sequence[Claim]) -> Resolved:
+    def _decided(self, name: str, claims: Sequence[Claim]) -> Resolved:
         """Prefer the maker to other providers, else the smallest limits; with what is stated for any provider."""
-        served = {one.info.provider: None for one in found if one.info.provider}
+        served = {one.info.provider: None for one in claims if one.info.provider}
         providers: list[str | None] = [*served]
         makers = [one for one in providers if one in MAKERS] or providers or [None]
         smallest = min(
-            (claim for claim in found if claim.info.provider in makers),
+            (claim for claim in claims if claim.info.provider in makers),
             key=lambda one: (_window(one.info), one.info.provider or ""),
         )
         provider = smallest.info.provider
-        at = [claim for claim in found if claim.info.provider == provider]
+        at = [claim for claim in claims if claim.info.provider == provider]
         # of two names that differ in case alone, the one that is spelled so
         exact = {claim.source for claim in at if claim.info.name == name}
         at = [one for one in at if one.source not in exact or one.info.name == name]
@@ -254,16 +254,22 @@ def merged(name: str, provider: str | None, claims: Iterable[Claim]) -> ModelInf
     - An output limit above the window leaves.
     """
     ordered = sorted(_inputs_apart([*claims]), key=_trust)
-    said = {field: _stated(ordered, field) for field in FIELDS}
-    taken = {field: _taken(field, stated) for field, stated in said.items() if stated}
+    said = {field: _stated_values(ordered, field) for field in FIELDS}
+    taken = {
+        field: _taken(field, field_values)
+        for field, field_values in said.items()
+        if field_values
+    }
     _reconcile(taken)
     values: dict[str, Any] = {field: value for field, (_, value) in taken.items()}
     provenance = {field: claim.source for field, (claim, _) in taken.items()}
     others: dict[str, Mapping[str, object]] = {
         field: {
-            one.source: value for one, value in stated if value != values.get(field)
+            one.source: value
+            for one, value in field_values
+            if value != values.get(field)
         }
-        for field, stated in said.items()
+        for field, field_values in said.items()
     }
     names = [one for claim in ordered for one in (claim.info.name, *claim.info.aliases)]
     deprecating = [claim.source for claim in ordered if claim.info.deprecated]
@@ -276,7 +282,9 @@ def merged(name: str, provider: str | None, claims: Iterable[Claim]) -> ModelInf
         deprecated=bool(deprecating),
         aliases=tuple(dict.fromkeys(one for one in names if one != name)),
         provenance=provenance,
-        conflicts={field: found for field, found in others.items() if found},
+        conflicts={
+            field: conflicting for field, conflicting in others.items() if conflicting
+        },
     )
 
 
@@ -300,7 +308,7 @@ def _inputs_apart(claims: Sequence[Claim]) -> Iterator[Claim]:
 Value = tuple[Claim, Any]  # a value of a field and who states it
 
 
-def _stated(claims: Iterable[Claim], field: str) -> list[Value]:
+def _stated_values(claims: Iterable[Claim], field: str) -> list[Value]:
     values = [(claim, getattr(claim.info, field)) for claim in claims]
     return [one for one in values if one[1] is not None and one[1] != frozenset()]
 

@@ -105,23 +105,25 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
             f"low={low:,} is not below high={high:,}: a probe needs sizes to try"
         )
     shortest = next((name for name in CALL_ARGUMENTS if hasattr(model, name)), "")
-    asked = model.bind(**{shortest: OUTPUT_TOKENS}) if shortest else model
+    short_model = model.bind(**{shortest: OUTPUT_TOKENS}) if shortest else model
     counter = TokenEstimator(family_of(model))
-    accepted = refused = stated = reported = sent = calls = 0
+    accepted = refused = stated_limit = reported = sent = calls = 0
     stopped = ""
-    while size := _next_size(low, high, accepted, refused, stated):
+    while size := _next_size(low, high, accepted, refused, stated_limit):
         request = [HumanMessage(WORD * size)]
         calls, sent = calls + 1, sent + size
         try:
-            answer = asked.invoke(request)
+            answer = short_model.invoke(request)
         except Exception as error:  # noqa: BLE001  # providers have no common error: what is no overflow ends it
             overflow = classify_overflow(error)
             if overflow is None:
                 stopped = reason_of(error)
                 break
-            refused, stated = (
+            refused, stated_limit = (
                 size,
-                min(overflow.limit or stated, stated or overflow.limit or 0),
+                min(
+                    overflow.limit or stated_limit, stated_limit or overflow.limit or 0
+                ),
             )
         else:
             accepted = max(accepted, size)
@@ -130,22 +132,24 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
     return Probe(
         accepted_tokens=reported or None,
         refused_tokens=refused or None,
-        stated_limit=stated or None,
+        stated_limit=stated_limit or None,
         calls=calls,
         input_tokens=sent,
         stopped_by=stopped,
     )
 
 
-def _next_size(low: int, high: int, accepted: int, refused: int, stated: int) -> int:
+def _next_size(
+    low: int, high: int, accepted: int, refused: int, stated_limit: int
+) -> int:
     """The size to try next; 0 when the limit is known well enough."""
     if not refused:
         return min(high, max(low, 2 * accepted)) if accepted < high else 0
     # A little below what was stated: there is a frame around every message, and words are not tokens everywhere.
-    confirming = int(stated * (1 - ACCURACY / 2))
+    confirming = int(stated_limit * (1 - ACCURACY / 2))
     if accepted < confirming < refused:
         return confirming
-    is_open = (not stated or accepted < confirming) and refused - accepted > max(
+    is_open = (not stated_limit or accepted < confirming) and refused - accepted > max(
         1, ACCURACY * refused
     )
     return (accepted + refused) // 2 if is_open else 0

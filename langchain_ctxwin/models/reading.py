@@ -22,16 +22,16 @@ SEPARATE = frozenset({"google"})
 ONE_TOKEN, MILLION = (1, 1_000_000)
 
 
-def stated(name: Any, **facts: Any) -> ModelInfo | None:
+def model_info_of(name: Any, **facts: Any) -> ModelInfo | None:
     """Return the facts of one model, or None when `name` is no name.
 
     Of two limits that contradict each other the one that allows the smaller request stays.
 
     Examples:
         >>> facts = {"context_window": 1_000, "max_output_tokens": 200}
-        >>> stated("nova", provider="google", **facts).limits.input_limit(200)
+        >>> model_info_of("nova", provider="google", **facts).limits.input_limit(200)
         1000
-        >>> stated("nova", provider="openai", **facts).limits.input_limit(200)
+        >>> model_info_of("nova", provider="openai", **facts).limits.input_limit(200)
         800
     """
     if not isinstance(name, str) or not name.strip():
@@ -40,12 +40,12 @@ def stated(name: Any, **facts: Any) -> ModelInfo | None:
     for field in ("max_input_tokens", "max_output_tokens"):
         if (facts.get(field) or 0) > window:
             del facts[field]
-    known: dict[str, Any] = {
+    known_facts: dict[str, Any] = {
         field: value
         for field, value in facts.items()
         if value or isinstance(value, Decimal)
     }
-    info = ModelInfo(name=name, **known)
+    info = ModelInfo(name=name, **known_facts)
     return input_apart(info) if info.provider in SEPARATE else info
 
 

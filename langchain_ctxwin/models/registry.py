@@ -84,7 +84,7 @@ class SourceState:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _NamedModel:
     """A model as the caller named it."""
 
     name: str
@@ -143,12 +143,14 @@ class ModelRegistry:
                 )
         catalogs = catalogs or ("offline" if sources is None else ())
         own = expect_each(sources or (), object, "sources", "a list of model sources")
-        given = [*own, *_catalogs(catalogs)]
-        memories = [one for one in given if isinstance(one, LearnedSource)]
+        every_source = [*own, *_catalogs(catalogs)]
+        memories = [one for one in every_source if isinstance(one, LearnedSource)]
         self.is_shared_memory = bool(memories)
         """True when a `LearnedSource` was passed: a limit that one conversation learns holds for others."""
         self._memory = memories[0] if memories else LearnedSource(clock=clock)
-        self._sources = dict(_with_names(one for one in given if one not in memories))
+        self._sources = dict(
+            _with_names(one for one in every_source if one not in memories)
+        )
         self._clock = clock
         self._ttl_seconds = ttl_seconds
         self._timeout_seconds = timeout_seconds
@@ -182,9 +184,9 @@ class ModelRegistry:
         from langchain_ctxwin.models.apis import api_sources  # noqa: PLC0415  # loads an HTTP client
 
         learned = LearnedSource(platformdirs.user_data_path(APP) / "learned.json")
-        found = api_sources(os.environ if environment is None else environment)
+        apis = api_sources(os.environ if environment is None else environment)
         return cls(
-            [*sources, learned, *found, ProfileSource(models)],
+            [*sources, learned, *apis, ProfileSource(models)],
             catalogs=catalogs,
             **options,
         )
@@ -203,15 +205,15 @@ class ModelRegistry:
         Raises:
             UnknownModelError: no source lists the model, or none states its window or input limit.
         """
-        asked = _asked_about(model)
+        named = _named_model(model)
         self._settle()
-        info = self._facts(asked)
+        info = self._facts(named)
         if info is None:
             # an error is final, a moment of patience is not
             wait([*self._running.values()], self._timeout_seconds)
-            info = self._facts(asked)
+            info = self._facts(named)
         if info is None or not info.limits.known:
-            raise UnknownModelError(self._unknown(asked.name, info))
+            raise UnknownModelError(self._unknown(named.name, info))
         self._warn(info)
         return info
 
@@ -228,7 +230,7 @@ class ModelRegistry:
         self._settle()
         wanted = None if provider is None else provider_id(provider)
         return [
-            self._merged(one, self._heard(_Asked(one.name), one))
+            self._merged(one, self._learned_claims(_NamedModel(one.name), one))
             for one in self._listing.all()
             if wanted in (None, one.provider)
         ]
@@ -262,26 +264,26 @@ class ModelRegistry:
         Raises:
             ConfigError: a mapping holds something else than plausible limits.
         """
-        asked = _Asked(name) if isinstance(name, str) else _asked_about(name)
+        named = _NamedModel(name) if isinstance(name, str) else _named_model(name)
         limits: Mapping[str, int] = {}
         if isinstance(said, Mapping):
             limits = said
         elif overflow := classify_overflow(said):
-            info = self._facts(asked) or ModelInfo(name=asked.name)
-            stated = stated_limit(overflow, info.limits)
-            limits = for_everybody(stated, declared_limits(info))
+            info = self._facts(named) or ModelInfo(name=named.name)
+            stated_limits = stated_limit(overflow, info.limits)
+            limits = for_everybody(stated_limits, declared_limits(info))
         if limits:
-            self._memory.learn(self._filed(asked), limits)
+            self._memory.learn(self._filed(named), limits)
 
     def accepted(self, name: Any, tokens: int) -> None:
         """Take up that a provider took an input of this size: learned limits below it are forgotten."""
-        asked = _Asked(name) if isinstance(name, str) else _asked_about(name)
-        for filed in dict.fromkeys((self._filed(asked), asked.name)):
+        named = _NamedModel(name) if isinstance(name, str) else _named_model(name)
+        for filed in dict.fromkeys((self._filed(named), named.name)):
             self._memory.accepted(filed, tokens)
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""
-        filed = self._filed(_Asked(model))
+        filed = self._filed(_NamedModel(model))
         return self._memory.recall(filed) or self._memory.recall(model)
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
@@ -314,12 +316,12 @@ class ModelRegistry:
     def _fetch(self, name: str) -> None:
         """Ask a source in this thread; an answer that comes too late to be waited for is used all the same."""
         try:
-            stated = list(self._sources[name].fetch(None))
+            listed = list(self._sources[name].fetch(None))
         except Exception as error:  # noqa: BLE001  # a source may fail in any way: what it said before holds
             self._failed(name, reason_of(error))
             return
         self._faults.pop(name, None)
-        models = [info for info in stated if isinstance(info, ModelInfo)]
+        models = [info for info in listed if isinstance(info, ModelInfo)]
         with self._lock:
             before = self._answers.get(name, (0.0, []))[1]
             answers = {**self._answers, name: (self._clock(), models)}
@@ -356,48 +358,50 @@ class ModelRegistry:
 
     # ---- what is known about a name ----------------------------------------------------------------------------------
 
-    def _facts(self, asked: _Asked) -> ModelInfo | None:
+    def _facts(self, named: _NamedModel) -> ModelInfo | None:
         """What is known; None when no source knows the model. Merged once while only lists name it."""
         listing = self._listing
-        resolved = listing.resolve(asked.name, asked.provider)
-        if resolved.is_ambiguous and self._warned.is_new(("ambiguous", asked.name)):
+        resolved = listing.resolve(named.name, named.provider)
+        if resolved.is_ambiguous and self._warned.is_new(("ambiguous", named.name)):
             log.warning(
                 "models.ambiguous",
-                model=asked.name,
+                model=named.name,
                 taken=f"{resolved.provider}/{resolved.name}",
                 action="name the provider too, as in provider/name",
             )
-        if heard := self._heard(asked, resolved):  # which changes at any time
-            return self._merged(resolved, [*asked.own, *heard])
-        if not resolved.claims and not asked.own:
+        if learned := self._learned_claims(
+            named, resolved
+        ):  # which changes at any time
+            return self._merged(resolved, [*named.own, *learned])
+        if not resolved.claims and not named.own:
             return None
-        if asked not in listing.merged:
-            listing.merged[asked] = self._merged(resolved, asked.own)
-        return listing.merged[asked]
+        if named not in listing.merged:
+            listing.merged[named] = self._merged(resolved, named.own)
+        return listing.merged[named]
 
     def _merged(self, model: Resolved, more: Iterable[Claim]) -> ModelInfo:
         info = merged(model.name, model.provider, [*model.claims, *more])
         return guessed(info) if self._allow_guess else info
 
-    def _heard(self, asked: _Asked, model: Resolved) -> list[Claim]:
+    def _learned_claims(self, named: _NamedModel, model: Resolved) -> list[Claim]:
         """What was learned about a model; the first name about which something is known counts."""
         exact = [
             f"{provider}/{name}"
-            for provider in (asked.provider, model.provider)
-            for name in (asked.name, model.name)
+            for provider in (named.provider, model.provider)
+            for name in (named.name, model.name)
             if provider
         ]
-        names = (*exact, asked.name, model.name)
+        names = (*exact, named.name, model.name)
         infos = next(filter(None, map(self._memory.fetch, names)), [])
         return [Claim(LEARNED, LEARNED, info) for info in infos]
 
-    def _filed(self, asked: _Asked) -> str:
+    def _filed(self, named: _NamedModel) -> str:
         """The name under which something is learned: with its provider's id, however that was spelled."""
-        provider, slash, name = asked.name.partition("/")
-        if asked.provider:
-            provider, name = asked.provider, asked.name
+        provider, slash, name = named.name.partition("/")
+        if named.provider:
+            provider, name = named.provider, named.name
         elif not slash or provider_id(provider) not in self._listing.providers:
-            return asked.name
+            return named.name
         return f"{provider_id(provider)}/{name}"
 
     def _warn(self, info: ModelInfo) -> None:
@@ -425,11 +429,11 @@ class ModelRegistry:
         if info is not None:
             said = "listed, but no source states its context window"
         else:
-            told = [
+            sources = [
                 f"{one.name} failed: {one.fault}" if one.fault else one.name
                 for one in self.sources
             ]
-            said = f"listed by no source ({'; '.join(told) or 'there are none'})"
+            said = f"listed by no source ({'; '.join(sources) or 'there are none'})"
             if near := self._listing.like(name):
                 said += f"; the nearest known names are {', '.join(near)}"
         return f"{name!r} is {said}: {remedy}"
@@ -439,7 +443,7 @@ def changes(
     source: str, before: Iterable[ModelInfo], after: Iterable[ModelInfo]
 ) -> list[ModelChangeEvent]:
     """Return an event for each limit and price that a source states otherwise than before."""
-    known = {(info.provider, info.name): info for info in before}
+    previous = {(info.provider, info.name): info for info in before}
     return [
         ModelChangeEvent(
             model=f"{new.provider}/{new.name}" if new.provider else new.name,
@@ -449,7 +453,7 @@ def changes(
             source=source,
         )
         for new in after
-        if (old := known.get((new.provider, new.name)))
+        if (old := previous.get((new.provider, new.name)))
         for field in (*LIMIT_FIELDS, *PRICE_FIELDS)
         if (was := getattr(old, field)) is not None
         and (value := getattr(new, field)) not in (None, was)
@@ -481,23 +485,23 @@ def _with_names(sources: Iterable[Any]) -> Iterator[tuple[str, ModelSource]]:
         yield name if numbers[name] == 1 else f"{name} #{numbers[name]}", source
 
 
-def _asked_about(model: Any) -> _Asked:
-    """What a name, facts, or a chat model (bindings and fallbacks are looked through) ask about."""
+def _named_model(model: Any) -> _NamedModel:
+    """The model that a name, facts or a chat model stands for; bindings and fallbacks are looked through."""
     if isinstance(model, ModelInfo):
-        return _Asked(model.name, model.provider or "")
+        return _NamedModel(model.name, model.provider or "")
     part, bound = next(iter(models_behind(model)), (model, {}))
     named = [model, *map(bound.get, MODEL_ARGUMENTS), model_name(part)]
     name = next((one for one in named if isinstance(one, str) and one.strip()), "")
     if not name:
-        shown = repr(model) if isinstance(model, str) else type(model).__name__
+        label = repr(model) if isinstance(model, str) else type(model).__name__
         raise UnknownModelError(
-            f"{shown} names no model: pass a name such as 'provider/name', or a chat model"
+            f"{label} names no model: pass a name such as 'provider/name', or a chat model"
         )
     if isinstance(model, str):
-        return _Asked(name.strip())
+        return _NamedModel(name.strip())
     own = ProfileSource((part,)).fetch(name)
     claims = tuple(Claim(PROFILE, PROFILE, info) for info in own)
-    return _Asked(name, _served_by(part), claims)
+    return _NamedModel(name, _served_by(part), claims)
 
 
 def _served_by(model: Any) -> str:

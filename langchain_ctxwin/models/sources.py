@@ -42,9 +42,9 @@ from langchain_ctxwin.models.reading import (
     capabilities_of,
     day,
     mapping,
+    model_info_of,
     price,
     provider_id,
-    stated,
     tokens,
 )
 from langchain_ctxwin.protocols import Clock
@@ -152,13 +152,13 @@ def _info(name: str, said: Facts) -> ModelInfo:
         )
     if isinstance(said, ModelLimits):
         said = {field: getattr(said, field) for field in LIMIT_FIELDS}
-    given = dict(said) if isinstance(said, Mapping) else {"context_window": said}
-    if unknown := [str(field) for field in given if field not in FACTS]:
+    facts = dict(said) if isinstance(said, Mapping) else {"context_window": said}
+    if unknown := [str(field) for field in facts if field not in FACTS]:
         raise ConfigError(
             f"{name}: unknown field {', '.join(unknown)}: give some of {', '.join(FACTS)}"
         )
     try:
-        info = INFO.validate_python({"name": name, **given})
+        info = INFO.validate_python({"name": name, **facts})
     except ValidationError as error:
         fault = error.errors()[0]
         field = ".".join(map(str, fault["loc"]))
@@ -204,7 +204,7 @@ def _of_profile(model: Any) -> ModelInfo | None:
     profile = getattr(model, "profile", None)
     if not isinstance(profile, Mapping) or not profile:
         return None
-    return stated(
+    return model_info_of(
         model_name(model).removeprefix("models/"),
         provider=provider_of(model),
         context_window=tokens(profile.get("max_input_tokens")),
@@ -256,7 +256,7 @@ class CatalogSource:
     def __init__(
         self, path_or_url: str | os.PathLike[str], *, name: str | None = None
     ) -> None:
-        given = os.fspath(
+        place = os.fspath(
             expect(
                 path_or_url,
                 PATH,
@@ -264,18 +264,18 @@ class CatalogSource:
                 "the path or the URL of a catalog",
             )
         ).strip()
-        if not given:
+        if not place:
             raise ConfigError(
                 f"path_or_url={path_or_url!r}: give the path or the URL of a catalog"
             )
-        self._is_url = given.lower().startswith(("http://", "https://"))
+        self._is_url = place.lower().startswith(("http://", "https://"))
         self._place = (
-            given if self._is_url else str(Path(given).expanduser().absolute())
+            place if self._is_url else str(Path(place).expanduser().absolute())
         )
-        self._shown = given.partition("?")[0]  # a query may hold what opens the catalog
+        self._shown = place.partition("?")[0]  # a query may hold what opens the catalog
         self.name = (
             name
-            or (urlsplit(given).hostname if self._is_url else Path(given).name)
+            or (urlsplit(place).hostname if self._is_url else Path(place).name)
             or "catalog"
         )
 
@@ -285,20 +285,20 @@ class CatalogSource:
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model, wherever it is served, or all of them; a `SourceError` when nothing can be read."""
         rows = list(_rows(self._document()))
-        found = [info for info in rows if info is not None]
-        if not found:
+        models = [info for info in rows if info is not None]
+        if not models:
             raise SourceError(
                 f"{self._shown} has no models in the shape of models.dev or of LiteLLM's price table"
             )
-        if len(found) < len(rows):
+        if len(models) < len(rows):
             log.warning(
                 "models.catalog_rows_skipped",
                 catalog=self._shown,
-                skipped=len(rows) - len(found),
+                skipped=len(rows) - len(models),
             )
         return [
             info
-            for info in found
+            for info in models
             if name is None or name in (info.name, f"{info.provider}/{info.name}")
         ]
 
@@ -317,9 +317,9 @@ class CatalogSource:
             ) from None
         except (ValueError, EOFError):
             raise SourceError(f"{self._shown} is no JSON") from None
-        from langchain_ctxwin.models.apis import asked  # noqa: PLC0415  # loads an HTTP client
+        from langchain_ctxwin.models.apis import fetch_json  # noqa: PLC0415  # loads an HTTP client
 
-        return asked(self._place)
+        return fetch_json(self._place)
 
 
 def _rows(document: Any) -> Iterator[ModelInfo | None]:
@@ -350,7 +350,7 @@ def read_provider_row(provider: str, name: str, row: Any) -> ModelInfo | None:
     prices: dict[str, Any] = {
         field: price(cost.get(field.removesuffix("_price"))) for field in PRICE_FIELDS
     }
-    return stated(
+    return model_info_of(
         name,
         provider=provider,
         context_window=tokens(limit.get("context")),
@@ -407,7 +407,7 @@ def read_price_row(key: str, row: Any) -> ModelInfo | None:
     prices: dict[str, Any] = {
         field: price(row.get(column), per=ONE_TOKEN) for field, column in COSTS.items()
     }
-    return stated(
+    return model_info_of(
         name if is_prefixed else key,
         provider=provider,
         context_window=window,
@@ -454,15 +454,15 @@ LEARNED_FIELDS = ("context_window", "max_input_tokens")
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class LearnedLimit:
     """One limit as a provider stated it; 0 tokens mean that an accepted request refuted it, also in older files."""
 
     tokens: int
     heard_at: float  # seconds since the epoch
 
 
-Limits = Mapping[str, Mapping[str, Heard]]  # by model and field, each the newest
-_LIMITS = TypeAdapter(dict[str, dict[str, Heard]])
+Limits = Mapping[str, Mapping[str, LearnedLimit]]  # by model and field, each the newest
+_LIMITS = TypeAdapter(dict[str, dict[str, LearnedLimit]])
 
 
 class LearnedSource:
@@ -503,7 +503,7 @@ class LearnedSource:
         self._file = None if path is None else _limits_file(path)
         self._ttl_seconds = ttl_seconds
         self._clock = clock
-        self._heard: Limits = {}  # replaced as a whole, never changed, so that reading it needs no lock
+        self._learned: Limits = {}  # replaced as a whole, never changed, so that reading it needs no lock
         self._lock = threading.Lock()
         self._worker = Worker("ctxwin-limits")
         self.refresh()
@@ -525,27 +525,29 @@ class LearnedSource:
                 raise ConfigError(
                     f"{model!r}: {field}={value!r}: give a whole number of tokens from 1 to {MAX_TOKENS:,}"
                 )
-        self._hear(model, limits)
+        self._remember(model, limits)
 
     def accepted(self, model: str, tokens: int) -> None:
         """Withdraw the limits below an input that the model took, here and in the file; returns at once."""
-        known = self.recall(model)
-        refuted = known.keys() - unrefuted(known, tokens).keys()
-        self._hear(model, dict.fromkeys(refuted, 0))
+        limits = self.recall(model)
+        refuted = limits.keys() - unrefuted(limits, tokens).keys()
+        self._remember(model, dict.fromkeys(refuted, 0))
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the stated limits that have not expired, by field name; empty when there are none."""
         return {
             field: one.tokens
-            for field, one in self._heard.get(model, {}).items()
+            for field, one in self._learned.get(model, {}).items()
             if one.tokens and self._is_live(one)
         }
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return what is known about one model, or about all of them by name; reads no file."""
-        models = sorted(self._heard) if name is None else [name]
+        models = sorted(self._learned) if name is None else [name]
         infos = [
-            stated(model, **known) for model in models if (known := self.recall(model))
+            model_info_of(model, **limits)
+            for model in models
+            if (limits := self.recall(model))
         ]
         return [info for info in infos if info is not None]
 
@@ -558,11 +560,13 @@ class LearnedSource:
         """Wait until what was learned is saved, or could not be; false when that takes longer. Blocks its thread."""
         return self._worker.flush(timeout_seconds)
 
-    def _hear(self, model: str, limits: Mapping[str, int]) -> None:
+    def _remember(self, model: str, limits: Mapping[str, int]) -> None:
         if not limits or not model:
             return
-        heard = {f: Heard(tokens, self._clock()) for f, tokens in limits.items()}
-        self._absorb({model: heard})
+        stamped = {
+            f: LearnedLimit(tokens, self._clock()) for f, tokens in limits.items()
+        }
+        self._absorb({model: stamped})
         if self._file is not None:
             # a change that waits saves this too
             self._worker.submit(partial(self._file.update, self._absorb))
@@ -570,24 +574,26 @@ class LearnedSource:
     def _absorb(self, said: Limits) -> Limits:
         """Take up what was said, and return all that has not expired: per field the newest, then the stricter."""
         with self._lock:
-            live: dict[str, dict[str, Heard]] = {}
-            for model, limits in (*self._heard.items(), *said.items()):
+            live: dict[str, dict[str, LearnedLimit]] = {}
+            for model, limits in (*self._learned.items(), *said.items()):
                 for field, one in limits.items():
                     if self._is_live(one):
-                        known = live.setdefault(model, {})
-                        known[field] = max(known.get(field, one), one, key=_newness)
+                        newest_limits = live.setdefault(model, {})
+                        newest_limits[field] = max(
+                            newest_limits.get(field, one), one, key=_newness
+                        )
             newest = sorted(
                 live, key=lambda model: max(map(_newness, live[model].values()))
             )
-            self._heard = {model: live[model] for model in newest[-MAX_MODELS:]}
-            return self._heard
+            self._learned = {model: live[model] for model in newest[-MAX_MODELS:]}
+            return self._learned
 
-    def _is_live(self, said: Heard) -> bool:
+    def _is_live(self, said: LearnedLimit) -> bool:
         """Not expired; one from as far ahead is the mistake of a clock that was wrong."""
         return abs(self._clock() - said.heard_at) < self._ttl_seconds
 
 
-def _newness(said: Heard) -> tuple[float, int]:
+def _newness(said: LearnedLimit) -> tuple[float, int]:
     return said.heard_at, -said.tokens
 
 

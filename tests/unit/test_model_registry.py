@@ -115,7 +115,7 @@ def test_catalogs_are_asked_before_the_snapshot(tmp_path, monkeypatch):
     """Online, the public one; or those that are given, without the snapshot."""
     asked = []
     monkeypatch.setattr(
-        "langchain_ctxwin.models.apis.asked", lambda url: asked.append(url) or {}
+        "langchain_ctxwin.models.apis.fetch_json", lambda url: asked.append(url) or {}
     )
     known = ModelRegistry(catalogs="online")
     assert known.models()
