@@ -379,6 +379,27 @@ class ToolResultConfig(Settings):
     Environment variables: `CTXWIN_TOOL_RESULTS_<FIELD>`, e.g. `CTXWIN_TOOL_RESULTS_MAX_TOKENS=2000`; mappings and
     lists as JSON.
 
+    Attributes:
+        enabled: Whether results are guarded at all; otherwise they stay exactly as their tools return them.
+        full: Show results whole, whatever `fields`, `max_tokens` and `max_share` say. A result that is larger than the
+            room left in the window is logged as `tool_result.too_large`.
+        max_tokens: Largest result that is shown as it is, and largest page of a larger one: a few screens of text.
+        max_share: Largest part of the room left in the window that the results of one step may take together.
+        fields: Paths of the fields to show of JSON results, such as `price.basePrice`, `items[].id` or `*.name`, also
+            of results that fit. Empty shows everything of large results but empty values, addresses and answers to
+            yes-or-no questions.
+        page_rows: Most rows of a page, whatever their size.
+        ttl_seconds: How long a large result is kept after it was last read, at most a month. None keeps it as long as
+            its thread in a store of your own (until `delete_thread`), and 600 seconds in this process's memory.
+        projection: Leave out fields of large JSON results; every field can still be read by its cursor.
+        pagination: Show large results page by page; otherwise one shortened form of the whole, readable by its cursor.
+        extraction: Shorten long texts to the sentences with words of the question; otherwise to their beginning.
+        keywords: Words that make a sentence worth keeping, besides those of the call and of the current user message.
+        per_tool: What differs for single tools, by name. `CTXWIN_TOOL_RESULTS_PER_TOOL` fills in the tools and settings
+            that code or a file leaves out.
+        cursor_keys: Secrets that sign cursors, oldest first. The last one signs, all of them verify. Empty makes a
+            random key, and cursors end with the process.
+
     Examples:
         >>> config = ToolResultConfig(
         ...     per_tool={"search": ToolOverrides(max_tokens=1_000)}
@@ -390,48 +411,18 @@ class ToolResultConfig(Settings):
     model_config = SettingsConfigDict(env_prefix="CTXWIN_TOOL_RESULTS_")
 
     enabled: bool = True
-    """Whether results are guarded at all; otherwise they stay exactly as their tools return them."""
-
     full: bool = False
-    """Show results whole, whatever `fields`, `max_tokens` and `max_share` say; one that is larger than the room left in
-    the window is logged as `tool_result.too_large`."""
-
     max_tokens: Count = 4000
-    """Largest result that is shown as it is, and largest page of a larger one: a few screens of text."""
-
     max_share: Fraction = 0.25
-    """Largest part of the room left in the window that the results of one step may take together."""
-
     fields: tuple[FieldPath, ...] = ()
-    """Paths of the fields to show of JSON results, such as `price.basePrice`, `items[].id`, `*.name`, whether they fit
-    or not; empty: of large ones all but empty values, addresses and answers to yes-or-no questions."""
-
     page_rows: Count | None = None
-    """Most rows of a page, whatever their size."""
-
     ttl_seconds: Seconds | None = None
-    """How long a large result is kept after it was last read, at most a month. None: as long as its thread in a store
-    of its own (until `delete_thread`), 600 seconds in this process's memory."""
-
     projection: bool = True
-    """Leave out fields of large JSON results; every field can still be read by its cursor."""
-
     pagination: bool = True
-    """Show large results page by page; otherwise one shortened form of the whole, readable by its cursor."""
-
     extraction: bool = True
-    """Shorten long texts to the sentences with words of the question; otherwise to their beginning."""
-
     keywords: tuple[str, ...] = ()
-    """Words that make a sentence worth keeping, besides those of the call and of the current user message."""
-
     per_tool: dict[str, ToolOverrides] = Field(default_factory=dict)
-    """What differs for single tools, by name. What code or a file leaves out, be it a tool or one setting of a tool, is
-    filled from `CTXWIN_TOOL_RESULTS_PER_TOOL`."""
-
     cursor_keys: tuple[CursorKey, ...] = ()
-    """Secrets that sign cursors, oldest first: the last one signs, all of them verify. Empty: a random key, and
-    cursors end with the process."""
 
     @property
     def chosen_fields(self) -> tuple[str, ...]:
@@ -450,27 +441,39 @@ class RetrievalConfig(Settings):
     """Defaults of the retrieval budget; a `BudgetedRetriever` reads them once, unless it is made from a live one.
 
     Environment variables: `CTXWIN_RETRIEVAL_<FIELD>`, e.g. `CTXWIN_RETRIEVAL_MAX_CONTEXT_TOKENS=4096`.
+
+    Attributes:
+        max_context_tokens: Budget of one retrieval, in tokens: about sixteen chunks of 500 tokens.
+        score: Metadata key that holds a chunk's relevance, higher is better.
+        k: Largest number of chunks, whatever their size.
+        on_overflow: Stop at the first chunk that does not fit, or skip it and go on with smaller ones.
     """
 
     model_config = SettingsConfigDict(env_prefix="CTXWIN_RETRIEVAL_")
 
     max_context_tokens: Count = 8192
-    """Budget of one retrieval, in tokens: about sixteen chunks of 500 tokens."""
-
     score: str = "score"
-    """Metadata key that holds a chunk's relevance, higher is better."""
-
     k: Count | None = None
-    """Largest number of chunks, whatever their size."""
-
     on_overflow: Literal["stop", "skip"] = "stop"
-    """Stop at the first chunk that does not fit, or skip it and go on with smaller ones."""
 
 
 class RoutingConfig(Settings):
     """How a `ModelRouter` chooses; whatever does not fit is never chosen.
 
     Environment variables: `CTXWIN_ROUTING_<FIELD>`, e.g. `CTXWIN_ROUTING_COMPLEXITY=high`.
+
+    Attributes:
+        quality: Weight of the chance of a good answer, up to where a model is strong enough.
+        cost: Weight of the estimated cost, as a share of that of the dearest candidate: by default it decides between
+            models that are strong enough. The larger it is, the more often a weaker one is taken.
+        complexity: How much every request asks of a model, where the call does not say so. None judges each request.
+        output_reserve: Tokens reserved for the answer; by default what is requested, else a bounded share of each
+            window.
+        sticky: Stay with one model within a conversation, so that the provider's prompt cache is read, not written
+            anew.
+        when_full: What an agent does whose conversation no longer fits its model: compact and stay, or move whole to a
+            larger model. What cannot be made to fit moves. For the nodes and the middleware; a `RoutedChatModel` alone
+            moves.
 
     Examples:
         >>> RoutingConfig(
@@ -482,30 +485,38 @@ class RoutingConfig(Settings):
     model_config = SettingsConfigDict(env_prefix="CTXWIN_ROUTING_")
 
     quality: Weight = 1.0
-    """Weight of the chance of a good answer, up to where a model is strong enough."""
-
     cost: Weight = 0.01
-    """Weight of the estimated cost, as a share of that of the dearest candidate: by default it decides between models
-    that are strong enough. The larger it is, the more often a weaker one is taken."""
-
     complexity: Literal["low", "medium", "high"] | None = None
-    """How much every request asks of a model, where the call does not say so; None has each judged."""
-
     output_reserve: CountOrZero | None = None
-    """Tokens reserved for the answer; by default what is requested, else a bounded share of each window."""
-
     sticky: bool = True
-    """Stay with one model within a conversation, so that the provider's prompt cache is read, not written anew."""
-
     when_full: Literal["compact", "move"] = "compact"
-    """What an agent does whose conversation no longer fits its model: compact and stay, or move whole to a larger
-    model. What cannot be made to fit moves. For the nodes and the middleware; a `RoutedChatModel` alone moves."""
 
 
 class AlertConfig(Settings):
     """Thresholds of `langchain_ctxwin.observe.Alerts`; None, or false, is off.
 
     Environment variables: `CTXWIN_ALERTS_<FIELD>`, e.g. `CTXWIN_ALERTS_CONVERSATION_COST=2.5`.
+
+    Attributes:
+        utilization: Alert when each of the last `utilization_steps` requests of a conversation took more than this
+            share of the input limit.
+        utilization_steps: So many nearly full requests in a row say that no compaction comes, or that it leaves too
+            much. Of public agent transcripts (windows of 8k and 32k) 1 % have eight over 90 %, 4 % have five.
+        accuracy: Alert when the mean accuracy of the counts for a model falls below it.
+        failed_summaries: Alert when so many summaries by one model in a row failed, or would not make the request
+            smaller. Single ones do now and then.
+        stopped_compactions: Alert when no summary is tried any more for a conversation, until one is.
+        oversized_results: Alert when a larger share of the last tool results could not be shown whole.
+        fallbacks: Alert when a candidate failed before a larger share of the last answers of a routed model. At one in
+            ten, one call in ten is paid for twice.
+        refusals: Alert when a larger share of the last requests could not be made to fit.
+        overflows: Alert when the provider refused a larger share of the last calls of one model as too large.
+        conversation_cost: Alert when a conversation costs more USD, its summaries included, as far as prices are known.
+            Off by default: nobody else can say what an answer is worth.
+        window: How many of the last requests, results or answers a mean or share is of. They are counted, not timed, so
+            that a clock that jumps changes nothing. An alert clears at half of what is allowed, so that it does not
+            come and go.
+        least: How many of them there must be before a mean or share is looked at.
 
     Examples:
         >>> AlertConfig(conversation_cost=2.5, accuracy=None).conversation_cost
@@ -515,43 +526,17 @@ class AlertConfig(Settings):
     model_config = SettingsConfigDict(env_prefix="CTXWIN_ALERTS_")
 
     utilization: Fraction | None = 0.9
-    """Share of the input limit that every one of the last `utilization_steps` requests of a conversation exceeds."""
-
     utilization_steps: Samples = 8
-    """So many requests in a row that nearly fill the window say that a compaction does not come, or leaves too much: of
-    public agent transcripts at windows of 8k and 32k, 1 % have eight over 90 % in a row, 4 % have five."""
-
     accuracy: Fraction | None = 0.85
-    """Mean accuracy of the counts for one model that its last requests with a reported size fall short of."""
-
     failed_summaries: Samples | None = 3
-    """Summaries by one model that fail in a row, or would not make the request smaller: single ones do now and then."""
-
     stopped_compactions: bool = True
-    """Tell of conversations for which no summary is tried any more, until one is."""
-
     oversized_results: Rate | None = 0.05
-    """Share of the last tool results that were too large to be shown whole."""
-
     fallbacks: Rate | None = 0.1
-    """Share of the last answers of a routed model before which a candidate failed: one in ten pays for two calls."""
-
     refusals: Rate | None = 0.05
-    """Share of the last requests that could not be made to fit."""
-
     overflows: Rate | None = 0.05
-    """Share of the last calls of one model that its provider refused as too large, and that were repeated."""
-
     conversation_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """USD that one conversation costs, its summaries included, as far as prices are known. Off by default: nobody else
-    can say what an answer is worth."""
-
     window: Samples = 100
-    """The last requests, results or answers that a mean or share is of. They are counted, not timed: a clock that
-    jumps changes nothing. Its alert clears at half of what is allowed, or it would come and go at its threshold."""
-
     least: Samples = 20
-    """How many of them there have to be before a mean or share is looked at."""
 
     @model_validator(mode="after")
     def _least_fits_into_window(self) -> Self:
@@ -566,6 +551,12 @@ class AlertConfig(Settings):
 class FileConfig(ContextConfig):
     """All settings in one file: those of `ContextConfig` at the top, the others in tables of their own.
 
+    Attributes:
+        tool_results: Settings of `ToolResultGuard`.
+        retrieval: Settings of `BudgetedRetriever.from_config`, which follows a `ConfigFile`.
+        routing: Settings of `ModelRouter`.
+        alerts: Thresholds of `Alerts`.
+
     Examples:
         ```toml
         keep = 0.4
@@ -579,16 +570,9 @@ class FileConfig(ContextConfig):
     """
 
     tool_results: ToolResultConfig = Field(default_factory=ToolResultConfig)
-    """Settings of `ToolResultGuard`."""
-
     retrieval: RetrievalConfig = Field(default_factory=RetrievalConfig)
-    """Settings of `BudgetedRetriever.from_config`, which follows a `ConfigFile`."""
-
     routing: RoutingConfig = Field(default_factory=RoutingConfig)
-    """Settings of `ModelRouter`."""
-
     alerts: AlertConfig = Field(default_factory=AlertConfig)
-    """Thresholds of `Alerts`."""
 
 
 @runtime_checkable

@@ -93,16 +93,17 @@ from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A request that fits its model, and what to keep of it for the next one."""
+    """A request that fits its model, and what to keep of it for the next one.
+
+    Attributes:
+        request: The messages to send, the system message first when there is one.
+        session: What the next call of `ContextEngine.fit` takes as `session`; JSON.
+        report: Tokens of the request by region, its limit, and what was cut: what graphs call `context_report`.
+    """
 
     request: list[AnyMessage]
-    """The messages to send, the system message first when there is one."""
-
     session: dict[str, Any]
-    """What the next call of `ContextEngine.fit` takes as `session`; JSON."""
-
     report: dict[str, Any]
-    """Tokens of the request by region, its limit, and what was cut: what graphs call `context_report`."""
 
 
 class ContextEngine:

@@ -44,19 +44,23 @@ _unscored, _rising = Seen(), Seen()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalResult:
-    """What a retrieval kept and what it left out, both in descending relevance."""
+    """What a retrieval kept and what it left out, both in descending relevance.
+
+    Attributes:
+        documents: The kept chunks, whole: copies whose `metadata["truncated"]` repeats the flag `truncated`.
+        dropped: Every other chunk that the base found, unchanged: over the budget, or beyond `k`.
+        truncated: True when the budget left something out. What only `k` left out was asked for and does not count.
+        tokens: Tokens of the kept chunks: of their text, or of what `price_document` says that the prompt shows of
+            each.
+        oversized: Dropped chunks that exceed the budget by themselves. With `on_overflow="stop"` the first of them ends
+            the selection, and what follows it is dropped unseen; `"skip"` goes on with smaller ones.
+    """
 
     documents: tuple[Document, ...]
-    """The kept chunks, whole: copies whose `metadata["truncated"]` repeats the flag below."""
     dropped: tuple[Document, ...]
-    """Every other chunk that the base found, unchanged: over the budget, or beyond `k`."""
     truncated: bool
-    """True when the budget left something out. What only `k` left out was asked for and does not count."""
     tokens: int
-    """Tokens of the kept chunks: of their text, or of what `price_document` says that the prompt shows of each."""
     oversized: tuple[Document, ...] = field(default=(), compare=False)
-    """Dropped chunks that exceed the budget by themselves. With `on_overflow="stop"` the first of them ends the
-    selection, and what follows it is dropped unseen; `"skip"` goes on with smaller ones."""
 
 
 def _default(name: str) -> Any:

@@ -34,35 +34,41 @@ sought_step: ContextVar[Callable[[AgentStep], None] | None] = ContextVar(
 
 
 class LeftMessage(NamedTuple):
-    """A message that leaves the view; it stays in the history."""
+    """A message that leaves the view; it stays in the history.
+
+    Attributes:
+        id: Id of the message.
+        kind: `human`, `ai`, `tool` or `system`.
+        tokens: What it took of the request.
+    """
 
     id: str
     kind: str
-    """`human`, `ai`, `tool` or `system`."""
-
     tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadCompaction:
-    """What a compaction of a thread did, or would do."""
+    """What a compaction of a thread did, or would do.
+
+    Attributes:
+        reason: Why, in words.
+        tokens_before: Input tokens of the next request before it.
+        tokens_after: Input tokens of the next request after it.
+        left: The messages that are no longer shown.
+        actions: All that it does, one line each, for people.
+        record: The record as the model sees it afterwards.
+        summary: The summary as the model sees it afterwards; in a preview the summary so far, where a model would write
+            a new one.
+    """
 
     reason: str
     tokens_before: int
     tokens_after: int
-    """Input tokens of the next request before and after it."""
-
     left: tuple[LeftMessage, ...]
-    """The messages that are no longer shown."""
-
     actions: tuple[str, ...]
-    """All that it does, one line each, for people."""
-
     record: str
-    """The record as the model sees it afterwards."""
-
     summary: str
-    """The summary as the model sees it afterwards; in a preview, before a model writes a new one, the one so far."""
 
 
 def compact(

@@ -45,6 +45,15 @@ GUESS_FACTOR = 4
 class ModelLimits:
     """Limits of one model as far as they are known; None means unknown, never unlimited.
 
+    Attributes:
+        context_window: Tokens that input and output share.
+        max_input_tokens: A limit of the input alone, only where the provider declares one beside the window.
+        max_output_tokens: Tokens the model may generate at most; says nothing about what it can hold.
+        requested_output_tokens: Tokens that requests ask for (`max_tokens`), when that is configured.
+        max_request_bytes: Bytes of a request that the API takes, with pictures and files in it.
+        max_images: Images of a request that the API takes.
+        source: Who states the limits: `explicit`, `profile`, `guess`, `unknown` or the name of a source.
+
     Raises:
         ConfigError: a value is not a positive whole number, or two of them contradict each other.
 
@@ -54,26 +63,13 @@ class ModelLimits:
     """
 
     context_window: int | None = None
-    """Tokens that input and output share."""
-
     max_input_tokens: int | None = None
-    """A limit of the input alone, only where the provider declares one beside the window."""
-
     max_output_tokens: int | None = None
-    """Tokens the model may generate at most; says nothing about what it can hold."""
-
     requested_output_tokens: int | None = None
-    """Tokens that requests ask for (`max_tokens`), when that is configured."""
-
     _: KW_ONLY
     max_request_bytes: int | None = None
-    """Bytes of a request that the API takes, with pictures and files in it."""
-
     max_images: int | None = None
-    """Images of a request that the API takes."""
-
     source: str = "explicit"
-    """Who states the limits: `explicit`, `profile`, `guess`, `unknown` or the name of a source."""
 
     def __post_init__(self) -> None:
         for name in _LIMIT_NAMES:

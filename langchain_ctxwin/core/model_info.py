@@ -44,6 +44,28 @@ class ModelInfo:
 
     Prices are USD per million tokens. A price may be given as a number or a text, and is kept exactly as written.
 
+    Attributes:
+        name: As its provider spells it.
+        provider: Who serves the model; the same name may have other limits elsewhere.
+        context_window: Tokens that input and output share.
+        max_input_tokens: A limit of the input alone, only where declared beside the window.
+        max_output_tokens: Tokens the model may generate at most.
+        max_request_bytes: Bytes of a request that the API takes, with pictures and files in it.
+        max_images: Images of a request that the API takes.
+        input_price: Price of input that is in no cache.
+        output_price: Price of what the model writes.
+        cache_read_price: Price of input that is read from the provider's prompt cache.
+        cache_write_price: Price of input that is written to it for some minutes; None where writing costs no more than
+            input, or nobody says.
+        cache_write_hour_price: Price of input that is written to it for an hour; None is as for some minutes.
+        capabilities: What the model can do besides text, e.g. `tools`, `images`, `structured_output`.
+        tokenizer_family: Family of the token estimator; None lets it choose the generic one.
+        deprecated: True when the provider advises against it.
+        retires_on: First day on which the provider no longer serves the model.
+        aliases: Other names that resolve to this model.
+        provenance: Field name -> name of the source that stated its value.
+        conflicts: Field name -> the values that were not taken, by source.
+
     Raises:
         ConfigError: a limit is not a positive whole number or contradicts another, a price is no finite number of at
             least 0, or the name is empty.
@@ -56,52 +78,25 @@ class ModelInfo:
 
     name: str
     provider: str | None = None
-    """Who serves the model; the same name may have other limits elsewhere."""
-
     context_window: int | None = None
-    """Tokens that input and output share."""
-
     max_input_tokens: int | None = None
-    """A limit of the input alone, only where declared beside the window."""
-
     max_output_tokens: int | None = None
     max_request_bytes: int | None = None
-    """Bytes of a request that the API takes, with pictures and files in it."""
-
     max_images: int | None = None
-    """Images of a request that the API takes."""
-
     input_price: Decimal | None = None
     output_price: Decimal | None = None
     cache_read_price: Decimal | None = None
-    """For input that is read from the provider's prompt cache."""
-
     cache_write_price: Decimal | None = None
-    """For input that is written to it for some minutes; None where writing costs no more than input, or nobody says."""
-
     cache_write_hour_price: Decimal | None = None
-    """For input that is written to it for an hour; None is as for some minutes."""
-
     capabilities: frozenset[str] = frozenset()
-    """What the model can do besides text, e.g. `tools`, `images`, `structured_output`."""
-
     tokenizer_family: str | None = None
-    """Family of the token estimator; None lets it choose the generic one."""
-
     deprecated: bool = False
     retires_on: date | None = None
-    """First day on which the provider no longer serves the model."""
-
     aliases: tuple[str, ...] = ()
-    """Other names that resolve to this model."""
-
     provenance: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Field name -> name of the source that stated its value."""
-
     conflicts: Mapping[str, Mapping[str, object]] = field(
         default_factory=dict, hash=False
     )
-    """Field name -> the values that were not taken, by source."""
 
     def __post_init__(self) -> None:
         if not expect(
