@@ -36,7 +36,7 @@ from langchain_ctxwin.util.files import replace_text
 from langchain_ctxwin.util.log import aligned, say
 
 EXIT_FAILED = 1
-MOST_TOLD = 20  # faults that are told one by one
+MOST_FAULTS = 20  # that are reported one by one
 MOST_NAMED = 20  # conversations that are listed where several could be meant
 LINE_CHARS = 100  # text of a message in its line: enough to know it by
 
@@ -70,8 +70,8 @@ def run_replay(args: argparse.Namespace) -> int:
         _run_reader(args, policies, faults)
     else:
         _run_compare(args, policies, faults)
-    if faults.told > MOST_TOLD:
-        _complain(f"{faults.told - MOST_TOLD:,} more such lines are not shown")
+    if faults.reported > MOST_FAULTS:
+        _complain(f"{faults.reported - MOST_FAULTS:,} more such lines are not shown")
     return EXIT_FAILED if faults.left_out else 0
 
 
@@ -105,15 +105,15 @@ def _require_sense(args: argparse.Namespace) -> None:
 
 
 class _Faults:
-    """Tells what could not be read, and counts it."""
+    """Reports what could not be read, and counts it."""
 
     def __init__(self) -> None:
-        self.told = self.left_out = 0
+        self.reported = self.left_out = 0
 
     def __call__(self, fault: str) -> None:
-        self.told += 1
+        self.reported += 1
         self.left_out += isinstance(fault, LeftOut)
-        if self.told <= MOST_TOLD:
+        if self.reported <= MOST_FAULTS:
             _complain(fault)
 
 
@@ -134,8 +134,8 @@ def _run_compare(
     for so_far in compared:
         results = so_far
     if not results:
-        shown = ", ".join(map(shown_address, args.files))
-        raise ConfigError(f"{shown}: no conversation to replay")
+        places = ", ".join(map(shown_address, args.files))
+        raise ConfigError(f"{places}: no conversation to replay")
     chosen = recommended(results) if args.recommend else results[0]
     _print(results, chosen, args)
     if args.html and longest is not None:
@@ -242,13 +242,13 @@ def _chosen(named: Iterable[tuple[str, Any]], wanted: str | None) -> tuple[str, 
     """The one that is meant; memory for one or, where several could be, for the names of some."""
     if wanted is not None:
         named = (one for one in named if one[0] == wanted)
-    found = list(islice(named, 1 if wanted is not None else MOST_NAMED))
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(name for name, _ in found)
+    candidates = list(islice(named, 1 if wanted is not None else MOST_NAMED))
+    if len(candidates) == 1:
+        return candidates[0]
+    names = ", ".join(name for name, _ in candidates)
     raise ConfigError(
         f"there are several conversations, choose one with --thread: {names}"
-        if found
+        if candidates
         else f"--thread {wanted}: there is no conversation of this name"
         if wanted is not None
         else "there is no conversation to show"
@@ -279,10 +279,10 @@ def _at_request(
     if now.missing:
         yield f"needed by the next call, seen before and not shown: {', '.join(now.missing)}"
     yield ""
-    yield from _told(history, _reasons(sent[:number], history))
-    known = {message.id for message in history}
+    yield from _message_lines(history, _reasons(sent[:number], history))
+    history_ids = {message.id for message in history}
     for note in now.request:
-        if note.id not in known and not isinstance(note, SystemMessage):
+        if note.id not in history_ids and not isinstance(note, SystemMessage):
             yield from (
                 "",
                 f"beside the messages ({note.type}):",
@@ -293,20 +293,20 @@ def _at_request(
 def _reasons(sent: Sequence[Sent], history: Sequence[AnyMessage]) -> dict[str, str]:
     """Say of each message whether the last of these requests shows it, and where it left."""
     now, why = sent[-1], dict[str, str]()
-    shown = {message.id: message for message in now.request}
-    left = max(
-        (index for index, message in enumerate(history) if message.id not in shown),
+    visible = {message.id: message for message in now.request}
+    newest_hidden = max(
+        (index for index, message in enumerate(history) if message.id not in visible),
         default=-1,
     )
     for index, message in enumerate(history):
         key = str(message.id)
-        if message.id in shown:
-            edited = shown[message.id].content != message.content
+        if message.id in visible:
+            edited = visible[message.id].content != message.content
             why[key] = (
                 "shortened"
                 if edited
                 else "kept although older"
-                if index < left
+                if index < newest_hidden
                 else "shown"
             )
             continue
@@ -331,8 +331,8 @@ def _live(thread: str, state: Mapping[str, Any]) -> Iterator[str]:
     )
     size = ""
     if {"total_tokens", "input_limit"} <= report.keys():
-        told = f"{report['total_tokens']:,} of {report['input_limit']:,} tokens"
-        size = f", the request before the last answer had {told}"
+        tokens = f"{report['total_tokens']:,} of {report['input_limit']:,} tokens"
+        size = f", the request before the last answer had {tokens}"
     yield f"thread {thread}: {len(messages):,} messages{size}"
     if guard.get("compactions"):
         yield f"{guard['compactions']:,} compactions, the last one because {guard.get('reason', 'of a request')}"
@@ -355,14 +355,16 @@ def _live(thread: str, state: Mapping[str, Any]) -> Iterator[str]:
             why[key] = "shortened"
         else:
             why[key] = "kept although older" if index < start else "shown"
-    yield from _told(messages, why)
+    yield from _message_lines(messages, why)
     if summary := state.get("context_summary"):
         yield from ("", "summary:", str(summary))
     if record.get("lines"):
         yield from ("", "record:", render_record(record))
 
 
-def _told(messages: Sequence[AnyMessage], why: Mapping[str, str]) -> Iterator[str]:
+def _message_lines(
+    messages: Sequence[AnyMessage], why: Mapping[str, str]
+) -> Iterator[str]:
     for number, message in enumerate(messages, 1):
         calls = message.tool_calls if isinstance(message, AIMessage) else ()
         said = " ".join(

@@ -155,8 +155,8 @@ def _call(raw: Any) -> Any:
         if call is None or not isinstance(call["args"], dict):
             raise OutputParserException("its arguments are no JSON object")
         return call
-    given = raw.get("args", raw.get("input"))
-    return tool_call(name=raw["name"], args=given or {}, id=raw.get("id"))
+    arguments = raw.get("args", raw.get("input"))
+    return tool_call(name=raw["name"], args=arguments or {}, id=raw.get("id"))
 
 
 def short(error: BaseException) -> str:

@@ -54,19 +54,19 @@ def page(
         "results": [one.to_dict(input_price, cached_price) for one in results],
         "regions": list(REGIONS.values()),
         "messages": [
-            {"role": message.type, "text": _shown(message)} for message in messages
+            {"role": message.type, "text": _printed(message)} for message in messages
         ],
         "steps": [_step(one, messages, places, texts) for one in sent],
     }
     data["texts"] = list(texts)
     # so that no text ends the script
-    told = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    script_data = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     # recordings hold halves of characters, which no file takes
-    told = told.encode(errors="replace").decode()
+    script_data = script_data.encode(errors="replace").decode()
     return (
         (files(__package__) / "page.html")
         .read_text(encoding="utf-8")
-        .replace("__DATA__", told)
+        .replace("__DATA__", script_data)
     )
 
 
@@ -78,10 +78,10 @@ def _step(
 ) -> dict[str, Any]:
     """What the page says of one request; texts that several requests show are kept once, and named by number."""
 
-    def kept(message: AnyMessage) -> int:
-        return texts.setdefault(_shown(message), len(texts))
+    def text_number(message: AnyMessage) -> int:
+        return texts.setdefault(_printed(message), len(texts))
 
-    known = [
+    placed_messages = [
         (places[message.id], message)
         for message in sent.request
         if message.id in places
@@ -104,7 +104,7 @@ def _step(
             max(0, sent.tokens - sent.fixed_tokens),
         ]
     runs = list[list[int]]()
-    for place in sorted(place for place, _ in known):
+    for place in sorted(place for place, _ in placed_messages):
         if runs and place == runs[-1][1] + 1:
             runs[-1][1] = place
         else:
@@ -118,25 +118,25 @@ def _step(
         "history": sent.history,
         "shown": runs,
         "edited": [
-            [place, kept(m)]
-            for place, m in known
+            [place, text_number(m)]
+            for place, m in placed_messages
             if m.content != messages[place].content
         ],
-        "notes": [kept(message) for message in notes],
+        "notes": [text_number(message) for message in notes],
         "missing": sent.missing,
         "compaction": is_compaction,
         "reason": sent.guard.get("reason", "") if is_compaction else "",
     }
 
 
-def _shown(message: AnyMessage) -> str:
+def _printed(message: AnyMessage) -> str:
     """The text of a message with its calls, its beginning where it is long."""
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
-    told = (
+    call_lines = (
         f"→ {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})"
         for call in calls
     )
-    text = "\n".join(filter(None, (text_of(message.content), *told)))
+    text = "\n".join(filter(None, (text_of(message.content), *call_lines)))
     return (
         text
         if len(text) <= SHOWN_CHARS

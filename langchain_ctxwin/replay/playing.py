@@ -367,9 +367,9 @@ class _Play:
         conversation: Conversation,
         policy: Policy,
         window: int,
-        heard: Callable[[Sent], None] | None,
+        on_request: Callable[[Sent], None] | None,
     ) -> None:
-        self.heard, self.tools = heard, list(conversation.tools) or None
+        self.on_request, self.tools = on_request, list(conversation.tools) or None
         try:
             self.count: Callable[..., int] = VocabularyCounter(VOCABULARY)
         except ConfigError:  # the extra is not installed
@@ -432,7 +432,7 @@ class _Play:
             view = self.plain.view(history)
             self._send([*self.system, *view], is_sendable=bool(view))
         if self.result.sent == sent:
-            self._hear(
+            self._measured(
                 self.tried,
                 self.count(self.tried, tools=self.tools),
                 tuple(self.needs),
@@ -478,20 +478,20 @@ class _Play:
             return tokens
         text = "\n".join(map(_text, request))
         missing = tuple(value for value in self.needs if value not in text)
-        heard = self._hear(request, tokens, missing)
+        sent = self._measured(request, tokens, missing)
         self.result = self.result.plus(
             sent=1,
-            compactions=not heard.is_extended,
+            compactions=not sent.is_extended,
             sent_tokens=tokens,
-            shared_tokens=heard.cached_tokens,
-            billed_tokens=tokens - (1 - CACHED_PRICE) * heard.cached_tokens,
+            shared_tokens=sent.cached_tokens,
+            billed_tokens=tokens - (1 - CACHED_PRICE) * sent.cached_tokens,
             limit_tokens=self.limit,
             shown=len(self.needs) - len(missing),
         )
         self.before = request
         return tokens
 
-    def _hear(
+    def _measured(
         self,
         request: list[AnyMessage],
         tokens: int,
@@ -502,7 +502,11 @@ class _Play:
         """Measure a request beside the one that was sent before it, and report it."""
         shared = 0
         if fits:
-            pairs = zip(map(_told, self.before), map(_told, request), strict=False)
+            pairs = zip(
+                map(_cached_parts, self.before),
+                map(_cached_parts, request),
+                strict=False,
+            )
             shared = min(len(self.before), len(request))
             shared = next(
                 (n for n, (one, other) in enumerate(pairs) if one != other), shared
@@ -521,8 +525,8 @@ class _Play:
             report=self.moment.get("context_report") or {},
             guard=self.moment.get("context_guard") or {},
         )
-        if self.heard:
-            self.heard(sent)
+        if self.on_request:
+            self.on_request(sent)
         return sent
 
 
@@ -540,8 +544,8 @@ def _text(message: AnyMessage) -> str:
     )
 
 
-def _told(message: AnyMessage) -> tuple[Any, ...]:
-    """What makes two messages the same for a prompt cache."""
+def _cached_parts(message: AnyMessage) -> tuple[Any, ...]:
+    """The parts of a message that a prompt cache compares."""
     return message.type, message.content, getattr(message, "tool_calls", None)
 
 

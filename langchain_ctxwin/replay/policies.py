@@ -64,9 +64,9 @@ class Policy:
             return cls(name=text, make=PLAIN[text])
         if Path(text).is_file():
             return cls(name=text, config=ContextConfig.from_file(text))
-        known = ", ".join((*PRESETS, *PLAIN))
+        names = ", ".join((*PRESETS, *PLAIN))
         raise ConfigError(
-            f"--policy {text}: give one of {known}, or a file with settings of ContextConfig"
+            f"--policy {text}: give one of {names}, or a file with settings of ContextConfig"
         )
 
 
@@ -156,13 +156,13 @@ class ClearToolResults:
             for index, message in enumerate(history)
             if isinstance(message, ToolMessage)
         ]
-        shown = self._shown(history, results)
-        if sum(map(self.size, shown)) > FRACTION * self.room:
+        visible = self._with_cleared(history, results)
+        if sum(map(self.size, visible)) > FRACTION * self.room:
             self.cleared = max(self.cleared, len(results) - KEPT_RESULTS)
-            shown = self._shown(history, results)
-        return shown
+            visible = self._with_cleared(history, results)
+        return visible
 
-    def _shown(
+    def _with_cleared(
         self, history: Sequence[AnyMessage], results: Sequence[int]
     ) -> list[AnyMessage]:
         old = set(results[: self.cleared])

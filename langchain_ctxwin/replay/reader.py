@@ -161,13 +161,13 @@ def table(
     """Yield a row for each policy, beneath what the columns mean."""
     rows: list[tuple[str, ...]] = [("policy", "steps", "prompt", *GROUPS, "verdict")]
     for policy in policies:
-        found = [regret(reads, policy, group) for group in GROUPS]
-        if every := found[0]:
+        regrets = [regret(reads, policy, group) for group in GROUPS]
+        if every := regrets[0]:
             cells = [
                 "-"
                 if one is None
                 else f"{one.nats:+.3f} [{one.low:+.3f}, {one.high:+.3f}]"
-                for one in found
+                for one in regrets
             ]
             rows.append(
                 (
@@ -212,30 +212,32 @@ def read_conversation(
     ):
         return
     requests = [_requests(conversation, policy, window) for policy in policies]
-    chosen = _chosen(conversation, [set(found) for found in requests], steps)
+    chosen = _chosen(
+        conversation, [set(requests_at) for requests_at in requests], steps
+    )
     tools = _tools(conversation.tools)
     arms: list[tuple[str, Callable[[int], Sequence[AnyMessage]]]] = [
         ("", lambda at: conversation.messages[:at])
     ]
     arms += [
-        (one.name, found.__getitem__)
-        for one, found in zip(policies, requests, strict=True)
+        (one.name, requests_at.__getitem__)
+        for one, requests_at in zip(policies, requests, strict=True)
     ]
     # one after the other, so that a request that grows is read once
     for name, request_at in arms:
         for at, far in chosen:
             reply = conversation.messages[at]
             prompt = [tools, *map(block, request_at(at)), ANSWER]
-            found = reader.surprise(
+            surprise = reader.surprise(
                 prompt, _written(reply), {ARGUMENTS: _arguments(reply), FAR: far}
             )
-            if found is not None:
+            if surprise is not None:
                 yield Read(
                     policy=name,
                     conversation=conversation.name,
                     step=at,
-                    prompt_tokens=found.prompt_tokens,
-                    nats=found.nats,
+                    prompt_tokens=surprise.prompt_tokens,
+                    nats=surprise.nats,
                 )
 
 
@@ -254,10 +256,10 @@ def _requests(
     sent = list[Sent]()
     replay(conversation, policy, window, heard=sent.append)
     begins = conversation.begins
-    found = {one.history + begins: one.request for one in sent if one.fits}
+    requests = {one.history + begins: one.request for one in sent if one.fits}
     return {
         at: request
-        for at, request in found.items()
+        for at, request in requests.items()
         if [m.id for m in request] != _ids(conversation, at)
     }
 
@@ -267,18 +269,18 @@ def _ids(conversation: Conversation, stop: int) -> list[str | None]:
 
 
 def _chosen(
-    conversation: Conversation, told: Sequence[set[int]], most: int
+    conversation: Conversation, positions: Sequence[set[int]], most: int
 ) -> list[tuple[int, list[str]]]:
     """Positions of answers with calls, and what they need of the far past: half need something, if so many do."""
     texts = list(map(_written, conversation.messages))
-    found = list[tuple[int, list[str]]]()
-    for at in sorted(set.intersection(*told)):
+    answers = list[tuple[int, list[str]]]()
+    for at in sorted(set.intersection(*positions)):
         reply = conversation.messages[at]
         has_calls = isinstance(reply, AIMessage) and _arguments(reply)
         if has_calls and len(texts[at]) <= MOST_REPLY_CHARS:
             near = texts[max(0, at - FAR_MESSAGES) : at]
             needed = needed_values(reply, texts[:at])  # type: ignore[arg-type]  # it is an answer
-            found.append(
+            answers.append(
                 (
                     at,
                     [
@@ -288,10 +290,10 @@ def _chosen(
                     ],
                 )
             )
-    random.Random(conversation.name).shuffle(found)  # noqa: S311  # a reproducible sample
+    random.Random(conversation.name).shuffle(answers)  # noqa: S311  # a reproducible sample
     far, near_only = (
-        [one for one in found if one[1]],
-        [one for one in found if not one[1]],
+        [one for one in answers if one[1]],
+        [one for one in answers if not one[1]],
     )
     half = -(-most // 2)
     return sorted([*far[:half], *near_only, *far[half:]][:most])
@@ -420,11 +422,11 @@ class LanguageModel:
         read = self._read(before, [token["id"] for token in tokens])
         ends = _ends(tokens)
         places = [
-            (begin, end, -max(LEAST_LOG_PROBABILITY, told["logprob"]))
-            for begin, end, told in zip([0, *ends], ends, read, strict=False)
-            if told
+            (begin, end, -max(LEAST_LOG_PROBABILITY, one["logprob"]))
+            for begin, end, one in zip([0, *ends], ends, read, strict=False)
+            if one
         ]
-        found = {ALL: (fsum(nats for *_, nats in places), len(places))}
+        nats_of = {ALL: (fsum(nats for *_, nats in places), len(places))}
         for name, parts in groups.items():
             begins = ((reply.find(part), len(part)) for part in parts)
             spans = [(at, at + length) for at, length in begins if at >= 0]
@@ -434,12 +436,12 @@ class LanguageModel:
                 if any(begin < stop and at < end for at, stop in spans)
             ]
             if chosen:
-                found[name] = fsum(chosen), len(chosen)
+                nats_of[name] = fsum(chosen), len(chosen)
         is_first_choice = all(
-            told["top_logprobs"][0]["id"] == told["id"] for told in read if told
+            one["top_logprobs"][0]["id"] == one["id"] for one in read if one
         )
         return Surprise(
-            prompt_tokens=len(before), nats=found, is_first_choice=is_first_choice
+            prompt_tokens=len(before), nats=nats_of, is_first_choice=is_first_choice
         )
 
     def _tokens(self, text: str, *, add_special: bool = False) -> list[dict[str, Any]]:
@@ -449,8 +451,8 @@ class LanguageModel:
             "parse_special": False,
             "with_pieces": True,
         }
-        found: list[dict[str, Any]] = self._asked("/tokenize", wanted)["tokens"]
-        return found
+        tokens: list[dict[str, Any]] = self._post("/tokenize", wanted)["tokens"]
+        return tokens
 
     def _read(
         self, before: Sequence[int], tokens: Sequence[int]
@@ -466,11 +468,13 @@ class LanguageModel:
                 "samplers": [],
                 "temperature": 0,
             }
-            told = self._asked("/completion", wanted).get("completion_probabilities")
-            every.append(told[0] if told else {})
+            probabilities = self._post("/completion", wanted).get(
+                "completion_probabilities"
+            )
+            every.append(probabilities[0] if probabilities else {})
         return every
 
-    def _asked(self, path: str, wanted: Mapping[str, Any]) -> Any:
+    def _post(self, path: str, wanted: Mapping[str, Any]) -> Any:
         answer = self._http.post(path, json=wanted)
         if answer.is_error:
             raise ConfigError(f"llama.cpp refused {path}: {answer.text[:200]}")

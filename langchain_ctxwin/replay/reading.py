@@ -101,36 +101,36 @@ def read_conversations(
         "paths of files or folders",
     )
     taken = set[str]()
-    for place, is_named in [found for path in several for found in _places(path)]:
+    for place, is_named in [source for path in several for source in _places(path)]:
         try:
             is_stored = is_address(place) or is_database(place)
-            for found in (_of_database if is_stored else _of_file)(place, tell):
-                name, number = found.name, 1
+            for conversation in (_of_database if is_stored else _of_file)(place, tell):
+                name, number = conversation.name, 1
                 while name in taken:
                     number += 1
-                    name = f"{found.name} ({number})"
+                    name = f"{conversation.name} ({number})"
                 taken.add(name)
                 messages = [
                     one.model_copy(update={"id": f"{name}-{i}"})
-                    for i, one in enumerate(found.messages)
+                    for i, one in enumerate(conversation.messages)
                 ]
-                yield replace(found, name=name, messages=tuple(messages))
+                yield replace(conversation, name=name, messages=tuple(messages))
         except ConfigError as error:
             if is_named:
                 raise
             tell(LeftOut(error))
 
 
-def _places(given: str | Path) -> list[tuple[Any, bool]]:
+def _places(source: str | Path) -> list[tuple[Any, bool]]:
     """The files and addresses that a path means, and whether they were named themselves."""
-    place, known = Path(given), ", ".join(SUFFIXES)
-    if is_address(given):
-        return [(str(given), True)]
+    place, suffixes = Path(source), ", ".join(SUFFIXES)
+    if is_address(source):
+        return [(str(source), True)]
     if place.is_dir():
         read = [(path, False) for path in sorted(place.rglob("*")) if _is_known(path)]
         if not read:
             raise ConfigError(
-                f"{place} holds no SQLite database, and no file that ends in {known}"
+                f"{place} holds no SQLite database, and no file that ends in {suffixes}"
             )
         return read
     if not place.exists():
@@ -139,7 +139,7 @@ def _places(given: str | Path) -> list[tuple[Any, bool]]:
         )
     if not _is_known(place):
         raise ConfigError(
-            f"{place}: recorded conversations are SQLite databases, or end in {known}"
+            f"{place}: recorded conversations are SQLite databases, or end in {suffixes}"
         )
     return [(place, True)]
 
@@ -151,18 +151,18 @@ def _is_known(path: Path) -> bool:
 
 
 def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
-    shown = shown_address(place)
+    address = shown_address(place)
     threads = 0
     for thread, state in thread_states(place, tell=lambda fault: tell(LeftOut(fault))):
         threads += 1
         yield from _conversations(
             {"id": thread, "messages": state["messages"]},
             thread,
-            f"{shown}: thread {thread}",
+            f"{address}: thread {thread}",
             tell,
         )
     if not threads:
-        tell(f"{shown}: no thread that can be read")
+        tell(f"{address}: no thread that can be read")
 
 
 @dataclass(slots=True)
@@ -191,8 +191,8 @@ def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
     sessions = defaultdict[str, _Session](_Session)
     runs, others = list[Any](), 0
     for place, name, row in _rows(path, tell):
-        if found := runs_in(row):
-            runs += found
+        if row_runs := runs_in(row):
+            runs += row_runs
         elif _is_message(row):
             sessions[_session(row) or path.name].add(row, place)
         elif isinstance(row, Mapping) and "type" in row and "messages" not in row:
@@ -207,8 +207,8 @@ def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
             session.messages, name, str(path), tell, session.places
         )
     if others:
-        told = f"{path}: left out {others:,} lines that are no messages"
-        tell(told if sessions else LeftOut(told))
+        fault = f"{path}: left out {others:,} lines that are no messages"
+        tell(fault if sessions else LeftOut(fault))
 
 
 def _is_message(row: Any) -> bool:
@@ -273,11 +273,11 @@ def _conversations(
 ) -> Iterator[Conversation]:
     """The conversation in a row, or none: readers of foreign data have no common error."""
     try:
-        found = _conversation(row, name, place, tell, places)
+        conversation = _conversation(row, name, place, tell, places)
     except Exception as error:  # noqa: BLE001
         tell(LeftOut(f"{place}: left out the conversation: {short(error)}"))
     else:
-        yield found
+        yield conversation
 
 
 def _conversation(
@@ -316,7 +316,7 @@ def _conversation(
 
 def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list[Any]:
     """Leave out results that answer no call before them, because no request could hold them, and report them."""
-    kept, orphans, waiting = list[Any](), list[int](), list[str]()
+    paired, orphans, waiting = list[Any](), list[int](), list[str]()
     for number, message in messages:
         if isinstance(message, ToolMessage):
             if message.tool_call_id not in waiting:
@@ -324,10 +324,10 @@ def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list
                 continue
             waiting.remove(message.tool_call_id)
         waiting += call_ids(message)
-        kept.append(message)
+        paired.append(message)
     if orphans:
         listed = ", ".join(map(str, orphans))
         tell(
             f"{place}: left out {len(orphans):,} results of calls that are not there before them: message {listed}"
         )
-    return kept
+    return paired

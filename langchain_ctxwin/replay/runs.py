@@ -106,18 +106,18 @@ def _said(run: Mapping[str, Any]) -> list[Any]:
     if run["run_type"] in ASIDE:
         return []
     inputs, made = run.get("inputs"), run.get("outputs")
-    given, whole, answer = _listed(inputs), _listed(made), _answer(made)
-    if not given:
+    input_messages, whole, answer = _listed(inputs), _listed(made), _answer(made)
+    if not input_messages:
         return []
     if system := _mapping(inputs).get("system"):  # where Anthropic's requests have it
-        given = [{"role": "system", "content": system}, *given]
-    last = _key(given[-1])
+        input_messages = [{"role": "system", "content": system}, *input_messages]
+    last = _key(input_messages[-1])
     # a graph returns what it adds
     if whole and not any(_key(one) == last for one in reversed(whole)):
-        return [*given, *whole]
-    if len(whole) > len(given):  # or its history
+        return [*input_messages, *whole]
+    if len(whole) > len(input_messages):  # or its history
         return whole
-    return given if answer is None else [*given, answer]
+    return input_messages if answer is None else [*input_messages, answer]
 
 
 def _listed(value: Any) -> list[Any]:
@@ -134,14 +134,14 @@ def _listed(value: Any) -> list[Any]:
 def _answer(made: Any) -> Any:
     """The message that a run returned; else None."""
     for path in ANSWERS:
-        found = made
+        answer = made
         try:
             for part in path:
-                found = found[part]
+                answer = answer[part]
         except (LookupError, TypeError):
             continue
-        if isinstance(found, Mapping):
-            return found
+        if isinstance(answer, Mapping):
+            return answer
     about = _mapping(made)
     return about if "content" in about and about.keys() & {"role", "type"} else None
 

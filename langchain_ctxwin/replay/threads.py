@@ -94,19 +94,19 @@ def _threads(
     place: str, saver: BaseCheckpointSaver[str], unreadable: type[Exception]
 ) -> list[str]:
     """The threads of the root graph; savers list the newest checkpoint first."""
-    found = dict[str, str]()
+    newest_checkpoints = dict[str, str]()
     try:
         for one in saver.list(None):
             about = one.config["configurable"]
             if not about.get("checkpoint_ns"):
-                found[about["thread_id"]] = about["checkpoint_id"]
+                newest_checkpoints[about["thread_id"]] = about["checkpoint_id"]
     except unreadable:
         raise
     except Exception as error:
         raise ConfigError(
             f"{place}: its threads cannot be listed ({short(error)}): mend or delete that row"
         ) from error
-    return sorted(found, key=lambda thread: found[thread])
+    return sorted(newest_checkpoints, key=lambda thread: newest_checkpoints[thread])
 
 
 @contextmanager
@@ -139,10 +139,10 @@ def _sqlite(path: str) -> Iterator[Opened]:
 
 @contextmanager
 def _postgres(address: str) -> Iterator[Opened]:
-    shown = shown_address(address)
+    place = shown_address(address)
     if not address.startswith(SCHEMES):
         raise ConfigError(
-            f"{shown}: the address of a server begins with {' or '.join(SCHEMES)}"
+            f"{place}: the address of a server begins with {' or '.join(SCHEMES)}"
         )
     try:
         import psycopg  # noqa: PLC0415  # optional packages, only for this
@@ -150,7 +150,7 @@ def _postgres(address: str) -> Iterator[Opened]:
         from psycopg.rows import dict_row  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(
-            f"{shown} is a Postgres server: pip install langgraph-checkpoint-postgres"
+            f"{place} is a Postgres server: pip install langgraph-checkpoint-postgres"
         ) from error
     options: Any = {
         "options": "-c default_transaction_read_only=on",
@@ -162,6 +162,6 @@ def _postgres(address: str) -> Iterator[Opened]:
             yield lambda serde: PostgresSaver(connection, serde=serde), psycopg.Error
     except psycopg.Error as error:  # whose text may quote parts of a password
         raise ConfigError(
-            f"{shown} cannot be read ({type(error).__name__}): check that the server runs, has LangGraph's tables, and "
+            f"{place} cannot be read ({type(error).__name__}): check that the server runs, has LangGraph's tables, and "
             "that @ / : ? in a password are written %40 %2F %3A %3F"
         ) from None
