@@ -158,11 +158,11 @@ def calling(
             sum(isinstance(message, ToolMessage) for message in messages[start:])
             // parallel
         )
-        asked = messages[start].text.split(":")[0]
+        question_text = messages[start].text.split(":")[0]
         if done >= steps or "again" in messages[-1].text:
-            return AIMessage(f"{asked} is done. {WORD * 5}")
+            return AIMessage(f"{question_text} is done. {WORD * 5}")
         marks = (
-            f"{asked}-{done}-{n}" if ids == "new" else f"call-{n}"
+            f"{question_text}-{done}-{n}" if ids == "new" else f"call-{n}"
             for n in range(parallel)
         )
         calls = [
@@ -190,10 +190,10 @@ def thinking(answer: Answer) -> Answer:
 
 def counting(steps: int) -> Answer:
     """Return a model's part that counts its own steps, where a request may not show them all."""
-    left = iter(range(steps))
+    remaining_steps = iter(range(steps))
 
     def answer(*_: Any) -> AIMessage:
-        step = next(left, None)
+        step = next(remaining_steps, None)
         calls = (
             []
             if step is None
@@ -347,9 +347,9 @@ class ContextMiddlewareTests:
         current = self.talk(model, self.questions())
         assert len(current) >= 4 * self.turns
         missing = [
-            asked.text[:20]
-            for asked, sent in zip(current, model.answered, strict=True)
-            if not _shows(sent, asked.text)
+            message.text[:20]
+            for message, sent in zip(current, model.answered, strict=True)
+            if not _shows(sent, message.text)
         ]
         assert not missing, (
             f"{len(missing)} of {len(current)} requests lack their question, first {missing[0]!r}"
@@ -426,15 +426,15 @@ class ContextMiddlewareTests:
         model = self.model(lambda *_: next(answers, AIMessage("Next.")))
         self.talk(model, [question(n) for n in range(3)])
         for request in model.answered[1:]:
-            found = [
+            repeated = [
                 message
                 for message in request.messages
                 if isinstance(message, AIMessage) and message.content == content
             ]
-            assert found, (
+            assert repeated, (
                 f"the blocks of the answer are gone: {[type(m).__name__ for m in request.messages]}"
             )
-            assert found[0].additional_kwargs == beside
+            assert repeated[0].additional_kwargs == beside
 
     def test_bound_thinking_is_sent_only_behind_what_preceded_it(self) -> None:
         """Newer models tie it to system prompt, tools and messages, and refuse it behind anything else."""
@@ -468,14 +468,16 @@ class ContextMiddlewareTests:
     def test_no_summary_leaks_into_the_stream_of_an_answer(self) -> None:
         """Whoever shows the stream to people would show them the summary."""
         model, saver = self.model(calling(1)), InMemorySaver()
-        agent, shown = self.agent(model, [read], Summaries(), saver), list[str]()
+        agent, streamed = self.agent(model, [read], Summaries(), saver), list[str]()
         for number in range(self.turns):
             for chunk, _ in agent.stream(
                 {"messages": [question(number)]}, THREAD, stream_mode="messages"
             ):
-                shown += [chunk.text] if chunk.type in {"ai", "AIMessageChunk"} else []
-        assert shown
-        assert not any(SUMMARY_MARK in text for text in shown)
+                streamed += (
+                    [chunk.text] if chunk.type in {"ai", "AIMessageChunk"} else []
+                )
+        assert streamed
+        assert not any(SUMMARY_MARK in text for text in streamed)
 
     def test_an_interrupted_call_is_resumed(self) -> None:
         """By another object, as in another process; the pending call is there, and gets its answer."""
@@ -494,13 +496,13 @@ class ContextMiddlewareTests:
 
     def test_sync_and_async_runs_send_the_same_requests(self) -> None:
         """With the same answers, in the same order."""
-        asked = [question(number) for number in range(self.turns)]
+        messages = [question(number) for number in range(self.turns)]
         sync, other = self.model(calling(1)), self.model(calling(1))
-        self.talk(sync, asked)
+        self.talk(sync, messages)
 
         async def talk() -> None:
             agent = self.agent(other, [read], Summaries(), InMemorySaver())
-            for message in asked:
+            for message in messages:
                 await agent.ainvoke({"messages": [message]}, THREAD)
 
         asyncio.run(talk())
@@ -519,7 +521,7 @@ def _shows(request: ScriptedRequest, text: str) -> bool:
 
 def _prefix(messages: Sequence[BaseMessage], tools: Any) -> str:
     """A digest of what precedes an answer, without what was thought before."""
-    told = [
+    parts = [
         [
             [block for block in _blocks(message) if block.get("type") != "thinking"],
             getattr(message, "tool_calls", None),
@@ -527,7 +529,7 @@ def _prefix(messages: Sequence[BaseMessage], tools: Any) -> str:
         ]
         for message in messages
     ]
-    text = json.dumps([told, tools], default=str, sort_keys=True)
+    text = json.dumps([parts, tools], default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -330,7 +330,7 @@ class _Nodes:
         error: Exception | None = None
         while waiting:
             part = waiting.pop()
-            error = yield from self._asked(part, config, outcome)
+            error = yield from self._answered(part, config, outcome)
             if error is None:
                 continue
             given_up = [part]
@@ -338,8 +338,8 @@ class _Nodes:
                 error, BudgetExceededError | NoModelFitsError
             ):
                 outcome["refused"] += 1
-                if found := self._parts.smaller(part, outcome):
-                    waiting += found[::-1]
+                if smaller := self._parts.smaller(part, outcome):
+                    waiting += smaller[::-1]
                     continue
                 given_up, waiting = [part, *waiting[::-1]], []
             outcome["failures"].append(
@@ -362,10 +362,10 @@ class _Nodes:
             outcome = {**outcome, "shortened": 0, "work": work}
         return {"outcomes": [outcome]}
 
-    def _asked(
+    def _answered(
         self, part: Part, config: RunnableConfig, outcome: Outcome
     ) -> Work[Exception | None]:
-        """Add the answer to a part to its outcome; return why there is none."""
+        """Ask about a part and add the answer to its outcome; the error where there is none is returned."""
         request, room = (
             self._parts.request_of(part),
             config.get("configurable", {}).get(ROOM),
@@ -416,9 +416,9 @@ class _Nodes:
                 for outcome in called
                 if outcome["work"]
             ]
-            kept = [outcome for outcome in outcomes if not outcome["calls"]]
+            uncalled = [outcome for outcome in outcomes if not outcome["calls"]]
             return Command(
-                update={"report": report, "outcomes": Overwrite(kept)},
+                update={"report": report, "outcomes": Overwrite(uncalled)},
                 goto=_sends(again),
             )
         answers = [answer for outcome in outcomes for answer in outcome["answers"]]
@@ -438,17 +438,17 @@ class _Nodes:
             )
         level = state["level"] + 1
         works = self._parts.of_answers(state["question"], level, answers, report)
-        asked = [work for work in works if len(work["chunks"]) > 1]
+        works_to_ask = [work for work in works if len(work["chunks"]) > 1]
         # an answer that is alone in its part goes to the next level as it is
-        kept = [
+        carried_over = [
             _outcome(work["part"], work["chunks"][0])
             for work in works
             if len(work["chunks"]) == 1
         ]
-        report["parts"] = [*report["parts"], len(asked)]
+        report["parts"] = [*report["parts"], len(works_to_ask)]
         return Command(
-            update={**update, "level": level, "outcomes": Overwrite(kept)},
-            goto=_sends(asked),
+            update={**update, "level": level, "outcomes": Overwrite(carried_over)},
+            goto=_sends(works_to_ask),
         )
 
 
@@ -583,16 +583,16 @@ class _Parts:
 
     def _shortened(self, chunk: Chunk, most_tokens: int, counts: Counts) -> Chunk:
         """The chunk with beginning and end of its text, and a marker between that says how much is missing."""
-        text = found = chunk["text"]
+        text = shortened = chunk["text"]
         most = max(LEAST_PIECE_TOKENS, most_tokens - self._frame(chunk))
         kept_chars = len(text)
-        while (tokens := self._price(found)) > most and kept_chars:
+        while (tokens := self._price(shortened)) > most and kept_chars:
             kept_chars = min(kept_chars - 1, int(kept_chars * SHRINK * most / tokens))
             head = word_cut(text, 0, ceil(kept_chars * HEAD_SHARE)) if kept_chars else 0
             tail = len(text) - (kept_chars - head)
-            found = f"{text[:head]}\n[... {tail - head:,} characters left out ...]\n{text[tail:]}"
-        counts["shortened"] += found != text
-        return {**chunk, "text": found}
+            shortened = f"{text[:head]}\n[... {tail - head:,} characters left out ...]\n{text[tail:]}"
+        counts["shortened"] += shortened != text
+        return {**chunk, "text": shortened}
 
     def _room(self, about: Part) -> int:
         """What a request without any chunk leaves for chunks; asked each time, because routed models learn theirs."""
@@ -657,10 +657,10 @@ def _chunks_of(state: State) -> list[Chunk]:
             "the input needs either documents or text, and only one of them"
         )
     wanted = "a list of Documents or texts, or pass text="
-    given = expect(
+    sources = expect(
         [text] if documents is None else documents, list | tuple, "documents", wanted
     )
-    chunks = [_chunk(number, document) for number, document in enumerate(given)]
+    chunks = [_chunk(number, document) for number, document in enumerate(sources)]
     if not any(chunk["text"].strip() for chunk in chunks):
         raise ConfigError(
             f"the {len(chunks)} documents have no text: there is nothing to answer from"
@@ -668,28 +668,28 @@ def _chunks_of(state: State) -> list[Chunk]:
     return chunks
 
 
-def _chunk(number: int, given: Any) -> Chunk:
+def _chunk(number: int, document: Any) -> Chunk:
     """A document, its text, or its JSON form `{"page_content": ..., "metadata": ...}` as one chunk."""
     facts: Any = {}
-    match given:
+    match document:
         case str(text):
             pass
         case Document(page_content=text, metadata=metadata, id=own):
             facts = {"id": own, "metadata": metadata}
         case {"page_content": str(text)}:
-            facts = given
+            facts = document
         case _:
             raise ConfigError(
-                f"documents[{number}]={brief(given)}: pass a str, a Document, or a dict with page_content"
+                f"documents[{number}]={brief(document)}: pass a str, a Document, or a dict with page_content"
             )
-    stated = facts.get("metadata") or {}
+    own_metadata = facts.get("metadata") or {}
     expect(
-        stated,
+        own_metadata,
         dict,
         f"documents[{number}].metadata",
         "a dict, for example {'source': 'a.md'}",
     )
-    metadata = {"id": facts.get("id"), **stated}
+    metadata = {"id": facts.get("id"), **own_metadata}
     source = {
         name: str(metadata[name])[:LONGEST_CITED_CHARS]
         for name in CITED
@@ -708,13 +708,13 @@ def _follows(before: Chunk, chunk: Chunk) -> bool:
 
 def _joined(about: Part, chunks: Sequence[Chunk]) -> Part:
     """The part of these chunks, those that follow each other in one document as one."""
-    found = list[Chunk]()
+    joined = list[Chunk]()
     for chunk in chunks:
-        if found and _follows(found[-1], chunk):
-            found[-1] = {**found[-1], "text": found[-1]["text"] + chunk["text"]}
+        if joined and _follows(joined[-1], chunk):
+            joined[-1] = {**joined[-1], "text": joined[-1]["text"] + chunk["text"]}
         else:
-            found.append(chunk)
-    return {**about, "chunks": found}
+            joined.append(chunk)
+    return {**about, "chunks": joined}
 
 
 def _places(chunks: Iterable[Chunk]) -> list[Place]:
@@ -732,11 +732,11 @@ def _opening(tag: str, chunk: Chunk) -> str:
     begins = {"from_character": str(chunk["start"])} if chunk["start"] else {}
     fields = {"number": str(chunk["document"] + 1), **begins, **chunk["source"]}
     safe = str.maketrans({'"': "'", "<": "(", ">": ")"})
-    shown = (
+    attributes = (
         f'{name}="{" ".join(value.split()).translate(safe)}"'
         for name, value in fields.items()
     )
-    return f"<{tag} {' '.join(shown)}>"
+    return f"<{tag} {' '.join(attributes)}>"
 
 
 def _escaped(text: str) -> str:

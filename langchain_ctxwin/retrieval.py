@@ -119,10 +119,10 @@ class _Budgeted(BaseModel):
         if counter is None and self.model is not None:
             counter = TokenEstimator(family_of(self.model))
         price = text_price(counter)
-        shown = self.price_document or (lambda document: document.page_content)
+        content_of = self.price_document or (lambda document: document.page_content)
 
         def size(document: Document) -> int:
-            said = shown(document)
+            said = content_of(document)
             return said if isinstance(said, int) else price(said)
 
         return size
@@ -132,8 +132,8 @@ class _Budgeted(BaseModel):
         # a function is the caller's own and says relevance
         if self.score_order != "auto" or callable(score):
             return self.score_order == "distance"
-        known = [number for number in numbers if number is not None]
-        if known == sorted(known) and len(set(known)) > 1:
+        scores = [number for number in numbers if number is not None]
+        if scores == sorted(scores) and len(set(scores)) > 1:
             if _rising.is_new(score):
                 advice = (
                     "score_order='similarity' if more is better, 'distance' to confirm"
@@ -141,8 +141,8 @@ class _Budgeted(BaseModel):
                 log.warning(
                     "retrieval.distances",
                     score=score,
-                    first=known[0],
-                    last=known[-1],
+                    first=scores[0],
+                    last=scores[-1],
                     advice=advice,
                 )
             return True
@@ -171,11 +171,14 @@ class _Budgeted(BaseModel):
             raise ConfigError(explained(error, cls, values)) from error
 
     def _select(
-        self, found: Iterable[Any], k: int | None, max_context_tokens: int | None = None
+        self,
+        results: Iterable[Any],
+        k: int | None,
+        max_context_tokens: int | None = None,
     ) -> RetrievalResult:
         budget = max_context_tokens or self._now("max_context_tokens")
         score = self._now("score")
-        documents = [_scored(one, score) for one in found]
+        documents = [_scored(one, score) for one in results]
         of = score if callable(score) else (lambda one: one.metadata.get(score))
         numbers = [_number(of(one)) for one in documents]
         ranked = _by_relevance(
@@ -349,8 +352,8 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
         call = kwargs.pop("call", None) or self._call(None, None, None)
-        found = self.base.invoke(query, call.child(run_manager), **kwargs)
-        call.results.append(self._select(found, call.k, call.budget))
+        results = self.base.invoke(query, call.child(run_manager), **kwargs)
+        call.results.append(self._select(results, call.k, call.budget))
         return list(call.results[0].documents)
 
     async def _aget_relevant_documents(
@@ -361,17 +364,17 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         **kwargs: Any,
     ) -> list[Document]:
         call = kwargs.pop("call", None) or self._call(None, None, None)
-        found = await self.base.ainvoke(query, call.child(run_manager), **kwargs)
-        call.results.append(self._select(found, call.k, call.budget))
+        results = await self.base.ainvoke(query, call.child(run_manager), **kwargs)
+        call.results.append(self._select(results, call.k, call.budget))
         return list(call.results[0].documents)
 
     def _call(
         self, k: int | None, budget: int | None, config: RunnableConfig | None
     ) -> _Call:
-        for name, given in (("k", k), ("max_context_tokens", budget)):
-            if given is not None and expect(given, int, name, "a number") < 1:
+        for name, value in (("k", k), ("max_context_tokens", budget)):
+            if value is not None and expect(value, int, name, "a number") < 1:
                 raise ConfigError(
-                    f"{name}={given} keeps no document: pass at least 1, or None for the retriever's own"
+                    f"{name}={value} keeps no document: pass at least 1, or None for the retriever's own"
                 )
         own = self._now("k")
         return _Call(k=own if k is None else k, budget=budget, config=config)
@@ -425,19 +428,19 @@ class BudgetedCompressor(_Budgeted, BaseDocumentCompressor):
         return list(self._select(documents, self._now("k")).documents)
 
 
-def _scored(found: Any, score: str | Callable[[Document], float | None]) -> Document:
+def _scored(result: Any, score: str | Callable[[Document], float | None]) -> Document:
     """A document; one that comes with its score has it in the metadata."""
-    match found:
+    match result:
         case Document():
-            return found
+            return result
         case (Document() as document, number) if isinstance(
-            found, tuple
+            result, tuple
         ):  # a list of two is a batch
             return _with(
                 document, **{score if isinstance(score, str) else "score": number}
             )
     raise ConfigError(
-        f"the base found {found!r:.80}: it has to return documents, or pairs (document, score)"
+        f"the base found {result!r:.80}: it has to return documents, or pairs (document, score)"
     )
 
 

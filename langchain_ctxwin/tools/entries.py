@@ -79,8 +79,8 @@ def entries_of(tools: Iterable[Any]) -> tuple[Entry, ...]:
 def entry_of(tool: Any) -> Entry:
     """Read a tool in any form LangChain takes; of a form that is unknown only the name is read."""
     functions = list(functions_of(tool))
-    given = tuple(str(one["name"]) for one in functions if one.get("name"))
-    names = given or (_fallback_name(tool),)
+    function_names = tuple(str(one["name"]) for one in functions if one.get("name"))
+    names = function_names or (_fallback_name(tool),)
     schemas = [
         schema
         for function in functions
@@ -90,7 +90,7 @@ def entry_of(tool: Any) -> Entry:
         tool=tool,
         name=names[0],
         names=names,
-        is_unnamed=not given and isinstance(tool, Mapping),
+        is_unnamed=not function_names and isinstance(tool, Mapping),
         title=_joined(re.sub(r"[\W_]+", " ", name) for name in names),
         description=_joined(one.get("description") for one in functions),
         fields=_joined(name for one in schemas for name in one.get("properties") or ()),
@@ -130,7 +130,7 @@ def _joined(values: Iterable[Any]) -> str:
 
 
 # a query, or the messages of a conversation
-Asked = str | Sequence[MessageLikeRepresentation]
+QueryOrMessages = str | Sequence[MessageLikeRepresentation]
 SEARCH_NAME = "search_tools"
 MAX_REQUEST_CHARS = 4_000  # read of a request or a plan, half at either end: pasted text in between is no request
 MAX_NEEDS = 20  # parts that are ranked each for itself: time grows with them, and longer lists of wishes are rare
@@ -159,21 +159,21 @@ class Needs:
     called: tuple[str, ...] = ()
     called_now: tuple[str, ...] = ()  # those that it has called since the last request
     # names of the tools that `search_tools` found since then, newest results first
-    found: tuple[str, ...] = ()
+    searched: tuple[str, ...] = ()
     is_new: bool = True  # while the model has said nothing to the request
 
 
-def needs_of(asked: Asked) -> Needs:
+def needs_of(query_or_messages: QueryOrMessages) -> Needs:
     """Read a query, or the messages of a conversation; anything else is a `ConfigError`."""
-    if isinstance(asked, str):
-        request = _clipped(asked)
+    if isinstance(query_or_messages, str):
+        request = _clipped(query_or_messages)
         return Needs(
             request=request, parts=_wishes([request]), new=(request, *parts_of(request))
         )
     wanted = "a text or a list of messages"
-    expect(asked, list | tuple, "query_or_messages", wanted)
-    given = cast("list[AnyMessage]", as_messages(asked))
-    messages = [part for message in given for part in standard(message)]
+    expect(query_or_messages, list | tuple, "query_or_messages", wanted)
+    conversation = cast("list[AnyMessage]", as_messages(query_or_messages))
+    messages = [part for message in conversation for part in standard(message)]
     users = [at for at, one in enumerate(messages) if isinstance(one, HumanMessage)]
     start = users[-1] if users else 0
     turn = messages[start:]
@@ -182,7 +182,7 @@ def needs_of(asked: Asked) -> Needs:
         texts.append(_clipped(said))
     is_new = not any(isinstance(message, AIMessage) for message in turn)
     own = _clipped(turn[0].text) if is_new and turn else ""
-    found = (
+    searched = (
         name
         for one in reversed(turn)
         if isinstance(one, ToolMessage) and isinstance(one.artifact, Mapping)
@@ -195,7 +195,7 @@ def needs_of(asked: Asked) -> Needs:
         called_now=_called(turn),
         is_new=is_new,
         new=(own, *parts_of(own)),
-        found=tuple(dict.fromkeys(found)),
+        searched=tuple(dict.fromkeys(searched)),
     )
 
 

@@ -117,15 +117,17 @@ class Ranker:
         return ranked
 
     def _custom_scores(self, ranker: ToolRanker, request: str) -> Scores:
-        given = list(ranker.rank(request, [entry.tool for entry in self._entries]))
-        is_each = len(given) == len(self._entries)
-        if not is_each or not all(isinstance(score, Real) for score in given):
+        scores = list(ranker.rank(request, [entry.tool for entry in self._entries]))
+        is_each = len(scores) == len(self._entries)
+        if not is_each or not all(isinstance(score, Real) for score in scores):
             raise ConfigError(
-                f"{type(ranker).__name__}.rank returned {len(given)} values for {len(self._entries)} tools, or no "
+                f"{type(ranker).__name__}.rank returned {len(scores)} values for {len(self._entries)} tools, or no "
                 "numbers: return one score per tool, in their order"
             )
         # NaN is no match
-        return to_one([min(float(score), 1e9) if score > 0 else 0.0 for score in given])
+        return to_one(
+            [min(float(score), 1e9) if score > 0 else 0.0 for score in scores]
+        )
 
     def _wishes(self, texts: Sequence[str], new: Sequence[str]) -> list[Wish]:
         """What each text wants, by its words, and by meaning where there are embeddings that answer.
@@ -137,8 +139,8 @@ class Ranker:
         except Exception as error:  # noqa: BLE001  # whatever a model's client raises: words rank as well
             log_failure("tools.embeddings_failed", error)
             cosines = [None] * len(texts)
-        found = zip(texts, cosines, strict=True)
-        return [self._wish(text, cosine, by_name=text in new) for text, cosine in found]
+        pairs = zip(texts, cosines, strict=True)
+        return [self._wish(text, cosine, by_name=text in new) for text, cosine in pairs]
 
     def _wish(self, text: str, cosines: Scores | None, *, by_name: bool) -> Wish:
         index = self._index()
@@ -190,10 +192,10 @@ class Ranker:
         if self._embeddings is None or not self._entries:
             return [None] * len(texts)
         if self._vectors is None:
-            given = self._embeddings.embed_documents(
+            embedded = self._embeddings.embed_documents(
                 [entry.text for entry in self._entries]
             )
-            self._vectors = list(map(_unit, given))
+            self._vectors = list(map(_unit, embedded))
         vectors, embed_query = self._vectors, self._embeddings.embed_query
         queries = [
             once(self._queries, text, partial(_embedded, embed_query, text))

@@ -22,9 +22,9 @@ from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import TokenCounter, ToolRanker
 from langchain_ctxwin.tools.entries import (
     SEARCH_NAME,
-    Asked,
     Entry,
     Needs,
+    QueryOrMessages,
     entries_of,
     entry_of,
     needs_of,
@@ -175,7 +175,7 @@ class ToolSelector:
 
     def select(
         self,
-        query_or_messages: Asked,
+        query_or_messages: QueryOrMessages,
         *,
         previous: Names = (),
         max_tool_tokens: int | None = None,
@@ -196,7 +196,7 @@ class ToolSelector:
 
     async def aselect(
         self,
-        query_or_messages: Asked,
+        query_or_messages: QueryOrMessages,
         *,
         previous: Names = (),
         max_tool_tokens: int | None = None,
@@ -231,12 +231,12 @@ class ToolSelector:
 
     def named(self, names: Iterable[str]) -> list[Any]:
         """Return the tools with these names, in this order; unknown names are left out."""
-        return [self._entries[number].tool for number in self._known(names)]
+        return [self._entries[number].tool for number in self._positions(names)]
 
     def _selection(
         self, needs: Needs, ranking: Ranking | None, room: ToolRoom, previous: Names
     ) -> ToolSelection:
-        before = self._known(_listed(previous))
+        before = self._positions(_listed(previous))
         chosen = self._chosen(needs, ranking, room, before)
         loaded = set(chosen)
         return ToolSelection(
@@ -260,8 +260,8 @@ class ToolSelector:
         always = self._always
         if ranking is None:  # nothing has to be chosen
             return list(dict.fromkeys((*before, *always, *range(len(self._entries)))))
-        urgent = self._known((*needs.found, *needs.called_now))
-        called = self._known(needs.called)
+        urgent = self._positions((*needs.searched, *needs.called_now))
+        called = self._positions(needs.called)
         clear = [wish for wish in ranking.wishes if wish.is_clear]
         if not before:  # as much as fits; shown in the given order, so that equal sets are equal texts
             first = room.fill((), always)
@@ -273,7 +273,7 @@ class ToolSelector:
             wish for wish in clear if _serving(wish, {*before, *needed}) is None
         )
         needed += [number for wish in list(unserved) for number in _best(wish)]
-        alone = room.left(())
+        alone = room.free_tokens(())
         new = [
             number
             for number in dict.fromkeys(needed)
@@ -285,17 +285,17 @@ class ToolSelector:
         recent = before[::-1][:RECENT_TOOLS] if needs.is_new else []
         stay = [*always, *urgent, *(one for one in serving if one is not None), *new]
         others = [*called, *recent, *ranking.order]
-        if room.left([*before, *new]) >= 0:
+        if room.free_tokens([*before, *new]) >= 0:
             stay, others = [*before, *new], list(ranking.order)
         stay = room.fill((), stay)
-        if room.left(before) >= 0 and set(before).issuperset(stay):
+        if room.free_tokens(before) >= 0 and set(before).issuperset(stay):
             return before
         # Without room for all, tools leave in one batch; a change that is made anyway fills the room.
         filling = room.fill(stay, others, share=PRUNED_SHARE)
-        kept = [number for number in before if number in {*stay, *filling}]
+        staying = [number for number in before if number in {*stay, *filling}]
         # What is needed comes last, where the next change finds it as recent.
         last = self._always_first(number for number in stay if number not in before)
-        return [*kept, *sorted(set(filling).difference(before)), *last]
+        return [*staying, *sorted(set(filling).difference(before)), *last]
 
     def _always_first(self, numbers: Iterable[int]) -> list[int]:
         return sorted(numbers, key=lambda number: (number not in self._always, number))
@@ -305,10 +305,10 @@ class ToolSelector:
     ) -> BaseTool:
         """The tool by which a model finds what is not loaded, those apart that never can be."""
 
-        def found(ranking: Ranking, runtime: Any) -> Found:
+        def answer(ranking: Ranking, runtime: Any) -> Found:
             state = getattr(runtime, "state", None)
             names = state.get("context_tools") if isinstance(state, Mapping) else None
-            loaded = self._known(read_key("context_tools", names)[0])
+            loaded = self._positions(read_key("context_tools", names)[0])
             left_out, scores = {*loaded, *never}, ranking.scores
             matching = [
                 number
@@ -322,18 +322,18 @@ class ToolSelector:
                 f"- {': '.join(filter(None, (one.name, one.summary)))}": one.name
                 for one in new
             }
-            left = MAX_RESULT_TOKENS - price(INTRODUCTION)
-            fit = take_while_fits(lines, left, price, on_overflow="skip")
+            free_tokens = MAX_RESULT_TOKENS - price(INTRODUCTION)
+            fit = take_while_fits(lines, free_tokens, price, on_overflow="skip")
             if not fit.kept:
                 return NOTHING_FOUND, None
             names = [lines[line] for line in fit.kept]
             return "\n".join([INTRODUCTION, *fit.kept]), {FOUND_KEY: names}
 
         def search_tools(query: str, runtime: Runtime = None) -> Found:
-            return found(self._ranker.rank(needs_of(query)), runtime)
+            return answer(self._ranker.rank(needs_of(query)), runtime)
 
         async def asearch_tools(query: str, runtime: Runtime = None) -> Found:
-            return found(await self._ranker.arank(needs_of(query)), runtime)
+            return answer(await self._ranker.arank(needs_of(query)), runtime)
 
         return StructuredTool.from_function(
             search_tools,
@@ -350,14 +350,14 @@ class ToolSelector:
 
     def _too_large(self, room: ToolRoom) -> list[int]:
         """The tools that do not even fit as the only one beside those that are always there."""
-        left = room.left(self._always)
+        free_tokens = room.free_tokens(self._always)
         return [
             number
             for number, price in enumerate(room.each)
-            if price > left and number not in self._always
+            if price > free_tokens and number not in self._always
         ]
 
-    def _known(self, names: Iterable[str]) -> list[int]:
+    def _positions(self, names: Iterable[str]) -> list[int]:
         return list(
             dict.fromkeys(
                 self._numbers[name] for name in names if name in self._numbers
@@ -381,7 +381,7 @@ class ToolSelector:
 
     def _require_room_for_always(self) -> None:
         room, always = self._room, self._always
-        if not always or room.left(always) >= 0:
+        if not always or room.free_tokens(always) >= 0:
             return
         raise ConfigError(
             f"always needs {room.total(always):,} of max_tool_tokens={self.max_tool_tokens:,} tokens, or a tool in it "
@@ -406,9 +406,9 @@ def _numbers(entries: Sequence[Entry]) -> Mapping[str, int]:
     }
 
 
-def _listed(given: Iterable[Any] | None) -> list[Any]:
+def _listed(names: Iterable[Any] | None) -> list[Any]:
     """Names or tools; a single one stays one."""
-    return [given] if isinstance(given, str) else listed(given, "names")
+    return [names] if isinstance(names, str) else listed(names, "names")
 
 
 def _serving(wish: Wish, loaded: Collection[int]) -> int | None:
@@ -453,7 +453,7 @@ class ToolRoom:
             else 0
         )
 
-    def left(self, chosen: Collection[int], share: float = 1.0) -> int:
+    def free_tokens(self, chosen: Collection[int], share: float = 1.0) -> int:
         """Return the tokens that are free beside the chosen ones; less than 0 when those do not fit together."""
         return int(self.tokens * share) - (self.total(chosen) or self.base)
 
@@ -461,15 +461,18 @@ class ToolRoom:
         self, chosen: Collection[int], wanted: Iterable[int], share: float = 1.0
     ) -> list[int]:
         """Return the wanted tools, in their order, that fit beside the chosen ones; those too big are skipped."""
-        taken, left = set(chosen), self.left(chosen, share)
+        taken, free_tokens = set(chosen), self.free_tokens(chosen, share)
         free = (
             number
             for number in dict.fromkeys(wanted)
-            if number not in taken and self.each[number] <= left
+            if number not in taken and self.each[number] <= free_tokens
         )
         return list(
             take_while_fits(
-                free, left, lambda number: int(self.each[number]), on_overflow="skip"
+                free,
+                free_tokens,
+                lambda number: int(self.each[number]),
+                on_overflow="skip",
             ).kept
         )
 
