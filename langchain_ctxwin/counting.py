@@ -267,10 +267,10 @@ class RemoteCounter(ABC):
         if all(isinstance(message, SystemMessage) for message in request):
             return None  # providers refuse a request that asks nothing
         digest = request_digest(request, definitions)
-        known = self._counts.get(digest)
+        cached_count = self._counts.get(digest)
         is_paused = 0 <= self._clock() - self._failed_at < RETRY_SECONDS
-        if known is not None or is_paused:
-            return known
+        if cached_count is not None or is_paused:
+            return cached_count
         try:
             tokens = in_daemon(lambda: self.ask(request, definitions)).result(
                 self.timeout_seconds

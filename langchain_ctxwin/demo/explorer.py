@@ -64,19 +64,21 @@ class Sight:
     """What one request shows: the question, the rule, the first answer, the newest calls and their results."""
 
     def __init__(self, messages: Sequence[BaseMessage]) -> None:
-        asked = [
+        questions = [
             index
             for index, message in enumerate(messages)
             if isinstance(message, HumanMessage)
             and not message.text.startswith(NOT_ASKED)
         ] or [0]
-        self.messages, self.question = messages, messages[asked[-1]].text
-        rules = (RULE.search(messages[index].text) for index in asked)
+        self.messages, self.question = messages, messages[questions[-1]].text
+        rules = (RULE.search(messages[index].text) for index in questions)
         self.rule_word = next((rule[1] for rule in rules if rule), "")
-        answers = [one for one in messages[asked[0] :] if isinstance(one, AIMessage)]
+        answers = [
+            one for one in messages[questions[0] :] if isinstance(one, AIMessage)
+        ]
         firsts = (one.text.partition("\n")[0] for one in answers if not one.tool_calls)
         self.first_answer = next(firsts, "")
-        after = messages[asked[-1] + 1 :]
+        after = messages[questions[-1] + 1 :]
         callers = [
             one for one in after if isinstance(one, AIMessage) and one.tool_calls
         ]
@@ -89,10 +91,10 @@ class Sight:
         self.results = [results.get(str(call["id"]), "") for call in self.calls]
 
     def understood(
-        self, known: Mapping[str, re.Pattern[str]]
+        self, patterns: Mapping[str, re.Pattern[str]]
     ) -> tuple[str, dict[str, str]]:
         """Return the kind of the question and what was filled in; ("", {}) when it is none that is known."""
-        for kind, pattern in known.items():
+        for kind, pattern in patterns.items():
             if match := pattern.search(self.question):
                 return kind, match.groupdict()
         return "", {}
@@ -113,8 +115,8 @@ class Sight:
 
     def call(self, text: str, calls: Calls, tools: Sequence[Any]) -> AIMessage:
         """Call tools, but none that the request does not show."""
-        shown = {tool["function"]["name"] for tool in tools}
-        if missing := {name for name, _ in calls} - shown:
+        offered = {tool["function"]["name"] for tool in tools}
+        if missing := {name for name, _ in calls} - offered:
             return self.lost(f"the tool {', '.join(missing)}")
         key = f"call-{len(self.question)}-{self.note}-{len(self.messages)}"
         made = [
@@ -166,13 +168,17 @@ def _tour(fields: dict[str, str], sight: Sight, tools: Sequence[Any]) -> AIMessa
     hits = first = 0
     if sight.results:
         args = sight.calls[0]["args"]
-        shown = [line.partition(": ") for line in sight.results[0].split("\n")[:-1]]
+        numbered_lines = [
+            line.partition(": ") for line in sight.results[0].split("\n")[:-1]
+        ]
         wanted = map(str, range(args["first_line"], args["last_line"] + 1))
-        if sight.note is None or [number for number, _, _ in shown] != list(wanted):
+        if sight.note is None or [number for number, _, _ in numbered_lines] != list(
+            wanted
+        ):
             return sight.lost(
                 f"all lines up to {args['last_line']}, or my note about those before"
             )
-        hits = sight.note + sum(fields["term"] in text for _, _, text in shown)
+        hits = sight.note + sum(fields["term"] in text for _, _, text in numbered_lines)
         first = args["last_line"]
         if first == int(fields["last"]):
             return sight.answer(ANSWERS["tour"].format(hits=hits))
@@ -194,9 +200,9 @@ def _compare(fields: dict[str, str], sight: Sight, tools: Sequence[Any]) -> AIMe
             for file in files
         ]
         return sight.call(f"I search {len(files)} files at once.", searches, tools)
-    found = [_numbers(result)[0] for result in sight.results]
-    best = found.index(max(found))
-    return sight.answer(ANSWERS["compare"].format(file=files[best], found=found[best]))
+    counts = [_numbers(result)[0] for result in sight.results]
+    best = counts.index(max(counts))
+    return sight.answer(ANSWERS["compare"].format(file=files[best], found=counts[best]))
 
 
 class Interview:
@@ -257,9 +263,9 @@ class Interview:
             min(COMPARED_FILES, len(self._compared)),
         )
         files = sorted(self._dice.sample(self._compared, most))
-        found = {
+        counts = {
             name: sum(term in line for line in self._texts[name]) for name in files
         }
-        best = max(found, key=lambda name: found[name])
+        best = max(counts, key=lambda name: counts[name])
         question = QUESTIONS["compare"].format(term=term, files=SEPARATOR.join(files))
-        return question, ANSWERS["compare"].format(file=best, found=found[best])
+        return question, ANSWERS["compare"].format(file=best, found=counts[best])

@@ -42,15 +42,15 @@ class Folder:
             problem = "is a file" if path.exists() else "does not exist"
             raise ConfigError(f"{path} {problem}: give a folder to explore")
         root = path.resolve()
-        found = {
+        sizes = {
             file.relative_to(root).as_posix(): file.stat().st_size
             for file in _text_files(root)
         }
-        if not any(found.values()):
+        if not any(sizes.values()):
             raise ConfigError(
                 f"{path} holds no text files that can be read: give a folder to explore"
             )
-        return cls(root=root, sizes=dict(sorted(found.items())[:MAX_FILES]))
+        return cls(root=root, sizes=dict(sorted(sizes.items())[:MAX_FILES]))
 
     def lines(self, name: str) -> list[str]:
         """Return the lines of a file; bytes that are no UTF-8 read as replacement characters."""
@@ -80,12 +80,12 @@ class Folder:
 
         Order by path, or by size with the largest first. limit=0 lists all of them.
         """
-        found = self._below(folder)
+        files = self._below(folder)
         if order == "size":
-            found.sort(key=lambda name: -self.sizes[name])
-        shown = found[:limit] if limit > 0 else found
-        lines = [f"{self.sizes[name]} {name}" for name in shown]
-        return "\n".join([*lines, f"[{len(shown)} of {len(found)} files]"])
+            files.sort(key=lambda name: -self.sizes[name])
+        listed = files[:limit] if limit > 0 else files
+        lines = [f"{self.sizes[name]} {name}" for name in listed]
+        return "\n".join([*lines, f"[{len(listed)} of {len(files)} files]"])
 
     def search(self, pattern: str, path: str = ".") -> str:
         """Find the lines that match a regular expression, in one file or in all files of a folder."""
@@ -117,25 +117,25 @@ class Folder:
             max(1, first_line),
             min(last_line, len(lines)) if last_line > 0 else len(lines),
         )
-        shown = [
+        numbered_lines = [
             f"{number}: {_cut(line)}"
             for number, line in enumerate(lines[start - 1 : stop], start)
         ]
-        return "\n".join([*shown, f"[lines {start}-{stop} of {len(lines)}]"])
+        return "\n".join([*numbered_lines, f"[lines {start}-{stop} of {len(lines)}]"])
 
     def _below(self, path: str) -> list[str]:
         """The file itself, or the files of the folder and its subfolders, in path order."""
         name = _plain(path)
-        found = [
+        files = [
             file
             for file in self.sizes
             if name in {".", file} or file.startswith(f"{name}/")
         ]
-        if not found:
+        if not files:
             raise ToolException(
                 f"there is nothing at {path!r}: list_files shows what there is"
             )
-        return found
+        return files
 
 
 def _text_files(root: Path) -> Iterator[Path]:

@@ -140,12 +140,12 @@ def large_results(
         dice.choice(shipments),
         Counter(one["town"] for one in shipments).most_common(1)[0],
     )
-    found = FOUND.format(field="quantity", value=row["quantity"])
-    talk.ask(ROW_QUESTIONS["find"].format(field="quantity", value=row["id"]), found)
+    quantity = FOUND.format(field="quantity", value=row["quantity"])
+    talk.ask(ROW_QUESTIONS["find"].format(field="quantity", value=row["id"]), quantity)
     talk.ask(
         ROW_QUESTIONS["most"].format(field="town"), MOST.format(value=town, count=count)
     )
-    talk.ask(ROW_QUESTIONS["recall"], ANSWERS["recall"].format(answer=found))
+    talk.ask(ROW_QUESTIONS["recall"], ANSWERS["recall"].format(answer=quantity))
     sizes = [_text_tokens(message.text) for message in talk.results]
     largest = max(sizes, default=0)
     allowed = min(
@@ -183,7 +183,7 @@ def any_size(
     )
     screen.line((f"     {question}  ", ""), (f"=> {done['answer']}", "bold"))
     limit, largest = limits.room(), max(recorder.sizes)
-    found = f"{sum(term in line for line in lines)} {COUNTED}"
+    true_answer = f"{sum(term in line for line in lines)} {COUNTED}"
     return [
         Promise(
             "every part fits",
@@ -195,7 +195,9 @@ def any_size(
             f"{len(done['failures'])} of {done['parts']} parts",
             not done["failures"],
         ),
-        Promise("the answer is true", f"{found} in all", done["answer"] == found),
+        Promise(
+            "the answer is true", f"{true_answer} in all", done["answer"] == true_answer
+        ),
     ]
 
 
@@ -216,14 +218,14 @@ def read_rows(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessag
             else sight.call("I fetch the rows.", [(FETCH_ROWS, {})], tools)
         )
     field = fields["field"]
-    asked = (
+    search = (
         {"count_by": field}
         if kind == "most"
         else {"contains": fields["value"], "fields": ["id", field]}
     )
     return sight.call(
         "Too much to read row by row.",
-        [(READ_MORE, {"cursor": cursor, **asked})],
+        [(READ_MORE, {"cursor": cursor, **search})],
         tools,
     )
 
@@ -255,10 +257,10 @@ def newest_cursor(messages: Sequence[BaseMessage]) -> str:
 def _interview(talk: Talk, interview: Interview, steps: int) -> None:
     """Ask the first question, others until there were about `steps` model calls, and the last one."""
     talk.ask(*interview.opening)
-    for asked in interview.questions():
+    for question in interview.questions():
         if len(talk.recorder.sizes) >= steps:
             break
-        talk.ask(*asked)
+        talk.ask(*question)
     talk.ask(*interview.closing)
 
 
@@ -268,10 +270,10 @@ def _from_page(kind: str, field: str, page: str, sight: Sight) -> AIMessage:
     if kind == "most" and data[0] == f"{field}|count":
         value, _, count = data[1].partition("|")
         return sight.answer(MOST.format(value=value, count=count))
-    found = re.search(rf"[{{,]{field}:([^,}}]+)", data[0])
+    match = re.search(rf"[{{,]{field}:([^,}}]+)", data[0])
     return (
-        sight.answer(FOUND.format(field=field, value=found[1]))
-        if found
+        sight.answer(FOUND.format(field=field, value=match[1]))
+        if match
         else sight.lost(f"the {field} in {page}")
     )
 

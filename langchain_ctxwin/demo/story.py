@@ -137,11 +137,11 @@ class Screen:
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Print what the package did and why."""
-        known = EVENTS.get(
+        template = EVENTS.get(
             event["type"],
             f"~ {event['type'].removeprefix('context.').replace('_', ' ')}",
         )
-        done = known.format_map(event)
+        done = template.format_map(event)
         if event["type"] == "context.compacted":
             sizes = f"{event['tokens_before']:,} -> {event['tokens_after']:,} tokens"
             done = f"~ compacted {sizes}: {'; '.join(event['actions'])}"
@@ -190,8 +190,10 @@ def bar(report: Mapping[str, Any], width: int, *, is_plain: bool) -> list[Part]:
 
 
 def _safe(text: str, max_chars: int = MAX_CHARS) -> str:
-    shown = text if len(text) <= max_chars else f"{text[: max(0, max_chars - 3)]}..."
-    return "".join(char if char.isprintable() else " " for char in shown)
+    short_text = (
+        text if len(text) <= max_chars else f"{text[: max(0, max_chars - 3)]}..."
+    )
+    return "".join(char if char.isprintable() else " " for char in short_text)
 
 
 class Recorder(BaseCallbackHandler):
@@ -345,7 +347,7 @@ class Talk:
             ),
         ]
         if self.is_offline:
-            true, kept = (
+            true, rules_kept = (
                 f"{count} of {turns} answers"
                 for count in (self.true_answers, self.kept_rules)
             )
@@ -357,7 +359,7 @@ class Talk:
                 ),
                 Promise(
                     "the rule of the first message is kept",
-                    kept,
+                    rules_kept,
                     self.kept_rules == turns,
                 ),
             ]

@@ -46,8 +46,8 @@ def acp_update(event: Event | Mapping[str, Any]) -> dict[str, Any] | None:
     }
     if status == "completed":
         summary = facts.get("summary")
-        shown = [{"type": "text", "text": summary}] if summary else []
-        return {**update, "summary": shown, "error": None}
+        summary_blocks = [{"type": "text", "text": summary}] if summary else []
+        return {**update, "summary": summary_blocks, "error": None}
     if status == "failed":
         update["error"] = facts.get("reason") or "no summary was written"
     return update

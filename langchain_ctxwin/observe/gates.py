@@ -65,14 +65,14 @@ class Measure:
     def of(cls, pairs: Iterable[Pair]) -> Measure:
         """Sum up what requests add."""
         listed = list(pairs)
-        stated = [pair for pair in listed if pair is not None]
-        part = sum(part for part, _ in stated)
-        whole = sum(whole for _, whole in stated)
+        measured = [pair for pair in listed if pair is not None]
+        part = sum(part for part, _ in measured)
+        whole = sum(whole for _, whole in measured)
         return cls(
             part=part,
             whole=whole,
-            requests=len(stated),
-            unknown=len(listed) - len(stated),
+            requests=len(measured),
+            unknown=len(listed) - len(measured),
         )
 
     @property
@@ -173,7 +173,7 @@ def quality_report(
         >>> quality_report(steps, gates={"utilization": (0.8, None)}).failed
         ('utilization',)
     """
-    known = expect_each(events, Event, "events", EVENTS_WANTED)
+    checked_events = expect_each(events, Event, "events", EVENTS_WANTED)
     if unmeasured := [name for name in gates if name not in MEASURES]:
         raise ConfigError(
             f"gates for {', '.join(unmeasured)}: no such measure, use {', '.join(MEASURES)}"
@@ -183,9 +183,13 @@ def quality_report(
         if len(expect(bounds, tuple | list, f"gates[{name!r}]", wanted)) != 2:  # noqa: PLR2004  # least and largest
             raise ConfigError(f"gates[{name!r}]={brief(bounds)}: give {wanted}")
     requests = [
-        event for event in known if isinstance(event, StepEvent) or is_failed(event)
+        event
+        for event in checked_events
+        if isinstance(event, StepEvent) or is_failed(event)
     ]
-    measures = {name: Measure.of(pairs(known)) for name, pairs in MEASURES.items()}
+    measures = {
+        name: Measure.of(pairs(checked_events)) for name, pairs in MEASURES.items()
+    }
     return QualityReport(requests=len(requests), measures=measures, gates=dict(gates))
 
 

@@ -226,10 +226,10 @@ class OpenTelemetrySink:
         """Attributes as metrics have them: names may come from outside, and each new one is another series."""
         about = _known(attributes)
         for name in about.keys() & NAMES:
-            known = self._values.setdefault(name, set())
-            if len(known) < MAX_VALUES:
-                known.add(about[name])
-            about[name] = about[name] if about[name] in known else OTHER
+            values = self._values.setdefault(name, set())
+            if len(values) < MAX_VALUES:
+                values.add(about[name])
+            about[name] = about[name] if about[name] in values else OTHER
         return about
 
     def _warning(self, event: Event) -> None:

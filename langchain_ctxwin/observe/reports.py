@@ -70,10 +70,10 @@ def report(events: Iterable[Event]) -> Report:
         >>> report(events).tables["usage"][0]["new_tokens"]
         90
     """
-    known = expect_each(events, Event, "events", EVENTS_WANTED)
-    tables = {name: table.rows(known) for name, table in TABLES.items()}
-    tables["tools"] = _with_offers(known, tables["tools"])
-    return Report(events=len(known), tables=tables)
+    checked_events = expect_each(events, Event, "events", EVENTS_WANTED)
+    tables = {name: table.rows(checked_events) for name, table in TABLES.items()}
+    tables["tools"] = _with_offers(checked_events, tables["tools"])
+    return Report(events=len(checked_events), tables=tables)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +100,8 @@ class Table:
             for names, work_out in ((self.sums, sum), (self.means, fmean)):
                 for name in names:
                     values = [_value(event, name) for event in group]
-                    known = [value for value in values if value is not None]
-                    row[name] = work_out(known) if known else None
+                    numbers = [value for value in values if value is not None]
+                    row[name] = work_out(numbers) if numbers else None
             rows.append(row)
         return rows
 
@@ -212,11 +212,11 @@ def _with_offers(events: Sequence[Event], results: Sequence[Row]) -> list[Row]:
     offered = Counter(name for step in steps for name in step.tools_offered)
     called = Counter(name for step in steps for name in step.tools_called)
     nothing = dict.fromkeys(("tokens", "shown_tokens", "is_oversized"))
-    known = {row["tool"]: row for row in results}
+    result_rows = {row["tool"]: row for row in results}
     return [
-        known.get(tool, {"tool": tool, "events": 0, **nothing})
+        result_rows.get(tool, {"tool": tool, "events": 0, **nothing})
         | {"offered": offered[tool], "called": called[tool]}
-        for tool in sorted({*known, *offered, *called})
+        for tool in sorted({*result_rows, *offered, *called})
     ]
 
 

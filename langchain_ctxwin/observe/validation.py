@@ -78,7 +78,7 @@ class Validator:
         error = (expected_tokens - reported) / reported
         with self._lock:
             track = once(self._tracks, model, _Track)
-            is_first = not any(abs(known) > DISCREPANCY for known in track.errors)
+            is_first = not any(abs(earlier) > DISCREPANCY for earlier in track.errors)
             track.errors.append(error)
             accuracy, is_enough = (
                 track.accuracy or 0.0,
