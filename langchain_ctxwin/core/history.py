@@ -241,7 +241,7 @@ class Before:
 
     def following(self, step: Step) -> Before:
         """Return what precedes the step after this one."""
-        late = () if step.is_plain else unanswered_in(step.messages)
+        late = unanswered_in(step.messages)
         return replace(
             self,
             message=step.messages[-1] if step.messages else self.message,
@@ -299,7 +299,7 @@ def show_steps(
             if is_known and last is not None:
                 memo[key] = (step, shown)
         taken.update(shown.calls)
-        if not shown.is_plain:
+        if shown is not step:
             unanswered.update(unanswered_in(shown.messages))
         if shown.messages:
             last = shown.messages[-1]
@@ -316,7 +316,10 @@ def may_follow(step: Step, last: AnyMessage | None, rules: Rules) -> bool:
 
 
 def show_step(step: Step, view: View, before: Before, taken: set[str]) -> Step:
-    """Return one step as the model sees it after what precedes it: edited and valid; its calls join `taken`."""
+    """Return one step as the model sees it after what precedes it: edited and valid; its calls join `taken`.
+
+    The same step where nothing of it changes.
+    """
     messages: Sequence[AnyMessage] = step.messages
     if view.edited:
         named = zip(_ids(step), messages, strict=True)
@@ -338,16 +341,14 @@ def show_step(step: Step, view: View, before: Before, taken: set[str]) -> Step:
         is_answered=before.is_answered,
     )
     shown = unique_calls(messages, taken)
-    is_plain = len(shown) == step.size and all(map(is_, shown, step.messages))
+    if len(shown) == step.size and all(map(is_, shown, step.messages)):
+        return step
     return Step(
         index=step.index,
         size=step.size,
         messages=shown,
         price=step.price,
-        is_plain=is_plain,
-        calls=step.calls
-        if is_plain
-        else tuple(key for message in shown for key in call_ids(message)),
+        calls=tuple(key for message in shown for key in call_ids(message)),
     )
 
 

@@ -53,7 +53,7 @@ VALUE_CHARS = 16  # of what was seen: longer things wait longer
 # used things of one message that share a rank; more are a log or a listing (20, 60 and no bound: 60 showed most in
 # `benchmarks/sufficiency.py`)
 FEW_THINGS = 60
-CHARS_PER_TOKEN = 4  # of a record, about
+CHARS_PER_TOKEN = 3  # of a record, about
 MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
 # what a value is written in, whatever the language around it

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.core.record import stored_count
+from langchain_ctxwin.core.record import MAX_COUNT, stored_count
 from langchain_ctxwin.core.turns import Shown
 from langchain_ctxwin.core.view import Position, message_id
 
@@ -326,14 +326,15 @@ class Sizes:
             ValueError: it is something else; also AttributeError, KeyError, TypeError, OverflowError.
         """
         numbers: dict[str, Any] = {name: float(value[name]) for name in NUMBERS}
-        spans = tuple(Span(*map(stored_count, row)) for row in value["spans"])
-        stops = [0, *(span.stop for span in spans)]
-        is_ordered = all(
-            stop <= span.start < span.stop
-            for stop, span in zip(stops, spans, strict=False)
-        )
-        if not is_ordered or not all(span.estimate for span in spans):
-            raise ValueError("no spans of one history")
+        spans = tuple(Span(*row) for row in value["spans"])
+        # dozens are read with every measure
+        if not all(type(n) is int and 0 <= n <= MAX_COUNT for s in spans for n in s):
+            raise ValueError("no counts")
+        stop = 0
+        for span in spans:
+            if not stop <= span.start < span.stop or not span.estimate:
+                raise ValueError("no spans of one history")
+            stop = span.stop
         if min(numbers["offset_text"], numbers["ratio"], numbers["learned"]) < 0:
             raise ValueError("negative")
         if not all(abs(number) < MAX_NUMBER for number in numbers.values()):

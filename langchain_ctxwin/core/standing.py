@@ -310,4 +310,6 @@ def _is_question(said: str) -> bool:
 
 def _is_unlisted(said: str) -> bool:
     """True for a sentence in a script whose words are not listed."""
+    if said.isascii():
+        return False
     return len(_OTHER_SCRIPT.findall(said)) > len(_LATIN.findall(said))

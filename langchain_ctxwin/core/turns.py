@@ -66,9 +66,6 @@ class Step:
     calls: tuple[str, ...] = ()  # ids of its calls
     is_paired: bool = True  # its calls have ids of their own, and each of its results answers one of them
     is_standard: bool = False  # plain texts and calls with their results in order, which every provider takes
-    is_plain: bool = (
-        True  # they are shown as they are: nothing of them is repaired or edited
-    )
     price: Price | None = field(default=None, repr=False, compare=False)
     loaded_tokens: int = 0  # of tools whose definitions it brings into the prompt
 
