@@ -95,7 +95,7 @@ def forget(
         >>> forget("42", store=InMemoryStore()).summaries
         0
     """
-    given = {
+    places = {
         "store": store,
         "checkpointer": checkpointer,
         "results": results,
@@ -135,7 +135,7 @@ def forget(
         had_checkpoints=checkpointer is not None
         and _had_checkpoints(checkpointer, thread_id),
         not_given=tuple(
-            name for name, value in given.items() if value is None or value == ()
+            name for name, value in places.items() if value is None or value == ()
         ),
     )
 
@@ -155,16 +155,16 @@ def _listed(value: Any) -> list[Any]:
     )
 
 
-def _result_store(given: Any, scope: str | None) -> Any:
+def _result_store(results: Any, scope: str | None) -> Any:
     """The store of results that was given, or that of a guard."""
-    if isinstance(given, ToolResultGuard) and given.has_own_scope and scope is None:
+    if isinstance(results, ToolResultGuard) and results.has_own_scope and scope is None:
         raise ConfigError(
             "the guard of results= has a scope of its own: pass scope=, what it returns for this thread"
         )
-    store = given.store if isinstance(given, ToolResultGuard) else given
+    store = results.store if isinstance(results, ToolResultGuard) else results
     if not callable(getattr(store, "clear", None)):
         raise ConfigError(
-            f"results={brief(given)} has no method clear(namespace): pass a ToolResultGuard or its store, and give a "
+            f"results={brief(results)} has no method clear(namespace): pass a ToolResultGuard or its store, and give a "
             "store of your own that method"
         )
     return store

@@ -281,10 +281,10 @@ class ContextEngine:
         before = self.config
         wanted = "settings of ContextConfig by their names, such as {'keep': 0.4}"
         changes = dict(expect(settings, Mapping, "ctxwin", wanted))
-        given = changes.pop("limits", None)
-        bound = None if given is None else limits_given(given)
+        limits = changes.pop("limits", None)
+        bound = None if limits is None else limits_given(limits)
         if bound is not None and not bound.known:
-            expect(given, (), "limits", "the window as a number, or ModelLimits(...)")
+            expect(limits, (), "limits", "the window as a number, or ModelLimits(...)")
 
         def changed() -> ContextEngine:
             config = ContextConfig(**{**before.model_dump(), **changes})
@@ -621,9 +621,9 @@ class ContextEngine:
             >>> engine.call_options(window, engine.build(window))
             {'cache_control': {'type': 'ephemeral'}}
         """
-        cached, given = settings_of(window).prompt_cache, arguments_of(call)
+        cached, own_arguments = settings_of(window).prompt_cache, arguments_of(call)
         return call_arguments(
-            window, messages, cached, conversation=conversation, given=given
+            window, messages, cached, conversation=conversation, given=own_arguments
         )
 
     def learn(
@@ -784,11 +784,11 @@ class ContextEngine:
 
     @staticmethod
     def _ask_memory(
-        event: str, ask: Callable[..., Any], model: str, *given: Any
+        event: str, ask: Callable[..., Any], model: str, *values: Any
     ) -> Any:
         """Ask a memory of limits; the conversation knows its own, so that a broken one is no reason to end it."""
         try:
-            return ask(model, *given)
+            return ask(model, *values)
         except Exception as error:  # noqa: BLE001  # a memory may be anybody's
             log.warning(event, model=model, reason=type(error).__name__)
         return None

@@ -31,19 +31,19 @@ class FollowedLimits:
         """
         own = ModelLimits.of(self.model)
         try:
-            found: ModelLimits = self.registry.lookup(self.model).limits
+            listed: ModelLimits = self.registry.lookup(self.model).limits
         except UnknownModelError:
             if not own.known:
                 raise
             return own
-        output, requested = found.max_output_tokens, own.requested_output_tokens
+        output, requested = listed.max_output_tokens, own.requested_output_tokens
         if requested is None or (
-            found.context_window is not None and requested >= found.context_window
+            listed.context_window is not None and requested >= listed.context_window
         ):
-            return found
+            return listed
         output = output if output is None or requested <= output else None
         return replace(
-            found, requested_output_tokens=requested, max_output_tokens=output
+            listed, requested_output_tokens=requested, max_output_tokens=output
         )
 
     @property

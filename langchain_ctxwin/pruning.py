@@ -118,7 +118,7 @@ class _Pruning:
             )
         _, there = self._newest(self._thread)
         has_root, is_whole = (
-            bool(found) and not _namespace(found[-1]) for found in (there, spare)
+            bool(tuples) and not _namespace(tuples[-1]) for tuples in (there, spare)
         )
         where = {
             "thread_id": self._thread,

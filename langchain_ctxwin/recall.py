@@ -348,16 +348,16 @@ def _media(
         data = run(MediaStore(runtime.store, thread).getting(digests))
         message = filled(message, data)
     blocks = media_in(message)
-    kept = [block for block in blocks if not digest_of(block)]
+    available = [block for block in blocks if not digest_of(block)]
     count = counter or TokenEstimator()
 
     def price(block: Any) -> int:
         return count([HumanMessage([block])])
 
-    fit = take_while_fits(kept, room, price, on_overflow="skip")
+    fit = take_while_fits(available, room, price, on_overflow="skip")
     gone = len(blocks) - len(fit.kept)
-    told = f"[{gone} of {len(blocks)} not shown: no longer stored, or more than {room:,} tokens]"
-    return [*fit.kept, *([_text(told)] if gone else ())]
+    note = f"[{gone} of {len(blocks)} not shown: no longer stored, or more than {room:,} tokens]"
+    return [*fit.kept, *([_text(note)] if gone else ())]
 
 
 def _text(text: str) -> dict[str, str]:

@@ -258,10 +258,10 @@ class Prices:
         """Return prices by a source; those that are made already are shared."""
         return source if isinstance(source, Prices) else cls(source)
 
-    def of(self, model: str, stated: Any = None) -> ModelInfo | None:
-        """Return what is known of a model now; `stated` is what its adapter knows, if that has prices."""
-        if isinstance(stated, ModelInfo) and stated.input_price is not None:
-            return stated
+    def of(self, model: str, declared: Any = None) -> ModelInfo | None:
+        """Return what is known of a model now; `declared` is what its adapter knows, if that has prices."""
+        if isinstance(declared, ModelInfo) and declared.input_price is not None:
+            return declared
         if self._ask is None or not model:
             return self._info
         info, asked_at = self._answers.get(model) or (None, -inf)
@@ -272,11 +272,11 @@ class Prices:
                 in_daemon(partial(self._look_up, self._ask, model))
         return info
 
-    def waited_for(self, model: str, stated: Any = None) -> ModelInfo | None:
+    def waited_for(self, model: str, declared: Any = None) -> ModelInfo | None:
         """Like `of`, waiting for what was not looked up yet."""
         if self._ask is not None and model and self._answers.get(model) is None:
             self._look_up(self._ask, model)
-        return self.of(model, stated)
+        return self.of(model, declared)
 
     def of_other(self, model: str) -> ModelInfo | None:
         """Like `of`, for another model than the agent's: a single `ModelInfo` has to be of its name."""

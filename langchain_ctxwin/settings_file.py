@@ -86,22 +86,24 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def explained(
-    error: ValidationError, kind: type[BaseModel], given: Mapping[str, Any]
+    error: ValidationError, kind: type[BaseModel], settings: Mapping[str, Any]
 ) -> str:
     """Return in words what is wrong with settings: each name, its value unless that may be a secret, and what to do.
 
     Args:
         error: what pydantic found.
         kind: the class of the settings.
-        given: what was passed; other values came from the environment.
+        settings: what was passed; other values came from the environment.
     """
     fields = kind.model_fields
-    faults = [_fault(fault, given, fields) for fault in error.errors(include_url=False)]
+    faults = [
+        _fault(fault, settings, fields) for fault in error.errors(include_url=False)
+    ]
     return f"invalid {kind.__name__}: {'; '.join(faults)}"
 
 
 def _fault(
-    fault: ErrorDetails, given: Mapping[str, Any], fields: Collection[str]
+    fault: ErrorDetails, settings: Mapping[str, Any], fields: Collection[str]
 ) -> str:
     place, kind, value = fault["loc"], fault["type"], fault["input"]
     advice = fault["msg"].removeprefix("Value error, ")
@@ -113,7 +115,7 @@ def _fault(
         close = get_close_matches(name, fields)
         meant = f" (did you mean {close[0]}?)" if close else ""
         return f"unknown setting {name}{meant}: remove it or correct its name"
-    origin = "" if place[0] in given else " (from the environment)"
+    origin = "" if place[0] in settings else " (from the environment)"
     # A list or table may hold a secret, and so may a text in the place of one.
     may_be_secret = kind == "model_type" or SECRET_NAMES.intersection(map(str, place))
     is_plain = isinstance(value, str | int | float | None) and not may_be_secret

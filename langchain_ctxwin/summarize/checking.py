@@ -58,7 +58,7 @@ def marked(summary: str, sources: Sequence[str]) -> str:
     """
     for text in unsupported(summary, sources):
         whole = rf"(?<!\w)(?<!\d[.,]){re.escape(text)}(?!\w|[.,]\d|{re.escape(MARK)})"
-        summary = re.sub(whole, lambda found: found[0] + MARK, summary)
+        summary = re.sub(whole, lambda match: match[0] + MARK, summary)
     return summary
 
 
@@ -95,11 +95,13 @@ def unsupported(summary: str, sources: Sequence[str]) -> list[str]:
 
 
 def _orders(summary: str, sources: Sequence[str]) -> list[str]:
-    known = {word for text in sources for word in _WORD.findall(text.lower())}
+    known_words = {word for text in sources for word in _WORD.findall(text.lower())}
 
     def is_supported(text: str) -> bool:
         words = _WORD.findall(text.lower())
-        return sum(word in known for word in words) >= SUPPORTED_SHARE * len(words)
+        return sum(word in known_words for word in words) >= SUPPORTED_SHARE * len(
+            words
+        )
 
     if not is_supported(summary):
         return []
@@ -121,11 +123,11 @@ def _values(summary: str, sources: Sequence[str]) -> list[str]:
     if not any(map(_BARE.fullmatch, missing)):
         return missing
     numbers = {number for text in sources for number in _NUMBER.findall(text)}
-    known = {amount for number in numbers for amount in amounts(number)}
+    known_amounts = {amount for number in numbers for amount in amounts(number)}
     return [
         token
         for token in missing
-        if not ((bare := _BARE.fullmatch(token)) and amounts(bare[1]) & known)
+        if not ((bare := _BARE.fullmatch(token)) and amounts(bare[1]) & known_amounts)
     ]
 
 
@@ -139,11 +141,11 @@ def amounts(number: str) -> set[Decimal]:
         [Decimal('1.234'), Decimal('1234.0')]
     """
     number = re.sub("['\u2019\u00a0\u202f]", "", number)
-    found = set[Decimal]()
+    values = set[Decimal]()
     for point, comma in (".,", ",."):
         # groups of three, or as in India 12,34,567
         groups = rf"[0-9]{{1,3}}(?:\{comma}[0-9]{{2,3}})*\{comma}[0-9]{{3}}"
         form = rf"([0-9]+|{groups})(?:\{point}([0-9]+))?"
         if read := re.fullmatch(form, number):
-            found.add(Decimal(f"{read[1].replace(comma, '')}.{read[2] or 0}"))
-    return found
+            values.add(Decimal(f"{read[1].replace(comma, '')}.{read[2] or 0}"))
+    return values

@@ -198,12 +198,12 @@ class ModelSummarizer:
         self, prompt: str | None, sections: Sequence[str]
     ) -> ModelSummarizer:
         """Return a summarizer with the prompt and sections of settings, where those say something."""
-        told = replace(
+        instructions = replace(
             self._instructions,
             prompt=prompt or self._instructions.prompt,
             sections=tuple(sections) or self._instructions.sections,
         )
-        return self._with(_instructions=told)
+        return self._with(_instructions=instructions)
 
     def _with(self, **changes: Any) -> ModelSummarizer:
         other = copy(self)

@@ -44,8 +44,8 @@ class MediaStore:
         """Return the data of these digests, as far as they are kept and whole."""
         gets = [GetOp(self._namespace, digest, refresh_ttl=False) for digest in digests]
         items = (yield from self._asked("media.not_read", gets)) or ()
-        found = {item.key: str(item.value.get("data")) for item in items if item}
-        return {key: text for key, text in found.items() if _digest(text) == key}
+        texts = {item.key: str(item.value.get("data")) for item in items if item}
+        return {key: text for key, text in texts.items() if _digest(text) == key}
 
     def _asked(self, event: str, ops: Any) -> Work[Any]:
         try:

@@ -19,7 +19,7 @@ DELETED_AT_ONCE = 100  # items that are listed before they are deleted
 
 
 def asking(
-    store: BaseStore, method: str, *given: Any, seconds: float, **options: Any
+    store: BaseStore, method: str, *args: Any, seconds: float, **options: Any
 ) -> Wait:
     """Return the wait for what a method, which also exists with an "a" before its name, answers within `seconds`.
 
@@ -27,13 +27,13 @@ def asking(
     """
 
     def started() -> Any:
-        return in_daemon(lambda: getattr(store, method)(*given, **options))
+        return in_daemon(lambda: getattr(store, method)(*args, **options))
 
     async def later() -> Any:
         # The async methods of sync stores refuse to work, or use a pool whose threads hold up the exit.
         is_async = isinstance(store, AsyncBatchedBaseStore)
         answer = (
-            getattr(store, f"a{method}")(*given, **options)
+            getattr(store, f"a{method}")(*args, **options)
             if is_async
             else asyncio.wrap_future(started())
         )
