@@ -496,7 +496,7 @@ class ContextEngine:
         """
         expect(window, Window, "window", MEASURED)
         expect(focus, str, "focus", "what matters most, as a text")
-        return planning.asked(
+        return planning.compaction_on_request(
             _focused(window, focus), is_local=self.is_local or not summarize
         )
 
@@ -623,7 +623,11 @@ class ContextEngine:
         """
         cached, own_arguments = settings_of(window).prompt_cache, arguments_of(call)
         return call_arguments(
-            window, messages, cached, conversation=conversation, given=own_arguments
+            window,
+            messages,
+            cached,
+            conversation=conversation,
+            model_arguments=own_arguments,
         )
 
     def learn(

@@ -113,10 +113,12 @@ def _ending_in(message: M, text: str) -> M:
 def record_text(summary: str, record: Record) -> str:
     """Return the fenced account of what left the view, the summary above the record; empty when nothing left."""
     lines = render_record(record)
-    left = f"({record.messages:,} left out)" if record.messages else ""
+    dropped_note = f"({record.messages:,} left out)" if record.messages else ""
     # nothing quoted closes the fence
-    told = _FENCE.sub(lambda match: match[0].translate(NO_MARKS), summary.strip())
-    parts = [part for part in (told, lines, left) if part]
+    safe_summary = _FENCE.sub(
+        lambda match: match[0].translate(NO_MARKS), summary.strip()
+    )
+    parts = [part for part in (safe_summary, lines, dropped_note) if part]
     return "\n".join((OPENING, *parts, CLOSING)) if parts else ""
 
 

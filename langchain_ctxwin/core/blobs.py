@@ -29,15 +29,15 @@ Block = Mapping[str, Any]
 
 def media_in(message: AnyMessage) -> list[Block]:
     """Return the blocks of media in the content of a message, and in the results that it states."""
-    found = list[Block]()
+    blocks = list[Block]()
 
     def noted(block: Block) -> Block:
-        found.append(block)
+        blocks.append(block)
         return block
 
     if not isinstance(message, AIMessage):
         with_media(message.content, noted)
-    return found
+    return blocks
 
 
 def with_media(content: Any, change: Callable[[Block], Block]) -> Any:

@@ -69,17 +69,17 @@ def cache_miss(
     """
     diagnostics = _mapping(answer.response_metadata.get("diagnostics"))
     reason = _mapping(diagnostics.get("cache_miss_reason"))
-    stated = STATED.get(str(reason.get("type")))
-    missed = reason.get("cache_missed_input_tokens") if stated else None
+    stated_change = STATED.get(str(reason.get("type")))
+    missed = reason.get("cache_missed_input_tokens") if stated_change else None
     if missed is None and before is not None:
         missed = _missed_tokens(sent, before)
-    if not missed and not stated:
+    if not missed and not stated_change:
         return None
     return CacheMissEvent(
         model=sent.model,
-        changed=stated or (_changed_part(sent, before) if before else "nothing"),
+        changed=stated_change or (_changed_part(sent, before) if before else "nothing"),
         missed_tokens=missed or None,
-        is_stated=stated is not None,
+        is_stated=stated_change is not None,
         is_compacted=before is not None and sent.compactions > before.compactions,
     )
 

@@ -81,10 +81,10 @@ def result_ids(message: AnyMessage) -> tuple[str, ...]:
             return ()
     if isinstance(message, FunctionMessage):
         return ("",)
-    stated = tuple(map(_result_id, _result_blocks(message)))
+    block_ids = tuple(map(_result_id, _result_blocks(message)))
     if isinstance(message, ToolMessage):
-        return stated or (message.tool_call_id or "",)
-    return stated
+        return block_ids or (message.tool_call_id or "",)
+    return block_ids
 
 
 def is_result(message: AnyMessage) -> bool:
@@ -154,10 +154,10 @@ def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:
 
 
 def _calls_in_blocks(
-    content: Sequence[Any], stated: Sequence[AnyCall]
+    content: Sequence[Any], listed_calls: Sequence[AnyCall]
 ) -> Iterator[AnyCall]:
     """The calls in blocks that `tool_calls` do not state, too; a block without an id belongs to those."""
-    stated_ids = {call["id"] for call in stated}
+    stated_ids = {call["id"] for call in listed_calls}
     for block in content:
         if not is_call_block(block):
             continue
@@ -166,7 +166,7 @@ def _calls_in_blocks(
             for key in ("call_id", "id")
             if isinstance(block_id := block.get(key), str) and block_id
         }
-        is_stated = bool(ids & stated_ids) if ids else bool(stated)
+        is_stated = bool(ids & stated_ids) if ids else bool(listed_calls)
         if not is_stated:
             yield _call_in(block)
 
@@ -197,20 +197,20 @@ def _kept_calls(additional_kwargs: Mapping[str, Any]) -> Iterator[AnyCall]:
             )
 
 
-def _call(name: Any, stated: Any, call_id: Any) -> AnyCall:
+def _call(name: Any, raw_arguments: Any, call_id: Any) -> AnyCall:
     """A call with arguments that may be JSON; malformed where they are no object."""
     call_id = call_id if isinstance(call_id, str) else None  # recordings hold anything
-    arguments = stated
-    if isinstance(stated, str):
+    arguments = raw_arguments
+    if isinstance(raw_arguments, str):
         try:
-            arguments = json.loads(stated)
+            arguments = json.loads(raw_arguments)
         except (ValueError, RecursionError):
             arguments = None
     if isinstance(arguments, dict):
         return tool_call(name=str(name), args=arguments, id=call_id)
     return invalid_tool_call(
         name=str(name),
-        args=str(stated),
+        args=str(raw_arguments),
         id=call_id,
         error="the arguments are no JSON object",
     )
@@ -218,8 +218,10 @@ def _call(name: Any, stated: Any, call_id: Any) -> AnyCall:
 
 def _with_tool_calls(message: AIMessage) -> AIMessage:
     """The message with all its calls in `tool_calls` and `invalid_tool_calls`."""
-    stated = len(message.tool_calls) + len(message.invalid_tool_calls)
-    added = [call for call in calls_of(message)[stated:] if call["name"] != SCREEN_CALL]
+    num_listed = len(message.tool_calls) + len(message.invalid_tool_calls)
+    added = [
+        call for call in calls_of(message)[num_listed:] if call["name"] != SCREEN_CALL
+    ]
     content: Any = message.content
     if message.response_metadata.get("output_version") != "v1":
         content = without_blocks(content, _is_unsent)

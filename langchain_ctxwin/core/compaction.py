@@ -263,7 +263,7 @@ def recorded(
     old = before.view
     new = after.view
     parts = after.parts
-    left = left_behind(after, old)
+    dropped = left_behind(after, old)
     back = shown_again(after, old)
     clamped = {
         key for key, clamp in new.clamped.items() if old.clamped.get(key) != clamp
@@ -272,13 +272,13 @@ def recorded(
     edits = (new.cleared - old.cleared) | clamped
     places = range(after.start, len(parts.messages)) if edits else ()
     edited = [index for index in places if message_id(parts.messages, index) in edits]
-    if not left and not back and not edited:
+    if not dropped and not back and not edited:
         return after
     # not that of `after`: what left on the way there may be in it already
     record = old.record
     record = replace(
         record,
-        messages=max(0, record.messages + len(left) - len(back)),
+        messages=max(0, record.messages + len(dropped) - len(back)),
     )
     room, free = record_room(after, summary_tokens=summary_tokens)
     if is_first:
@@ -292,17 +292,17 @@ def recorded(
         )
         free = max(record_room(beside)[1], share)
     lines: Iterable[RecordLine] = chain(
-        _lines(after, sorted({*left, *edited}), room),
+        _lines(after, sorted({*dropped, *edited}), room),
         asked_lines(parts.messages),
     )
     if parts.focus:
         lines = _named([*record.lines, *lines], parts.focus)
         record = replace(record, lines=())
-    shown = "\n".join(text_of(message.content) for message in after.messages)
+    visible_text = "\n".join(text_of(message.content) for message in after.messages)
     record = extended(
         record,
         lines,
-        shown=shown,
+        shown=visible_text,
         room_tokens=room,
         free_tokens=free,
         price=after.text_tokens,

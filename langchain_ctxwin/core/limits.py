@@ -182,9 +182,9 @@ class ModelLimits:
         window. 0 when only an input limit is known: such an input is not shared with the output.
         """
         require_tokens("output_reserve", configured, optional=True)
-        stated = self.requested_output_tokens if configured is None else configured
-        if stated is not None:
-            return stated
+        reserve = self.requested_output_tokens if configured is None else configured
+        if reserve is not None:
+            return reserve
         share = (
             None
             if self.context_window is None
@@ -425,8 +425,8 @@ def stated_limit(
         and not limits.max_input_tokens
     ):
         window = limits.context_window
-        kept = limits.room() if kept_tokens is None else kept_tokens
-        is_window = limit == window or (limit < window and limit != kept)
+        input_limit = limits.room() if kept_tokens is None else kept_tokens
+        is_window = limit == window or (limit < window and limit != input_limit)
     return unrefuted(
         {"context_window" if is_window else "max_input_tokens": limit}, accepted_tokens
     )

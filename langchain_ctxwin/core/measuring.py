@@ -27,8 +27,8 @@ from langchain_ctxwin.core.view import View, message_id, position_of
 def measured(
     parts: Parts,
     session: Session,
-    stated: ModelLimits,
-    heard: Mapping[str, int],
+    declared: ModelLimits,
+    shared_limits: Mapping[str, int],
     *,
     was_refused: bool = False,
 ) -> Request:
@@ -37,24 +37,24 @@ def measured(
     Args:
         parts: what it is made from.
         session: the conversation's state.
-        stated: what is known about the model's limits.
-        heard: limits that other conversations learned.
+        declared: what is known about the model's limits.
+        shared_limits: limits that other conversations learned.
         was_refused: the provider has just refused this very request.
 
     Raises:
         ConfigError: the limits leave no room for input.
     """
     if parts.history.media:
-        parts = replace(parts, media=_media_limits(parts, session, stated))
+        parts = replace(parts, media=_media_limits(parts, session, declared))
     sealed = session.unsealed.find(parts.messages) if session.unsealed else None
     parts = replace(parts, unsealed=0 if sealed is None else sealed + 1)
     request = _sized(parts, session)
     reserve = parts.settings.output_reserve
-    limits = stated
-    reserved_tokens = reserve_within(stated, reserve, learned=False)
-    if learned := smaller_of(heard, remembered_limit(session, parts.model)):
+    limits = declared
+    reserved_tokens = reserve_within(declared, reserve, learned=False)
+    if learned := smaller_of(shared_limits, remembered_limit(session, parts.model)):
         fixed_tokens = 0 if was_refused else request.least_fixed_tokens
-        limits, reserved_tokens = _lowered(stated, learned, reserve, fixed_tokens)
+        limits, reserved_tokens = _lowered(declared, learned, reserve, fixed_tokens)
     limit = limits.input_limit(reserved_tokens)
 
     def within(request: Request) -> Request:
@@ -73,10 +73,12 @@ def measured(
     return request
 
 
-def _media_limits(parts: Parts, session: Session, stated: ModelLimits) -> MediaLimits:
+def _media_limits(parts: Parts, session: Session, declared: ModelLimits) -> MediaLimits:
     """The pictures and files that the request may have: the smallest of what is set, stated, documented, learned."""
-    window = stated.context_window or stated.max_input_tokens
-    own = MediaLimits(max_bytes=stated.max_request_bytes, max_images=stated.max_images)
+    window = declared.context_window or declared.max_input_tokens
+    own = MediaLimits(
+        max_bytes=declared.max_request_bytes, max_images=declared.max_images
+    )
     return (
         parts.media.smallest(own)
         .smallest(parts.rules.media_limits(window))
@@ -161,7 +163,7 @@ def with_reasoning_untied(request: Request) -> Session | None:
 
 
 def _lowered(
-    stated: ModelLimits,
+    declared: ModelLimits,
     learned: Mapping[str, int],
     output_reserve: int | None,
     fixed_tokens: int,
@@ -171,11 +173,11 @@ def _lowered(
     A limit that the fixed regions alone exceed would end the conversation on the word of a refusal that may have been
     misread; the provider is asked instead, and its answer settles it.
     """
-    limits = lowered(stated, learned)
+    limits = lowered(declared, learned)
     reserve = reserve_within(limits, output_reserve, learned=True)
     if limits.input_limit(reserve) > fixed_tokens:
         return limits, reserve
-    return stated, reserve_within(stated, output_reserve, learned=False)
+    return declared, reserve_within(declared, output_reserve, learned=False)
 
 
 # ---- the best known size --------------------------------------------------------------------------------------------
@@ -193,8 +195,8 @@ def _sized(parts: Parts, session: Session) -> Request:
     report = last_report_of(request, history_report)
     request = replace(request, last_report=report)
     if report and (anchor := session.counts.get("anchor")):
-        known = anchor["estimate"] - request.fixed_estimates.total_tokens
-        steps = request.steps.with_counted(report.index, max(0, known))
+        prefix_tokens = anchor["estimate"] - request.fixed_estimates.total_tokens
+        steps = request.steps.with_counted(report.index, max(0, prefix_tokens))
         request = replace(request, steps=steps)
     return replace(request, checked_tokens=_checked_tokens(request))
 

@@ -59,8 +59,8 @@ class MediaLimits:
 
     def to_json(self) -> dict[str, int]:
         """Return the JSON form: the limits that are known."""
-        known = {"max_bytes": self.max_bytes, "max_images": self.max_images}
-        return {name: most for name, most in known.items() if most is not None}
+        limits = {"max_bytes": self.max_bytes, "max_images": self.max_images}
+        return {name: most for name, most in limits.items() if most is not None}
 
 
 NO_LIMITS = MediaLimits()
@@ -118,27 +118,31 @@ def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> MediaLimits:
 
 
 def left_out(
-    shown: Mapping[K, MediaSize], spared: MediaSize, limits: MediaLimits
+    visible_media: Mapping[K, MediaSize], spared: MediaSize, limits: MediaLimits
 ) -> frozenset[K]:
     """Return the keys of the messages whose media are not shown: the oldest, as many as it takes, never the newest.
 
     They are left out by whole halves of a limit: the same ones until the next half is needed.
 
     Args:
-        shown: the media of each message that may be shown without, the oldest first.
+        visible_media: the media of each message that may be shown without, the oldest first.
         spared: those of messages that are always shown whole, together.
         limits: what a request may have.
     """
     count = 0
     if limits.max_bytes is not None:
-        sizes = [size.num_bytes for size in shown.values()]
+        sizes = [size.num_bytes for size in visible_media.values()]
         most_bytes = limits.max_bytes * BYTES_SHARE
         count = _oldest_beyond(sizes, spared.num_bytes, most_bytes)
     if limits.max_images is not None:
-        sizes = [size.images for size in shown.values()]
+        sizes = [size.images for size in visible_media.values()]
         surplus_images = _oldest_beyond(sizes, spared.images, limits.max_images)
         count = max(count, surplus_images)
-    return frozenset([*shown][: min(count, len(shown) - 1)]) if shown else frozenset()
+    return (
+        frozenset([*visible_media][: min(count, len(visible_media) - 1)])
+        if visible_media
+        else frozenset()
+    )
 
 
 def _oldest_beyond(sizes: Sequence[int], spared: int, most: float) -> int:
@@ -177,13 +181,13 @@ def surplus(message: AnyMessage, spared: MediaSize, limits: MediaLimits) -> int:
 
 def without_media(message: AnyMessage, key: str, most: int = ALL) -> AnyMessage:
     """Return the message with a line in the place of each of its first pictures and files."""
-    left = iter(range(most))
+    remaining = iter(range(most))
 
     def line(block: Mapping[str, Any]) -> Mapping[str, Any]:
-        if next(left, None) is None:
+        if next(remaining, None) is None:
             return block
-        told = f"[{kind_of(block)} left out; still in the history as message {key}]"
-        return {"type": "text", "text": told}
+        marker = f"[{kind_of(block)} left out; still in the history as message {key}]"
+        return {"type": "text", "text": marker}
 
     return with_fields(message, content=with_media(message.content, line))
 

@@ -110,11 +110,11 @@ class ModelInfo:
         except ConfigError as error:
             raise ConfigError(f"{self.name}: {error}") from error
         for name in PRICE_FIELDS:
-            given = getattr(self, name)
-            price = exact(given)
-            if given is not None and (price is None or price < 0):
+            value = getattr(self, name)
+            price = exact(value)
+            if value is not None and (price is None or price < 0):
                 raise ConfigError(
-                    f"{self.name}: {name}={brief(given)}: give USD per million tokens as a number such as 0.25, at "
+                    f"{self.name}: {name}={brief(value)}: give USD per million tokens as a number such as 0.25, at "
                     "least 0, or None when it is unknown"
                 )
             object.__setattr__(self, name, price)
@@ -200,9 +200,9 @@ def family_of(model: object) -> str:
     Bindings are looked through. A stated family that has no weights counts as generic.
     """
     inner = unbound(model)
-    stated = getattr(inner, "tokenizer_family", None)
-    if isinstance(stated, str) and stated:
-        return stated if stated in FRAMING else UNKNOWN_FAMILY
+    declared_family = getattr(inner, "tokenizer_family", None)
+    if isinstance(declared_family, str) and declared_family:
+        return declared_family if declared_family in FRAMING else UNKNOWN_FAMILY
     return _class_family(inner) or UNKNOWN_FAMILY
 
 
@@ -217,8 +217,8 @@ def rules_of(model: object) -> Rules:
     )
     if getattr(inner, "openai_api_base", None):
         rules = replace(ELSEWHERE, provider="openai" if uses_responses else "other")
-    stated = getattr(inner, "profile", None)
-    profile = stated if isinstance(stated, Mapping) else {}
+    declared_profile = getattr(inner, "profile", None)
+    profile = declared_profile if isinstance(declared_profile, Mapping) else {}
     is_claude = family == "anthropic"
     # Azure's API refuses the key of a prompt cache in some of its versions.
     is_azure = any(cls.__name__ == "AzureChatOpenAI" for cls in type(inner).__mro__)

@@ -308,9 +308,9 @@ def _first(wordings: Iterable[re.Pattern[str]], text: str) -> re.Match[str] | No
 def _sized(text: str) -> ContextOverflow:
     """The overflow with the figures that its text states; a size that would fit was read from something else."""
     match = _first((*JOINT_SIZES, *SIZES, *LIMITS), text)
-    found = match.groupdict() if match else {}
+    figures = match.groupdict() if match else {}
     limit, actual, output = (
-        _number(found.get(name)) for name in ("limit", "actual", "output")
+        _number(figures.get(name)) for name in ("limit", "actual", "output")
     )
     if limit is not None and actual is None:
         sizes = (
@@ -399,13 +399,13 @@ def evidence_of(source: object) -> Iterator[Evidence]:
             for body in bodies
             if isinstance(body, str | bytes | bytearray | Mapping | list | tuple)
         ]
-        stated = [
+        attributes = [
             getattr(place, name, None)
             for place in (error, response)
             for name in STATUS_ATTRIBUTES
         ]
         # LiteLLM keeps it as text at times
-        statuses = [str(value) for value in stated if isinstance(value, str | int)]
+        statuses = [str(value) for value in attributes if isinstance(value, str | int)]
         yield Evidence(
             class_names=tuple(cls.__name__ for cls in type(error).__mro__),
             status=next(

@@ -126,7 +126,7 @@ def repair_step(
         body = _paired(parts, rules, unanswered)
     else:
         body = tuple(
-            shown for part in parts for shown in _lone(part, rules, unanswered)
+            repaired for part in parts for repaired in _lone(part, rules, unanswered)
         )
     if not rules.media_in_results:
         body = tuple(_media_behind_results(body))
@@ -172,7 +172,7 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
         and not text_of(content).strip()
     ):
         content = said
-        kwargs = {key: kept for key, kept in kwargs.items() if key != "audio"}
+        kwargs = {key: value for key, value in kwargs.items() if key != "audio"}
     if FOREIGN_CALL in refused:
         content = without_blocks(content, _is_foreign_call)
     calls = (
@@ -217,19 +217,19 @@ def is_empty(message: AnyMessage) -> bool:
 
 
 def unique_calls(
-    shown: Sequence[AnyMessage], taken: set[str]
+    messages: Sequence[AnyMessage], taken: set[str]
 ) -> tuple[AnyMessage, ...]:
     """Return the messages of a valid step with every call id that is missing or taken replaced, results included.
 
     The ids of the step are added to `taken`. Messages that keep their ids are returned as the same objects.
     """
-    ids = [call_id for message in shown for call_id in call_ids(message)]
+    ids = [call_id for message in messages for call_id in call_ids(message)]
     if taken.isdisjoint(ids) and len(set(ids)) == len(ids) and all(ids):
         taken.update(ids)
-        return tuple(shown)
+        return tuple(messages)
     renamed: list[AnyMessage] = []
     waiting: deque[str] = deque()
-    for message in [part for given in shown for part in standard(given)]:
+    for message in [part for source in messages for part in standard(source)]:
         if isinstance(message, ToolMessage) and waiting:
             renamed.append(with_fields(message, tool_call_id=waiting.popleft()))
             continue
@@ -317,7 +317,7 @@ def _is_foreign_call(block: Any) -> bool:
 
 def _is_paired_in_blocks(messages: Sequence[AnyMessage]) -> bool:
     """True for an answer whose calls have ids of their own, with the results of just these in user messages."""
-    asked = call_ids(messages[0])
+    called_ids = call_ids(messages[0])
     answered = [call_id for message in messages[1:] for call_id in result_ids(message)]
     is_in_blocks = all(isinstance(message, HumanMessage) for message in messages[1:])
     types = {
@@ -329,9 +329,9 @@ def _is_paired_in_blocks(messages: Sequence[AnyMessage]) -> bool:
     is_own = is_in_blocks and types <= {"tool_use", "tool_result"}
     return (
         is_own
-        and all(asked)
-        and len({*asked}) == len(asked)
-        and sorted(asked) == sorted(answered) != []
+        and all(called_ids)
+        and len({*called_ids}) == len(called_ids)
+        and sorted(called_ids) == sorted(answered) != []
     )
 
 
@@ -377,7 +377,7 @@ def _paired(
     messages: Sequence[AnyMessage], rules: Rules, unanswered: Collection[str]
 ) -> tuple[AnyMessage, ...]:
     """Each calling AI message followed by one result per call, in the order of the calls; then what came late."""
-    asked = {call_id for message in messages for call_id in call_ids(message)}
+    called_ids = {call_id for message in messages for call_id in call_ids(message)}
     results = [message for message in messages if isinstance(message, ToolMessage)]
     paired: list[AnyMessage] = []
     for message in messages:
@@ -386,11 +386,11 @@ def _paired(
         paired += _lone(message, rules)
         for call in calls_of(message):
             call_id = call["id"] or ""
-            others = asked - {call_id, ""}
+            others = called_ids - {call_id, ""}
             free = [result for result in results if result.tool_call_id not in others]
-            found = _result_of(call, free)
-            results = [result for result in results if result is not found]
-            answer = found or ToolMessage(
+            own_result = _result_of(call, free)
+            results = [result for result in results if result is not own_result]
+            answer = own_result or ToolMessage(
                 content=UNANSWERED_TEXT,
                 tool_call_id=call_id,
                 status="error",

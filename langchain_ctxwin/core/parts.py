@@ -224,12 +224,12 @@ class Parts:
         if not compacted:
             return None
         pinned = {position.index for position in view.pinned}
-        shown = (
+        visible = (
             index
             for index in compacted
             if index >= self.start_of(view) or index in pinned
         )
         return max(
-            (i for i in shown if is_usable(self.messages[i], self._reader(i))),
+            (i for i in visible if is_usable(self.messages[i], self._reader(i))),
             default=None,
         )

@@ -247,8 +247,8 @@ def is_idle(request: Request) -> bool:
     return bool(now - answered > kept_seconds)
 
 
-def asked(request: Request, *, is_local: bool) -> Compaction | None:
-    """Return what leaves when the host asks to compact, although the request may fit: by a summary where one is due."""
+def compaction_on_request(request: Request, *, is_local: bool) -> Compaction | None:
+    """Return the compaction that the host asks for, although the request may fit: a summary where one is due."""
     may_summarize = (
         not is_local
         and request.parts.settings.summarize != "off"
@@ -405,8 +405,8 @@ def prepare(request: Request) -> Snapshot | None:
     reason = _overdue(request, min(portion(share, request.room), latest), most)
     stop = None
     steps = request.parts.history.steps_from(start)
-    left = takewhile(lambda step: step.index < request.start, steps)
-    left_out = sum(step.tokens for step in left)
+    earlier_steps = takewhile(lambda step: step.index < request.start, steps)
+    left_out = sum(step.tokens for step in earlier_steps)
     if reason:
         stop = _summary_stop(request, max_tokens, is_ahead=True)
     elif left_out >= MIN_LEFT_OUT_RATIO * max_tokens:

@@ -90,11 +90,11 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
     if rules.keeps_history and session.since and session.compactions:
         # The server's history with the answers up to the latest compaction is another one.
         history, start = window.parts.messages, window.parts.start_of(session.view)
-        shown = (
+        visible_indexes = (
             *(position.index for position in session.view.pinned),
             *range(start, session.since.index + 1),
         )
-        old = (history[index] for index in shown if index < len(history))
+        old = (history[index] for index in visible_indexes if index < len(history))
         messages = without_response_ids(
             messages, {str(_response_id(message)) for message in old}
         )
@@ -107,24 +107,26 @@ def _with_call_closed(messages: list[AnyMessage]) -> list[AnyMessage]:
     A model that thinks each time wants its own reasoning before such calls, and there is none.
     """
     answers = (m for m in reversed(messages) if isinstance(m, AIMessage))
-    asked = next(answers, None)
-    if asked is None or not call_ids(asked) or has_bound_reasoning(asked):
+    answer = next(answers, None)
+    if answer is None or not call_ids(answer) or has_bound_reasoning(answer):
         return messages
     return [*messages, AIMessage(CLOSED_TEXT), HumanMessage(CONTINUE_TEXT)]
 
 
-def shown_to(model: object, messages: Sequence[Any]) -> list[Any]:
-    """Return a request as the provider of a model takes it, which may not be the one that it was made for.
+def readable_by(model: object, messages: Sequence[Any]) -> list[Any]:
+    """Return the messages as the provider of this model takes them, whatever model they were made for.
 
     Blocks that only their maker reads become text, and breakpoints are for the caches that have them.
     """
     rules = rules_of(model)
-    shown = [readable(message, rules.provider) for message in messages]
+    request = [readable(message, rules.provider) for message in messages]
     if rules.provider not in {"", "anthropic"}:
-        shown = [_with_at_most(message, 0)[0] for message in shown]
+        request = [_with_at_most(message, 0)[0] for message in request]
     if rules.provider and not rules.takes_breakpoints:
-        shown = [_with_at_most(message, 0, OPENAI_BREAKPOINT)[0] for message in shown]
-    return shown
+        request = [
+            _with_at_most(message, 0, OPENAI_BREAKPOINT)[0] for message in request
+        ]
+    return request
 
 
 def call_arguments(
@@ -133,13 +135,13 @@ def call_arguments(
     prompt_cache: PromptCache,
     *,
     conversation: str = "",
-    given: Mapping[str, Any] | None = None,
+    model_arguments: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments that go along with a request as it is sent; what the model is set to (`given`) stays.
+    """Return the arguments that go along with a request as it is sent; `model_arguments`, set on the model, stay.
 
     The name of the conversation makes the key of OpenAI's cache.
     """
-    rules, given = window.parts.rules, given or {}
+    rules, model_arguments = window.parts.rules, model_arguments or {}
     arguments: dict[str, Any] = {}
     if rules.provider == "anthropic" and prompt_cache != "off":
         taken = sum(map(_is_marked_tool, window.parts.tools)) + sum(
@@ -150,9 +152,11 @@ def call_arguments(
     if rules.takes_cache_key and prompt_cache != "off" and conversation:
         arguments["prompt_cache_key"] = cache_key(conversation)
     arguments = {
-        name: value for name, value in arguments.items() if given.get(name) is None
+        name: value
+        for name, value in arguments.items()
+        if model_arguments.get(name) is None
     }
-    diagnostics = given.get("diagnostics")
+    diagnostics = model_arguments.get("diagnostics")
     # asked for: the id is of each request
     if rules.provider == "anthropic" and isinstance(diagnostics, Mapping):
         answers = (_response_id(message) for message in reversed(window.parts.messages))
@@ -160,10 +164,12 @@ def call_arguments(
             **diagnostics,
             "previous_message_id": next(filter(None, answers), None),
         }
-    if rules.provider == "anthropic" and (config := _counted_down(window, given)):
+    if rules.provider == "anthropic" and (
+        config := _counted_down(window, model_arguments)
+    ):
         arguments["output_config"] = config
-    if _may_drop(window, given):
-        betas = arguments.get("betas", given.get("betas")) or ()
+    if _may_drop(window, model_arguments):
+        betas = arguments.get("betas", model_arguments.get("betas")) or ()
         # models that tie reasoning think like that anyway
         thinking = {"type": "adaptive", "block_binding": DROP_BLOCK}
         arguments |= {
@@ -171,30 +177,34 @@ def call_arguments(
             "betas": [*dict.fromkeys([*betas, BINDING_BETA])],
         }
     if window.block is not None and rules.takes_betas:
-        betas = arguments.get("betas", given.get("betas")) or ()
+        betas = arguments.get("betas", model_arguments.get("betas")) or ()
         arguments["betas"] = [*dict.fromkeys([*betas, DEMAND_BETA])]
-    if rules.provider == "gemini" and given.get("cached_content"):
+    if rules.provider == "gemini" and model_arguments.get("cached_content"):
         arguments["tools"] = []  # the content that somebody stored has the tools
     return arguments
 
 
-def _counted_down(window: Window, given: Mapping[str, Any]) -> dict[str, Any]:
+def _counted_down(window: Window, model_arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The setting of a task budget with what remains of it; empty where nothing of the current turn has left.
 
     The API counts what it sees of the turn by itself, so that what remains is the same between compactions.
     """
-    config: Any = given.get("output_config")
+    config: Any = model_arguments.get("output_config")
     budget: Any = config.get("task_budget") if isinstance(config, Mapping) else None
-    asked = last_user(window.parts.messages)
-    if not isinstance(budget, Mapping) or "remaining" in budget or asked is None:
+    question_index = last_user(window.parts.messages)
+    if (
+        not isinstance(budget, Mapping)
+        or "remaining" in budget
+        or question_index is None
+    ):
         return {}
     total = budget.get("total")
     if not isinstance(total, int):
         return {}
-    gone = window.parts.messages[asked + 1 : window.start]
+    gone = window.parts.messages[question_index + 1 : window.start]
     remaining = max(0, total - sum(map(window.parts.price, gone)))
-    told = {**config, "task_budget": {**budget, "remaining": remaining}}
-    return told if gone else {}
+    countdown = {**config, "task_budget": {**budget, "remaining": remaining}}
+    return countdown if gone else {}
 
 
 def dropped_reasoning(answer: Any) -> str:
@@ -207,12 +217,16 @@ def dropped_reasoning(answer: Any) -> str:
     return ""
 
 
-def _may_drop(window: Window, given: Mapping[str, Any]) -> bool:
+def _may_drop(window: Window, model_arguments: Mapping[str, Any]) -> bool:
     """True when this model refused reasoning of another prefix before, and its client lets us ask to drop it."""
     is_bound = (
         bool(window.parts.model) and window.session.binding_model == window.parts.model
     )
-    return is_bound and window.parts.rules.takes_betas and given.get("thinking") is None
+    return (
+        is_bound
+        and window.parts.rules.takes_betas
+        and model_arguments.get("thinking") is None
+    )
 
 
 def forgets_history(error: BaseException) -> bool:
@@ -251,12 +265,12 @@ def without_response_ids(
     for message in messages:
         name = _response_id(message)
         if name is not None and (old is None or name in old):
-            kept = {
+            metadata = {
                 key: value
                 for key, value in message.response_metadata.items()
                 if key != RESPONSE_ID
             }
-            message = message.model_copy(update={"response_metadata": kept})  # noqa: PLW2901  # the one to send
+            message = message.model_copy(update={"response_metadata": metadata})  # noqa: PLW2901  # the one to send
         anew.append(message)
     return anew
 
@@ -423,7 +437,7 @@ def _marked(
         if isinstance(blocks[-1], dict)
         else {"type": "text", "text": blocks[-1]}
     )
-    told, rest = blocks[:-1], list[Any]()
+    preceding, rest = blocks[:-1], list[Any]()
     text, ending = str(last.get("text") or ""), f"\n\n{record}"
     if record and text.endswith(ending):
         last, rest = (
@@ -431,10 +445,10 @@ def _marked(
             [{"type": "text", "text": ending}],
         )
     elif record and text == record:
-        if not told:
+        if not preceding:
             return message  # the record is all there is
-        *told, last = told
+        *preceding, last = preceding
         rest = [{"type": "text", "text": record}]
     return message.model_copy(
-        update={"content": [*told, {**last, key: dict(mark)}, *rest]}
+        update={"content": [*preceding, {**last, key: dict(mark)}, *rest]}
     )

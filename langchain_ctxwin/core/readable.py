@@ -19,8 +19,8 @@ def readable_text(message: AnyMessage) -> str:
     if isinstance(content, list):
         content = [block for block in content if not _is_reasoning(block)]
     beside = {
-        key: kept
-        for key, kept in message.additional_kwargs.items()
+        key: value
+        for key, value in message.additional_kwargs.items()
         if key not in REASONING_KEYS
     }
     said = message.model_copy(

@@ -434,7 +434,9 @@ class Request:
         if report and self.checked_tokens is None:
             return self.sizing.extended(self.estimates, report.tokens, report.added)
         size = self.sizing.size(self.estimates, self.steps)
-        return size if self.checked_tokens is None else size.known(self.checked_tokens)
+        return (
+            size if self.checked_tokens is None else size.counted(self.checked_tokens)
+        )
 
     @property
     def total_tokens(self) -> int:

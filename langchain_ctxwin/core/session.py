@@ -352,8 +352,8 @@ def read_session(
     faults: list[str] = []
     values: dict[str, Any] = {}
     for name, value in stored.items():
-        values[name], told = read_key(name, value)
-        faults += told
+        values[name], key_faults = read_key(name, value)
+        faults += key_faults
     counts, guard, pending = (
         values[f"context_{name}"] for name in ("counts", "guard", "pending")
     )
@@ -370,10 +370,10 @@ def read_session(
             "the start of the view is no longer in the history: view, summary and anchor were dropped"
         )
         # Sizes that were reported so far belong to requests that the dropped view made.
-        begun = Session(
+        restarted = Session(
             counts=counts, guard=_since_now(guard, messages), faults=tuple(faults)
         )
-        return replace(begun, counts=begun.unanchored)
+        return replace(restarted, counts=restarted.unanchored)
     summary = values["context_summary"]
     if summary and located.start is None and located.covered is None:
         faults.append(

@@ -137,8 +137,8 @@ class SizeEstimate:
     lower_tokens: int
     """The quantile that the size is most probably not below."""
 
-    def known(self, total_tokens: int) -> SizeEstimate:
-        """Return a size without doubt: the difference to this one is in the history first."""
+    def counted(self, total_tokens: int) -> SizeEstimate:
+        """Return the estimate of a request whose total was counted; the difference goes to the history first."""
         regions = self.regions.scaled(total_tokens)
         return SizeEstimate(
             regions=regions, upper_tokens=total_tokens, lower_tokens=total_tokens

@@ -97,12 +97,12 @@ class Usage:
     @classmethod
     def of(cls, usage: Mapping[str, Any] | None) -> Usage:
         """Read the `usage_metadata` of an answer."""
-        stated: Mapping[str, Any] = usage or {}
-        details = stated.get("input_token_details")
+        reported: Mapping[str, Any] = usage or {}
+        details = reported.get("input_token_details")
         parts: Mapping[str, Any] = details if isinstance(details, Mapping) else {}
         size, output = (
-            count_of(stated.get("input_tokens")),
-            count_of(stated.get("output_tokens")),
+            count_of(reported.get("input_tokens")),
+            count_of(reported.get("output_tokens")),
         )
         if size is None:
             return cls(output_tokens=output)
@@ -128,7 +128,7 @@ class Usage:
             cached_tokens=None if cached is None else min(size, cached),
             cache_write_tokens=None if written is None else min(room, written),
             hour_write_tokens=min(room, written or 0, hour or 0),
-            is_free=stated.get("total_cost") == 0,
+            is_free=reported.get("total_cost") == 0,
         )
 
     def uncached(self) -> Usage:

@@ -194,10 +194,10 @@ def _words(listed: str) -> re.Pattern[str]:
     for word in listed.split():
         first, *others = (_SPELLED.get(sign, re.escape(sign)) for sign in word)
         endings[first].append("".join(others))
-    found = "|".join(
+    alternatives = "|".join(
         f"{first}(?:{'|'.join(others)})" for first, others in endings.items()
     )
-    return re.compile(rf"(?<![\w'-])(?:{found})(?![\w'-])")
+    return re.compile(rf"(?<![\w'-])(?:{alternatives})(?![\w'-])")
 
 
 _SPELLED = {"_": " ", "*": r"[\w'-]*"}
@@ -220,7 +220,7 @@ def statements(text: str, key: str, rules: Rules) -> list[RecordLine]:
         if len(text) > 2 * DOCUMENT_CHARS
         else text
     )
-    found = list[RecordLine]()
+    lines = list[RecordLine]()
     for line in map(one_line, both.split("\n")):
         for sentence in sentences(line):
             uses = (
@@ -231,14 +231,14 @@ def statements(text: str, key: str, rules: Rules) -> list[RecordLine]:
                 else NAMED
             )
             chars = DOCUMENT_CHARS if uses == HOLDS else STATEMENT_CHARS
-            found.append(RecordLine("said", cut_short(sentence, chars), key, uses))
-    return found[:MAX_STATEMENTS]
+            lines.append(RecordLine("said", cut_short(sentence, chars), key, uses))
+    return lines[:MAX_STATEMENTS]
 
 
 def sentences(text: str) -> list[str]:
     """Return the sentences and lines of a text; a number of a list alone is none."""
-    found = (" ".join(part.split()) for part in _SENTENCE_END.split(text))
-    return [part for part in found if len(part) > 1 and not _NUMBERING.fullmatch(part)]
+    parts = (" ".join(part.split()) for part in _SENTENCE_END.split(text))
+    return [part for part in parts if len(part) > 1 and not _NUMBERING.fullmatch(part)]
 
 
 def _has_value(statement: str) -> bool:
@@ -290,10 +290,10 @@ def is_labelled(line: str) -> bool:
 
 def _is_order(clause: str) -> bool:
     """True for what begins with a verb, as far as can be told: with no word that begins a statement, and no plural."""
-    found = _FIRST_WORD.match(_LEADING.sub("", clause))
-    if found is None or found[2] in _STATES:
+    first_word = _FIRST_WORD.match(_LEADING.sub("", clause))
+    if first_word is None or first_word[2] in _STATES:
         return False
-    word = found[1].lower()
+    word = first_word[1].lower()
     is_form = (
         word.isascii()
         and word.endswith(("ing", "ted", "s"))

@@ -62,22 +62,22 @@ def checked_prompt(prompt: str) -> str:
         langchain_ctxwin.errors.ConfigError: summary_prompt='Summarize {conversation} for {who}.' has the place {who}: \
 use {previous_summary}, {conversation}, {focus}, {sections}, {max_tokens}, and write other braces twice
     """
-    known = ", ".join(f"{{{name}}}" for name in PLACES)
-    advice = f"use {known}, and write other braces twice"
+    places = ", ".join(f"{{{name}}}" for name in PLACES)
+    advice = f"use {places}, and write other braces twice"
     try:
         parts = list(Formatter().parse(prompt))
     except ValueError as error:
         raise ConfigError(
             f"summary_prompt={brief(prompt)}: {error}: {advice}"
         ) from error
-    found = [name for _, name, _, _ in parts if name is not None]
-    for name in found:
+    names = [name for _, name, _, _ in parts if name is not None]
+    for name in names:
         if name not in PLACES:
             raise ConfigError(
                 f"summary_prompt={brief(prompt)} has the place {{{name}}}: {advice}"
             )
     for name in NEEDED_PLACES:
-        if name not in found:
+        if name not in names:
             raise ConfigError(
                 f"summary_prompt={brief(prompt)} has no place {{{name}}}: {advice}"
             )

@@ -171,17 +171,17 @@ def request_tokens(
     """Return the tokens of a request: text at `price`, all else by the constants of a family."""
     tokens = float(framing.request)
     for message in messages:
-        shown = 0.0
+        message_tokens = 0.0
         for piece in pieces(message):
             if isinstance(piece, str):
-                shown += price(piece)
+                message_tokens += price(piece)
             elif isinstance(piece, Call):
-                shown += framing.call + price(
+                message_tokens += framing.call + price(
                     piece.plain_text if framing.plain_arguments else piece.text
                 )
             else:
-                shown += media_tokens(piece, framing, price)
-        tokens += framing.message + shown
+                message_tokens += media_tokens(piece, framing, price)
+        tokens += framing.message + message_tokens
     return tokens + schema_tokens(tools, framing, price) if tools else tokens
 
 
@@ -242,10 +242,12 @@ class Call:
 Piece = str | Media | Call
 
 
-def pieces(given: MessageLikeRepresentation) -> Iterator[Piece]:
+def pieces(raw_message: MessageLikeRepresentation) -> Iterator[Piece]:
     """Yield everything of a message that a provider counts, in no particular order."""
     message = (
-        given if isinstance(given, BaseMessage) else convert_to_messages([given])[0]
+        raw_message
+        if isinstance(raw_message, BaseMessage)
+        else convert_to_messages([raw_message])[0]
     )
     if message.name:
         yield message.name
@@ -501,7 +503,7 @@ def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
     stated_type, size_bytes, head = _inline(data)
     if kind in {"file", "text file", "blob"}:
         kind = (
-            _stated_kind(
+            _kind_of_types(
                 stated_type, *_values(media.block, "mime_type", "media_type", "format")
             )
             or kind
@@ -537,10 +539,10 @@ def _plain_text(block: Mapping[str, Any]) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _stated_kind(*types: str | bytes) -> str:
+def _kind_of_types(*types: str | bytes) -> str:
     """The kind by a media type (`image/png`) or a bare format (`csv`)."""
-    for stated in types:
-        group, _, detail = str(stated).lower().partition("/")
+    for media_type in types:
+        group, _, detail = str(media_type).lower().partition("/")
         if group in {"image", "audio", "video"}:
             return group
         if {group, detail.partition(";")[0]} & TEXT_FORMATS:
@@ -563,10 +565,10 @@ def _inline(data: str | bytes, *, chars: int = HEADER_CHARS) -> tuple[str, int, 
     """The stated media type, the size in bytes, and the first bytes of data; a link to elsewhere tells nothing."""
     if isinstance(data, bytes):
         return "", len(data) or UNKNOWN_BYTES, data[:chars]
-    stated, start = "", 0
+    media_type, start = "", 0
     if data.startswith("data:"):
         start = data.find(",", 0, DATA_URL_HEAD_CHARS) + 1
-        stated = data[len("data:") : start].partition(";")[0]
+        media_type = data[len("data:") : start].partition(";")[0]
     elif "://" in data[:DATA_URL_HEAD_CHARS]:
         return "", UNKNOWN_BYTES, b""
     text = data[start : start + chars].replace("-", "+").replace("_", "/")
@@ -574,7 +576,7 @@ def _inline(data: str | bytes, *, chars: int = HEADER_CHARS) -> tuple[str, int, 
         head = base64.b64decode(f"{text}==")
     except (binascii.Error, ValueError):
         head = b""
-    return stated, (len(data) - start) * 3 // 4, head
+    return media_type, (len(data) - start) * 3 // 4, head
 
 
 # Markers of the JPEG segments that state the dimensions (ITU T.81, table B.1).

@@ -93,9 +93,9 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
 
     def with_counted(self, stop: int, tokens: int) -> Shown:
         """Return the steps, of which those before a position have so many tokens together."""
-        shown = Shown(self)
-        shown.counted, shown.is_estimated = (stop, tokens), self.is_estimated
-        return shown
+        steps = Shown(self)
+        steps.counted, steps.is_estimated = (stop, tokens), self.is_estimated
+        return steps
 
     @cached_property
     def total_tokens(self) -> int:
@@ -150,14 +150,18 @@ def checksum(messages: Iterable[AnyMessage], total: int = 0) -> int:
     """
     for message in messages:
         content: Any = message.content
-        told = content if isinstance(content, str) else repr(apart(message)[0].content)
+        priced_text = (
+            content if isinstance(content, str) else repr(apart(message)[0].content)
+        )
         if isinstance(message, AIMessage) and (
             message.tool_calls or message.invalid_tool_calls
         ):
-            told = f"{told}{message.tool_calls}{message.invalid_tool_calls}"
+            priced_text = (
+                f"{priced_text}{message.tool_calls}{message.invalid_tool_calls}"
+            )
         elif isinstance(message, ToolMessage):
-            told = f"{told}{message.tool_call_id}"
-        number = crc32(told.encode("utf-8", "surrogatepass"), len(message.type))
+            priced_text = f"{priced_text}{message.tool_call_id}"
+        number = crc32(priced_text.encode("utf-8", "surrogatepass"), len(message.type))
         total = (total * CHECKSUM_BASE + number) % CHECKSUM_MODULUS
     return total
 
@@ -190,23 +194,23 @@ class Turn:
 
 
 def as_messages(
-    given: Sequence[MessageLikeRepresentation] | str,
+    messages: Sequence[MessageLikeRepresentation] | str,
 ) -> Sequence[AnyMessage]:
     """Return messages as they are, and what LangChain takes for messages as such."""
     expect(
-        given,
+        messages,
         Sequence,
         "messages",
         "a list of messages, or of dicts, pairs or texts like them",
     )
-    if not isinstance(given, str) and all(
-        issubclass(kind, BaseMessage) for kind in set(map(type, given))
+    if not isinstance(messages, str) and all(
+        issubclass(kind, BaseMessage) for kind in set(map(type, messages))
     ):
-        return cast("Sequence[AnyMessage]", given)
+        return cast("Sequence[AnyMessage]", messages)
     try:
         return cast(
             "Sequence[AnyMessage]",
-            convert_to_messages([given] if isinstance(given, str) else given),
+            convert_to_messages([messages] if isinstance(messages, str) else messages),
         )
     except (
         ValueError,
@@ -216,7 +220,7 @@ def as_messages(
         KeyError,
     ) as error:
         raise ConfigError(
-            f"messages={given!r:.120}: pass messages, or dicts with role and content, pairs of both, or texts"
+            f"messages={messages!r:.120}: pass messages, or dicts with role and content, pairs of both, or texts"
         ) from error
 
 

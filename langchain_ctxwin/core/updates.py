@@ -53,8 +53,10 @@ def after_measure(window: Window) -> Session:
 # ---- after a compaction ---------------------------------------------------------------------------------------------
 
 
-def after_compaction(compaction: Compaction, window: Window, shown: Request) -> Request:
-    """Return the request after a compaction that shows it like this, with the session that is stored from now on.
+def after_compaction(
+    compaction: Compaction, window: Window, request: Request
+) -> Request:
+    """Return the `request` that a compaction leads to, with the session that is stored from now on.
 
     It is priced already. The anchor goes, because the request that it counted is no longer a prefix.
     """
@@ -63,19 +65,19 @@ def after_compaction(compaction: Compaction, window: Window, shown: Request) -> 
     dropped = int(session.guard.get("dropped_turns", 0)) + compaction.dropped_turns
     guard = counted(session, messages, reason=compaction.reason, dropped_turns=dropped)
     is_summary = compaction.kind == "summarize" or compaction.summary is not None
-    unbound = shown.unbound_under(shown.view)
-    if shown.swaps_prefix(shown.view):
+    unbound = request.unbound_under(request.view)
+    if request.swaps_prefix(request.view):
         guard["unbound"] = position_of(messages, unbound - 1).to_json()
     if is_summary:
         guard |= (
             {"ineffective": 0}
-            if _frees_enough(window, compaction, shown)
+            if _frees_enough(window, compaction, request)
             else _ineffective(window)
         )
     counts = session.unanchored
     if "tied_to" in counts:
-        counts["tied_to"] = shown.before
-    start = window.parts.start_of(shown.view)
+        counts["tied_to"] = request.before
+    start = window.parts.start_of(request.view)
     if sizes := counts.get("sizes"):
         counts["sizes"] = {
             name: _since(stored, start) for name, stored in sizes.items()
@@ -85,27 +87,27 @@ def after_compaction(compaction: Compaction, window: Window, shown: Request) -> 
         "context_summary": session.summary,
         "context_record": session.view.record.to_json(),
     }
-    view = window.parts.history.with_checksum(shown.view)
+    view = window.parts.history.with_checksum(request.view)
     after = replace(
         session,
         view=view,
-        summary=shown.summary,
+        summary=request.summary,
         guard=guard,
         counts=counts,
         former=former,
         pending=None if is_summary else session.pending,
     )
     sizing = replace(
-        shown.sizing,
-        spans=tuple(span for span in shown.sizing.spans if span.stop > start),
+        request.sizing,
+        spans=tuple(span for span in request.sizing.spans if span.stop > start),
     )
     return replace(
-        shown,
+        request,
         parts=window.parts,
         session=after,
         sizing=sizing,
         view=view,
-        limit=shown.input_limit,
+        limit=request.input_limit,
         unbound=unbound,
     )
 
@@ -206,13 +208,13 @@ def _accepted(
     after = compaction.after
     before_tokens = compaction.tokens_before
     if block:
-        shown = after.shown_as(replace(after.view, block=block), summary)
-        if shown.total_tokens >= before_tokens:
+        candidate = after.shown_as(replace(after.view, block=block), summary)
+        if candidate.total_tokens >= before_tokens:
             raise SummarizationError(
-                f"with the provider's summary the request has {shown.total_tokens:,} tokens, before it had "
+                f"with the provider's summary the request has {candidate.total_tokens:,} tokens, before it had "
                 f"{before_tokens:,}: pass another summarizer"
             )
-        return shown
+        return candidate
     planned = compaction.summary_max_tokens
     price = window.parts.price_text
     summary = first_part(summary, accepted_tokens(planned), price)
@@ -221,26 +223,26 @@ def _accepted(
         if window.parts.settings.trigger_messages is not None
         else MIN_PROGRESS * before_tokens
     )
-    shown = after.shown_as(after.view, summary)
-    if summary and before_tokens - shown.total_tokens >= wanted:
-        return shown
+    candidate = after.shown_as(after.view, summary)
+    if summary and before_tokens - candidate.total_tokens >= wanted:
+        return candidate
     first = first_part(summary, planned, price)
     if not first:
         raise SummarizationError(
             f"not a word of it fits in {planned:,} tokens: raise summary_max_tokens"
         )
-    shown = after.shown_as(after.view, first)
-    if shown.total_tokens >= before_tokens:
+    candidate = after.shown_as(after.view, first)
+    if candidate.total_tokens >= before_tokens:
         raise SummarizationError(
-            f"with {planned:,} tokens of the summary the request has {shown.total_tokens:,} tokens, before it "
+            f"with {planned:,} tokens of the summary the request has {candidate.total_tokens:,} tokens, before it "
             f"had {before_tokens:,}: lower summary_max_tokens"
         )
-    return shown
+    return candidate
 
 
-def _frees_enough(window: Window, compaction: Compaction, shown: Request) -> bool:
+def _frees_enough(window: Window, compaction: Compaction, request: Request) -> bool:
     """False for a summary that frees too little, which counts like one that failed."""
-    freed_tokens = compaction.tokens_before - shown.total_tokens
+    freed_tokens = compaction.tokens_before - request.total_tokens
     is_late = freed_tokens <= 0  # it tells of messages that had left before
     # what counts is how many messages are shown
     is_by_number = window.parts.settings.trigger_messages is not None
@@ -421,11 +423,11 @@ def from_history(request: Request) -> tuple[Session, HistoryReport | None]:
     sizes = sizes_for(request, answering_model)
     compacted = session.since.index + 1 if session.since and session.compactions else 0
     reports = [r for r in _believed(request, answering_model) if r.at >= compacted]
-    newest, known = (
+    newest, last_index = (
         reports[-1] if reports else None,
         sizes.last.index if sizes.last else -1,
     )
-    reports = [report for report in reports if report.at >= known]
+    reports = [report for report in reports if report.at >= last_index]
     if newest is None or not reports or (sizes.reports and len(reports) == 1):
         return session, newest
     for old, new in pairwise(reports):
@@ -452,13 +454,13 @@ def _believed(request: Request, answering_model: str) -> list[HistoryReport]:
     fixed, declared = request.estimates.fixed_tokens, request.parts.declared
     limit = declared.input_limit(0) if declared is not None and declared.known else None
     believed, doubted = list[HistoryReport](), None
-    for found in _reports_in(request):
-        if not may_be(found.answering_model, answering_model):
+    for history_report in _reports_in(request):
+        if not may_be(history_report.answering_model, answering_model):
             continue
-        report = ReportedSize(found.tokens, fixed + found.before)
+        report = ReportedSize(history_report.tokens, fixed + history_report.before)
         extended = believed[-1].tokens if believed else 0
         planned = (
-            extended + found.before - believed[-1].before
+            extended + history_report.before - believed[-1].before
             if believed
             else report.estimate
         )
@@ -471,7 +473,7 @@ def _believed(request: Request, answering_model: str) -> list[HistoryReport]:
             is_first=not believed,
             extended_tokens=extended,
         ):
-            believed.append(found)
+            believed.append(history_report)
             doubted = None
         else:
             doubted = report
@@ -523,13 +525,13 @@ def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bounded(
-    known: Mapping[str, Any] | None, key: str, value: Any, most: int
+    mapping: Mapping[str, Any] | None, key: str, value: Any, most: int
 ) -> dict[str, Any]:
     """Return a mapping with one more value; of more than so many, the one that was put first leaves."""
-    kept = {**(known or {})}
-    kept.pop(key, None)
-    kept[key] = value
-    return dict([*kept.items()][-most:])
+    values = {**(mapping or {})}
+    values.pop(key, None)
+    values[key] = value
+    return dict([*values.items()][-most:])
 
 
 def expected_sizes(request: Request) -> tuple[int, int]:
@@ -563,7 +565,7 @@ def _without_refuted_limits(
     limits: Mapping[str, Mapping[str, int]] = counts.get("limits") or {}
     if model not in limits or unrefuted(limits[model], accepted) == limits[model]:
         return counts
-    kept = {name: limit for name, limit in limits.items() if name != model}
+    others = {name: limit for name, limit in limits.items() if name != model}
     return {key: value for key, value in counts.items() if key != "limits"} | (
-        {"limits": kept} if kept else {}
+        {"limits": others} if others else {}
     )

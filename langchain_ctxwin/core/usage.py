@@ -117,10 +117,10 @@ def fault_of(tokens: object, expected: Sequence[int]) -> str:
 
 def far_off(tokens: object, expected: Sequence[int]) -> str:
     """Return the sentence about a size that is not believed."""
-    stated = f"{tokens:,}" if is_count(tokens) else repr(tokens)
+    reported = f"{tokens:,}" if is_count(tokens) else repr(tokens)
     counts = " or ".join(f"{count:,}" for count in dict.fromkeys(expected))
     return (
-        f"the provider reported {stated} input tokens, far from our count of {counts}"
+        f"the provider reported {reported} input tokens, far from our count of {counts}"
     )
 
 

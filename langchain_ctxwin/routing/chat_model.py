@@ -23,7 +23,7 @@ from pydantic import Field
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import UNKNOWN_FAMILY
-from langchain_ctxwin.core.provider_call import shown_to
+from langchain_ctxwin.core.provider_call import readable_by
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.tool_schemas import tool_definition
 from langchain_ctxwin.errors import ConfigError, expect
@@ -228,7 +228,7 @@ class RoutedChatModel(BaseChatModel):
         """The candidate, its messages and its arguments, without the callbacks of this run: they would count twice."""
         model, bound = call
         alone: dict[str, Any] = {"config": {"callbacks": []}, "stop": stop or self.stop}
-        return model, shown_to(model, messages), {**alone, **bound}
+        return model, readable_by(model, messages), {**alone, **bound}
 
     def _fallbacks(
         self, messages: list[AnyMessage], arguments: dict[str, Any]
