@@ -24,6 +24,7 @@ from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.jobs import SummaryStore, Written, writing_summary
+from langchain_ctxwin.summarize.native import NativeSummarizer
 from langchain_ctxwin.util.media_store import MediaStore
 from langchain_ctxwin.util.work import Work
 
@@ -134,7 +135,9 @@ class BackgroundSummaries:
         """Return the window with the summary on its way collected, or with one begun when it is due."""
         pending = window.session.pending
         if pending is None:
-            due = planning.prepare(window)
+            writer = self._engine.summarizer
+            is_on_demand = isinstance(writer, NativeSummarizer)
+            due = planning.prepare(window, is_on_demand=is_on_demand)
             return self._start(window, due) if due else window
         if pending.is_written:
             return self._still_usable(window, pending)

@@ -167,7 +167,7 @@ def test_thinking_that_is_kept_behind_the_block_stays_and_is_taken():
     server, options = anthropic()
     with server:
         agent, jobs = agent_of(server.chat_model(**options))
-        talk(agent, jobs, range(34))
+        talk(agent, jobs, range(44))
     first = swapped(server)
     before, after = server.requests[first - 1 : first + 1]
     kept = thoughts(after)
