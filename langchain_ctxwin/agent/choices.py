@@ -137,33 +137,33 @@ class Choices:
             ("router", self.router, "decide", "ModelRouter"),
             ("tool_selector", self.selector, "select", "ToolSelector"),
         )
-        for name, given, method, kind in wanted:
-            if given is not None and not hasattr(given, method):
-                raise ConfigError(f"{name}={brief(given)}: pass a {kind}, or None")
+        for name, value, method, kind in wanted:
+            if value is not None and not hasattr(value, method):
+                raise ConfigError(f"{name}={brief(value)}: pass a {kind}, or None")
 
     def tools(
-        self, state: State, given: Sequence[Any], *, loads_tools: bool = False
+        self, state: State, agent_tools: Sequence[Any], *, loads_tools: bool = False
     ) -> Sequence[Any]:
         """Return the tools of a request: the agent's tools beside the selector's, and the chosen ones.
 
         Args:
             state: names the chosen ones.
-            given: the tools of the agent. Those of the selector that are missing here are not shown, because other code
+            agent_tools: the tools of the agent. Those of the selector that are missing here are not shown: other code
                 left them out. Those that the provider runs are no part of the agent.
             loads_tools: a message can load a tool: the others follow as deferred definitions, so that nothing changes
                 when one of them is found.
         """
         selector = self.selector
         if selector is None:
-            return given
-        require_free_name(selector, given)
+            return agent_tools
+        require_free_name(selector, agent_tools)
         search, names = selector.search_tools, tools_of(state)
         own = {
             name: tool
-            for tool in given
+            for tool in agent_tools
             if (name := name_of(tool)) in selector or name == search.name
         }
-        offered = [tool for tool in given if name_of(tool) not in own]
+        offered = [tool for tool in agent_tools if name_of(tool) not in own]
         chosen = selector.named(names)
         finds_more = len(chosen) < len(selector.tools) and search.name in own
         if finds_more:
@@ -423,9 +423,9 @@ def _is_chat_model(value: Any) -> bool:
     return isinstance(value, BaseChatModel)
 
 
-def checked_tools(given: Any) -> list[Any]:
+def checked_tools(value: Any) -> list[Any]:
     """Return the tools as a list; anything that is none raises a `ConfigError`."""
-    tools = listed(given)
+    tools = listed(value)
     for number, tool in enumerate(tools):
         if not callable(tool):
             expect(
@@ -463,11 +463,11 @@ def limited_by(engine: ContextEngine, model: Any) -> Any:
     """Return the model of a request, or the limits that its engine was given as numbers, where those are smaller."""
     if engine.model or not engine.limits.known:
         return model
-    stated, own, reserve = (
+    model_limits, own, reserve = (
         ModelLimits.of(model),
         engine.limits,
         engine.config.output_reserve,
     )
-    if stated.known and stated.room(reserve) < own.room(reserve):
+    if model_limits.known and model_limits.room(reserve) < own.room(reserve):
         return model
     return NamedLimits(own, model_name(model), family_of(model))

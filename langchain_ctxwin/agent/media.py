@@ -35,19 +35,23 @@ def placing_media(step: AgentStep) -> Work[None]:
     messages, media = window.parts.messages, window.parts.history.media
     if store is None or not media:
         return
-    kept = {message.id: message for message in step.kept}
+    state_messages = {message.id: message for message in step.state_messages}
     in_view = window.media_in(window.view)
-    shown = [messages[index] for index, gone in in_view.items() if gone < ALL]
+    visible = [messages[index] for index, gone in in_view.items() if gone < ALL]
     if is_apart:
-        others = {messages[index].id for index in media} - {one.id for one in shown}
-        left = {key: apart(kept[key])[1] for key in others & kept.keys()}
+        others = {messages[index].id for index in media} - {one.id for one in visible}
+        hidden_data = {
+            key: apart(state_messages[key])[1] for key in others & state_messages.keys()
+        }
         data = {
-            digest: text for found in left.values() for digest, text in found.items()
+            digest: text
+            for texts in hidden_data.values()
+            for digest, text in texts.items()
         }
         if data and (yield from store.putting(data)):
-            gone = {key for key, found in left.items() if found}
+            gone = {key for key, texts in hidden_data.items() if texts}
             step.rewrite(gone, lambda message: apart(message)[0])
-    if digests := frozenset[str]().union(*map(digests_in, shown)):
-        known = yield from store.getting(digests)
-        back = {one.id for one in shown if digests_in(one) & known.keys()}
-        step.rewrite(back, lambda message: filled(message, known))
+    if digests := frozenset[str]().union(*map(digests_in, visible)):
+        stored_data = yield from store.getting(digests)
+        back = {one.id for one in visible if digests_in(one) & stored_data.keys()}
+        step.rewrite(back, lambda message: filled(message, stored_data))

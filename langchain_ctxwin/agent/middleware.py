@@ -482,7 +482,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             is_bounded=is_bounded,
             bind=lambda tools: bound_by_agent(request, model, tools),
             place=place_of(request.runtime, prompt),
-            kept=request.state["messages"],
+            state_messages=request.state["messages"],
         )
         call = AgentCall(request, setup)
         if take_step := sought_step.get():
@@ -532,6 +532,6 @@ def _check(engine: Any, validator: Any, guard: Any, options: Mapping[str, Any]) 
     expect(engine, ContextEngine | None, "engine", wanted)
     expect(validator, Validator | None, "validator", "a Validator, or None")
     expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
-    given = ", ".join(name for name, value in options.items() if value is not None)
-    if engine is not None and given:
-        raise ConfigError(f"engine and {given} were given: set {given} on the engine")
+    names = ", ".join(name for name, value in options.items() if value is not None)
+    if engine is not None and names:
+        raise ConfigError(f"engine and {names} were given: set {names} on the engine")

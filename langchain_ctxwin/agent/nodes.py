@@ -333,8 +333,8 @@ class ContextNodes:
         """Take the tools that are bound to the model, beside those that were given."""
         if _is_per_request(self._tools) or self.choices.selector is not None:
             return
-        given = {name_of(tool) for tool in self._tools}
-        new = [tool for tool in bound if name_of(tool) not in given]
+        known_names = {name_of(tool) for tool in self._tools}
+        new = [tool for tool in bound if name_of(tool) not in known_names]
         if new:
             self._tools = [*self._tools, *new]
             self._require_tools()

@@ -139,12 +139,14 @@ def create_context_agent(
         *tool_node.tools_by_name.values(),
         *(tool for tool in tools if isinstance(tool, dict)),
     ]
-    given: dict[str, Any] = {
+    node_options: dict[str, Any] = {
         "validator": validator,
         "tool_selector": tool_selector,
         "router": router,
     }
-    nodes = ContextNodes(engine, system_prompt=system_prompt, tools=bound, **given)
+    nodes = ContextNodes(
+        engine, system_prompt=system_prompt, tools=bound, **node_options
+    )
     call = chat if tool_selector or not bound else chat.bind_tools(bound)
     graph = _graph(StateGraph(state_schema, context_schema), nodes, call, tool_node)
     return graph.compile(checkpointer=checkpointer, store=store, **compile_options)

@@ -80,7 +80,7 @@ class CallSetup:
     place: RunPlace = NOWHERE
     """Where the conversation runs."""
 
-    kept: Sequence[AnyMessage] = ()
+    state_messages: Sequence[AnyMessage] = ()
     """The messages of the state, where those of the request may be others."""
 
 
@@ -174,9 +174,9 @@ class AgentStep:
             self._window, self._request, self._planned = window, None, None
 
     @property
-    def kept(self) -> Sequence[AnyMessage]:
+    def state_messages(self) -> Sequence[AnyMessage]:
         """The messages of the state, where those of the request may be others."""
-        return self.setup.kept or self.state.get("messages") or ()
+        return self.setup.state_messages or self.state.get("messages") or ()
 
     def rewrite(
         self, keys: Collection[str | None], change: Callable[[AnyMessage], AnyMessage]
@@ -184,7 +184,7 @@ class AgentStep:
         """Replace the messages with these ids, in this step and in the state."""
         if not keys:
             return
-        new = [change(one) for one in self.kept if one.id in keys]
+        new = [change(one) for one in self.state_messages if one.id in keys]
         self.news["messages"] = [*self.news.get("messages", []), *new]
         self.state["messages"] = [
             change(one) if one.id in keys else one for one in self.state["messages"]

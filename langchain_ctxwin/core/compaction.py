@@ -302,7 +302,7 @@ def recorded(
     record = extended(
         record,
         lines,
-        shown=visible_text,
+        visible_text=visible_text,
         room_tokens=room,
         free_tokens=free,
         price=after.text_tokens,

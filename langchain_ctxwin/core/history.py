@@ -77,7 +77,7 @@ class MessageHistory:
     media: frozenset[int] = frozenset()
     """Positions of the messages with pictures or files."""
 
-    shown: dict[Rules, dict[tuple[int, bool, bool], tuple[Step, Step]]] = field(
+    visible_steps: dict[Rules, dict[tuple[int, bool, bool], tuple[Step, Step]]] = field(
         default_factory=dict
     )
     """Steps that are not shown as they are: as they were shown last, with those of `steps` that they were made from."""
@@ -260,7 +260,7 @@ def show_steps(
     in the history, and its calls have ids of their own.
     """
     messages, edited, rules = history.messages, view.edited, before.rules
-    memo = history.shown.setdefault(rules, {})
+    memo = history.visible_steps.setdefault(rules, {})
     taken = set(before.calls)
     last = before.message
     unanswered = set(before.unanswered)
@@ -285,9 +285,9 @@ def show_steps(
             step.index < before.unbound,
             step.index < before.unsealed,
         )
-        known = memo.get(key) if is_known and last is not None else None
-        if known is not None and known[0] is step:
-            shown = known[1]
+        memoized = memo.get(key) if is_known and last is not None else None
+        if memoized is not None and memoized[0] is step:
+            visible_step = memoized[1]
         else:
             follows = replace(
                 before,
@@ -295,15 +295,15 @@ def show_steps(
                 unanswered=frozenset(unanswered),
                 is_answered=step.stop == len(messages) or _says(messages[step.stop]),
             )
-            shown = show_step(step, view, follows, taken)
+            visible_step = show_step(step, view, follows, taken)
             if is_known and last is not None:
-                memo[key] = (step, shown)
-        taken.update(shown.calls)
-        if shown is not step:
-            unanswered.update(unanswered_in(shown.messages))
-        if shown.messages:
-            last = shown.messages[-1]
-        yield shown
+                memo[key] = (step, visible_step)
+        taken.update(visible_step.calls)
+        if visible_step is not step:
+            unanswered.update(unanswered_in(visible_step.messages))
+        if visible_step.messages:
+            last = visible_step.messages[-1]
+        yield visible_step
 
 
 def may_follow(step: Step, last: AnyMessage | None, rules: Rules) -> bool:
@@ -340,15 +340,17 @@ def show_step(step: Step, view: View, before: Before, taken: set[str]) -> Step:
         before.unanswered,
         is_answered=before.is_answered,
     )
-    shown = unique_calls(messages, taken)
-    if len(shown) == step.size and all(map(is_, shown, step.messages)):
+    visible_messages = unique_calls(messages, taken)
+    if len(visible_messages) == step.size and all(
+        map(is_, visible_messages, step.messages)
+    ):
         return step
     return Step(
         index=step.index,
         size=step.size,
-        messages=shown,
+        messages=visible_messages,
         price=step.price,
-        calls=tuple(key for message in shown for key in call_ids(message)),
+        calls=tuple(key for message in visible_messages for key in call_ids(message)),
     )
 
 

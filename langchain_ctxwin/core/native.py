@@ -167,9 +167,9 @@ def unsealed(message: AnyMessage) -> AnyMessage:
 def is_stored(message: AnyMessage) -> bool:
     """True for an answer whose reasoning only a server has that stored it."""
     blocks = blocks_of(message.content) if isinstance(message, AIMessage) else ()
-    kept = message.additional_kwargs.get("reasoning")
+    kept_reasoning = message.additional_kwargs.get("reasoning")
     reasoning = [block for block in blocks if kind_of(block) == "reasoning"]
-    reasoning += [kept] if isinstance(kept, Mapping) else []
+    reasoning += [kept_reasoning] if isinstance(kept_reasoning, Mapping) else []
     return any(
         _maker(message, block) == "openai" and not block.get("encrypted_content")
         for block in reasoning
@@ -273,9 +273,9 @@ def _announced(tool: Any) -> Any:
 
 def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:
     """The provider that made a block: as the message states it, else by the shape of some blocks; may be empty."""
-    stated = provider_named(message.response_metadata.get("model_provider"))
-    if stated:
-        return stated
+    provider = provider_named(message.response_metadata.get("model_provider"))
+    if provider:
+        return provider
     if kind_of(block) == "compaction":
         return "anthropic" if _text(block) else "openai"
     return "anthropic" if kind_of(block) == "tool reference" else ""

@@ -263,26 +263,26 @@ def lasting(
 
 def parse_record(text: str) -> tuple[RecordLine, ...]:
     """Return the lines of a rendered record, or of any other text: what cannot be told apart counts as said."""
-    found, source = list[RecordLine](), ""
+    lines, source = list[RecordLine](), ""
     for number, raw in enumerate(text.split("\n")):
         line = one_line(raw)
         if line.startswith(PREFIX["seen"]):
-            found.append(
+            lines.append(
                 RecordLine("seen", line.removeprefix(PREFIX["seen"]), source, USED)
             )
             continue
         source = f"#{number}"
         if line.startswith(EARLIER):
-            found.append(RecordLine("seen", line.removeprefix(EARLIER), source, USED))
+            lines.append(RecordLine("seen", line.removeprefix(EARLIER), source, USED))
         elif line.startswith(PREFIX["open"]):
-            found.append(
+            lines.append(
                 RecordLine("open", line.removeprefix(PREFIX["open"]), source, USED)
             )
         elif _CALL_LINE.match(line):
-            found.append(RecordLine("done", line, source, USED))
+            lines.append(RecordLine("done", line, source, USED))
         else:
-            found += statements(line.removeprefix(PREFIX["said"]), source, is_standing)
-    return tuple(found)
+            lines += statements(line.removeprefix(PREFIX["said"]), source, is_standing)
+    return tuple(lines)
 
 
 def _notes(
@@ -318,7 +318,7 @@ def _notes(
         before = message
     for message, key in others:
         yield from _kept_lines(message, key)
-        yield from _seen(_found(message), key, parameters)
+        yield from _seen(_result_text(message), key, parameters)
 
 
 def _results(
@@ -362,9 +362,9 @@ def _of_answer(
             noted = f"noted: {_clipped(sentence, STATEMENT_CHARS)}"
             yield RecordLine("done", noted, key, USED)
     yield from _values(text, key, uses=NAMED)
-    for call, found in zip(message.tool_calls, results, strict=True):
+    for call, keyed_result in zip(message.tool_calls, results, strict=True):
         # who deletes a result takes back what it said
-        result, result_key = found or (None, key)
+        result, result_key = keyed_result or (None, key)
         if result is not None and COMPACT_KEY in result.additional_kwargs:
             yield from _kept_lines(result, result_key)
             continue
@@ -373,19 +373,19 @@ def _of_answer(
             for name, value in call["args"].items()
             if (call["name"], name) != (READ_MORE, CURSOR)
         }
-        told = (
+        outcome = (
             "no result"
             if result is None
-            else _outcome(_found(result), is_error=result.status == "error")
+            else _outcome(_result_text(result), is_error=result.status == "error")
         )
         yield RecordLine(
-            "done", f"{_call(call['name'], args)} → {told}", result_key, USED
+            "done", f"{_call(call['name'], args)} → {outcome}", result_key, USED
         )
         yield from _values(
             "\n".join(str(value) for _, value in _leaves(args)), result_key, uses=USED
         )
         if result is not None:
-            yield from _seen(_found(result), result_key, parameters)
+            yield from _seen(_result_text(result), result_key, parameters)
     intents = [
         sentence
         for sentence in sentences(text[-DOCUMENT_CHARS:])
@@ -407,14 +407,14 @@ def _of_person(
         yield RecordLine("done", ran, key, USED)
         yield from _seen(text, key, ())
         return
-    found, is_document = statements(text, key, rules), len(text) > DOCUMENT_CHARS
+    lines, is_document = statements(text, key, rules), len(text) > DOCUMENT_CHARS
     if (
         is_document
-        or len(found) >= MAX_STATEMENTS
-        or any(line.text.endswith("…") for line in found)
+        or len(lines) >= MAX_STATEMENTS
+        or any(line.text.endswith("…") for line in lines)
     ):
         yield from _values(text, key, uses=USED)
-    yield from (line for line in found if not is_document or line.uses >= HOLDS)
+    yield from (line for line in lines if not is_document or line.uses >= HOLDS)
 
 
 def _commands_before(text: str, previous: AnyMessage | None) -> list[str]:
@@ -446,10 +446,12 @@ def _call(name: str, args: Mapping[str, Any]) -> str:
         for label, value in texts.items()
     }
     if len(texts) == 1:
-        (shown,) = texts.values()
+        (arguments,) = texts.values()
     else:
-        shown = ", ".join(f"{_name(label)}={value}" for label, value in texts.items())
-    return f"{_name(name)}({cut_short(shown, CALL_CHARS)})"
+        arguments = ", ".join(
+            f"{_name(label)}={value}" for label, value in texts.items()
+        )
+    return f"{_name(name)}({cut_short(arguments, CALL_CHARS)})"
 
 
 def _from_difference(value: str, others: Iterable[str]) -> str:
@@ -478,15 +480,15 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
         else f"{text[:OUTCOME_CHARS]}\n{text[-TAIL_CHARS:]}"
     )
     failures = _found_in(end, _FAILURE, _FAILURE_WORDS) or [text][:is_error]
-    told = [
+    endings = [
         _clipped(_ESCAPED_QUOTE.sub('"', failure), OUTCOME_CHARS)
         for failure in failures[-1:]
     ]
-    told += dict.fromkeys(_found_in(end, _COUNTED, _COUNTED_WORDS))
+    endings += dict.fromkeys(_found_in(end, _COUNTED, _COUNTED_WORDS))
     statuses = _found_in(end, _EXIT, _EXIT_WORDS)[-1:]
-    told += [f"exit {status}" for status in statuses if status != "0"]
-    if told:
-        return f"error {', '.join(told)}" if is_error else ", ".join(told)
+    endings += [f"exit {status}" for status in statuses if status != "0"]
+    if endings:
+        return f"error {', '.join(endings)}" if is_error else ", ".join(endings)
     data = _data(text)
     if isinstance(data, Mapping):
         states = [
@@ -530,7 +532,7 @@ def _text(content: Any) -> str:
     return TERMINAL.sub("", text_of(content))
 
 
-def _found(result: AnyMessage) -> str:
+def _result_text(result: AnyMessage) -> str:
     """What a result says; of a page of a large one its data, without marks, counts and cursor, which name nothing."""
     text = _text(result.content)
     is_page = NEXT_PAGE in text or PAGE_LABEL in text
@@ -628,7 +630,7 @@ def _row(
     fields: Mapping[str, Iterable[str]], key: str, taken: Collection[str]
 ) -> Iterator[RecordLine]:
     """One object: what a call takes and its keys first, numbers with their names; past a line on further ones."""
-    shown = list[str]()
+    cells = list[str]()
     for name in sorted(fields, key=lambda name: name not in taken):
         for text in fields[name]:
             if len(text) > TEXT_VALUE_CHARS and not WORD.fullmatch(text):
@@ -636,11 +638,11 @@ def _row(
                     f"{_name(name)} {text}", key, uses=USED if name in taken else SHOWN
                 )
             elif text.strip() and len(text) <= MAX_VALUE_CHARS:
-                shown.append(
+                cells.append(
                     _thing(text) if _is_plain(name, text) else _labelled(name, text)
                 )
     for row in wrap(
-        " ".join(shown), ROW_CHARS, break_long_words=False, break_on_hyphens=False
+        " ".join(cells), ROW_CHARS, break_long_words=False, break_on_hyphens=False
     ):
         yield RecordLine("seen", row, key, NAMED if taken else _use_of(row))
 
@@ -679,19 +681,19 @@ def _use_of(thing: str) -> int:
 
 def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
     """The values of a text; of a result those first whose like it has fewest of."""
-    found: dict[str, str] = {}
+    parts: dict[str, str] = {}
     for label, value in islice(_tokens(text), MAX_VALUES):
-        found.setdefault(value, _part(label, value))
+        parts.setdefault(value, _part(label, value))
     if uses != SHOWN:
-        yield from (RecordLine("seen", part, key, uses) for part in found.values())
+        yield from (RecordLine("seen", part, key, uses) for part in parts.values())
         return
     likes = {
         value: tuple(sign for sign, _ in groupby(value[:LABEL_CHARS].translate(_SHAPE)))
-        for value in found
+        for value in parts
     }
     number = Counter(likes.values())
-    for value in sorted(found, key=lambda value: number[likes[value]])[:MAX_NAMES]:
-        yield RecordLine("seen", found[value], key, _use_of(found[value]))
+    for value in sorted(parts, key=lambda value: number[likes[value]])[:MAX_NAMES]:
+        yield RecordLine("seen", parts[value], key, _use_of(parts[value]))
 
 
 def _data(text: str) -> Any:
@@ -720,7 +722,7 @@ def _is_size_only(text: str) -> bool:
 def _without_numbers(lines: list[str]) -> list[str]:
     """The lines of a file that is shown with their numbers, without those: they follow each other, and name nothing."""
     numbers = [
-        int(found[1]) if (found := _NUMBERED.match(line)) else 0 for line in lines
+        int(match[1]) if (match := _NUMBERED.match(line)) else 0 for line in lines
     ]
     follow = sum(0 < one == other - 1 for one, other in pairwise(numbers))
     return (

@@ -114,7 +114,7 @@ class Record:
 
     lines: tuple[RecordLine, ...] = ()
     messages: int = 0
-    shown: int | None = None
+    visible_lines: int | None = None
     """How many of the lines, by worth, the view has room for; None shows all. The others wait for a roomier view."""
 
     def __bool__(self) -> bool:
@@ -131,7 +131,7 @@ class Record:
                 [line.kind, line.text, line.source, line.uses] for line in self.lines
             ],
             "left": {"messages": self.messages},
-            **({} if self.shown is None else {"shown": self.shown}),
+            **({} if self.visible_lines is None else {"shown": self.visible_lines}),
         }
 
     @classmethod
@@ -157,26 +157,28 @@ class Record:
                     kind, one_line(text), source, min(FOCUSED, stored_count(uses))
                 )
             )
-        shown = value.get("shown")
+        visible_lines = value.get("shown")
         return cls(
             lines=tuple(lines),
             messages=stored_count(value["left"]["messages"]),
-            shown=None if shown is None else stored_count(shown),
+            visible_lines=None
+            if visible_lines is None
+            else stored_count(visible_lines),
         )
 
     @cached_property
     def text(self) -> str:
         """The record as a model sees it, without its frame; rendered once."""
-        if self.shown is None:
+        if self.visible_lines is None:
             return _text(self.lines)
         items = _merged(self.lines)
-        return _text(_chosen(items, _by_worth(items)[: self.shown]))
+        return _text(_chosen(items, _by_worth(items)[: self.visible_lines]))
 
     def of_messages(self, ids: Iterable[str]) -> Record:
         """Return the record without lines of messages that are gone: what was deleted is not remembered."""
-        known = {*ids}
+        present_ids = {*ids}
         return replace(
-            self, lines=tuple(line for line in self.lines if line.source in known)
+            self, lines=tuple(line for line in self.lines if line.source in present_ids)
         )
 
 
@@ -268,20 +270,20 @@ def extended(
     record: Record,
     added: Iterable[RecordLine],
     *,
-    shown: str,
+    visible_text: str,
     room_tokens: int,
     free_tokens: int,
     price: Price,
 ) -> Record:
-    """Return the record with lines added, as many as its room holds; what was met again moves to the end.
+    """Return the record with lines added, as many as `room_tokens` hold; what was met again moves to the end.
 
-    What a result showed and `shown`, the text of the messages that stay, shows too needs no line yet when room is
-    short. The view can show `free_tokens` of lines now; those beyond are kept for later.
+    Where room is short, values of results that stand in `visible_text`, the text of the messages that stay, get no
+    line yet. The view can show `free_tokens` of lines now; the others wait for a roomier view.
     """
     items = _merged(chain(record.lines, added))
     lines = [*items.values()]
     if price(_text(lines)) > room_tokens:
-        order = _by_worth(items, words_of(shown))
+        order = _by_worth(items, words_of(visible_text))
         lines = _chosen(items, order[: _fitting(items, order, room_tokens, price)])
     return fitted(replace(record, lines=_joined(lines)), free_tokens, price)
 
@@ -306,9 +308,11 @@ def has_place(
 def fitted(record: Record, free_tokens: int, price: Price) -> Record:
     """Return the record that shows as many of its lines as there is room for."""
     if price(_text(record.lines)) <= free_tokens:
-        return replace(record, shown=None)
+        return replace(record, visible_lines=None)
     items = _merged(record.lines)
-    return replace(record, shown=_fitting(items, _by_worth(items), free_tokens, price))
+    return replace(
+        record, visible_lines=_fitting(items, _by_worth(items), free_tokens, price)
+    )
 
 
 # what makes two lines the same: the call, the statement or the thing, whatever came of it
@@ -322,12 +326,12 @@ def _merged(lines: Iterable[RecordLine]) -> Items:
     for line in lines:
         for text in line.text.split(JOINT) if line.kind == "seen" else [line.text]:
             key = _key(line.kind, text)
-            known = items.get(key, line)
-            if line.kind == "seen" and known.uses > line.uses:
+            earlier = items.get(key, line)
+            if line.kind == "seen" and earlier.uses > line.uses:
                 continue  # a listing that repeats what was used is no use of it
             items.pop(key, None)
             if text:
-                items[key] = replace(line, text=text, uses=max(known.uses, line.uses))
+                items[key] = replace(line, text=text, uses=max(earlier.uses, line.uses))
     return items
 
 
@@ -398,15 +402,15 @@ def _chosen(items: Items, keys: Iterable[Key]) -> list[RecordLine]:
 
 def _joined(lines: Iterable[RecordLine]) -> tuple[RecordLine, ...]:
     """The lines as they are stored: what one message showed stands in one."""
-    found: list[RecordLine] = []
+    joined: list[RecordLine] = []
     for (kind, _, _), run in groupby(
         lines, key=lambda line: (line.kind, line.source, line.uses)
     ):
         group = [*run]
         if kind == "seen":
             group = [replace(group[0], text=JOINT.join(line.text for line in group))]
-        found += group
-    return tuple(found)
+        joined += group
+    return tuple(joined)
 
 
 # ---- showing ------------------------------------------------------------------------------------------------------
@@ -425,9 +429,9 @@ def _text(lines: Iterable[RecordLine]) -> str:
 
 
 def _paragraphs(lines: Sequence[RecordLine]) -> Iterator[str]:
-    """Statements and calls, and below each call what its result showed that no line tells of."""
+    """Statements and calls, and below each call the values of its result that no other line has."""
     calls = {line.source for line in lines if line.kind == "done"}
-    told = {
+    written_words = {
         word for line in lines if line.kind != "seen" for word in words_of(line.text)
     }
     for (kind, call, _), run in groupby(
@@ -438,15 +442,15 @@ def _paragraphs(lines: Sequence[RecordLine]) -> Iterator[str]:
             yield PREFIX[kind] + " ".join(texts)
         elif kind != "seen":
             yield from (PREFIX[kind] + text for text in texts)
-        elif shown := _untold(JOINT.join(texts), told):
-            yield (PREFIX[kind] if call else EARLIER) + shown
+        elif unwritten := _without_repeats(JOINT.join(texts), written_words):
+            yield (PREFIX[kind] if call else EARLIER) + unwritten
 
 
-def _untold(text: str, told: set[str]) -> str:
-    """What was seen without what is told already; things of several words end in a sign.
+def _without_repeats(text: str, written_words: set[str]) -> str:
+    """The values of a result without those whose words are in `written_words`, which they join.
 
-    A key is told by its row. Of things alike that follow each other the first names its fields, as the head of a table
-    does.
+    A key that stands in a row needs no place of its own. Rows end in a semicolon; of rows with the same fields that
+    follow each other only the first names them, as the head of a table does.
     """
     parts = []
     head = list[str]()
@@ -454,11 +458,11 @@ def _untold(text: str, told: set[str]) -> str:
     in_rows = {word for part in every if " " in part for word in words_of(part)}
     for part in every:
         words = words_of(part)
-        if words and (words <= told or (" " not in part and words <= in_rows)):
+        if words and (words <= written_words or (" " not in part and words <= in_rows)):
             continue
-        told |= words
+        written_words |= words
         fields = _FIELD.findall(part)
-        shown = _FIELD.sub("", part) if fields and fields == head else part
+        values = _FIELD.sub("", part) if fields and fields == head else part
         head = fields
-        parts.append(f"{shown};" if " " in part else shown)
+        parts.append(f"{values};" if " " in part else values)
     return " ".join(parts).rstrip(";")

@@ -349,11 +349,11 @@ class Request:
             index: size for index, size in sizes.items() if index not in parts.pins
         }
         without = left_out(others, spared, parts.media)
-        found = {index: ALL if index in without else 0 for index in sizes}
+        hidden = {index: ALL if index in without else 0 for index in sizes}
         if others:
             newest = [*others][-1]
-            found[newest] = surplus(parts.messages[newest], spared, parts.media)
-        return found
+            hidden[newest] = surplus(parts.messages[newest], spared, parts.media)
+        return hidden
 
     def unbound_under(self, view: View) -> int:
         """Position up to which reasoning is left out: another view changes what all of it is tied to."""
@@ -364,13 +364,13 @@ class Request:
         if self.swaps_prefix(view):
             return max(self.unbound, self.parts.start_of(view))
         stop = unbound_before(messages, len(messages), rules)
-        shown = (
+        visible_indexes = (
             *(position.index for position in view.pinned),
             *range(self.parts.start_of(view), stop),
         )
         newest = (
             index + 1
-            for index in reversed(shown)
+            for index in reversed(visible_indexes)
             if has_bound_reasoning(messages[index])
         )
         return max(self.unbound, next(newest, 0))
@@ -403,20 +403,22 @@ class Request:
         """True when what stays is shown otherwise than before."""
         messages, old = self.parts.messages, self.session.view
         start = self.parts.start_of(view)
-        kept = {message_id(messages, index) for index in range(start, len(messages))}
+        visible_ids = {
+            message_id(messages, index) for index in range(start, len(messages))
+        }
         clamps = (
-            {key: clamp for key, clamp in shown.clamped.items() if key in kept}
-            for shown in (old, view)
+            {key: clamp for key, clamp in one.clamped.items() if key in visible_ids}
+            for one in (old, view)
         )
         media = (
             {
                 key: gone
-                for key, gone in self._without_media(shown).items()
-                if key in kept
+                for key, gone in self._without_media(one).items()
+                if key in visible_ids
             }
-            for shown in (old, view)
+            for one in (old, view)
         )
-        is_cleared_anew = bool((old.cleared ^ view.cleared) & kept)
+        is_cleared_anew = bool((old.cleared ^ view.cleared) & visible_ids)
         is_clamped_anew = next(clamps) != next(clamps)
         return is_cleared_anew or is_clamped_anew or next(media) != next(media)
 

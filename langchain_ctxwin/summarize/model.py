@@ -325,7 +325,7 @@ class ExtractiveSummarizer:
         record = extended(
             before,
             added,
-            shown="",
+            visible_text="",
             room_tokens=max_tokens,
             free_tokens=max_tokens,
             price=self._price,

@@ -168,19 +168,19 @@ class NativeSummarizer:
         max_tokens: int,
     ) -> Any:
         focus = FOCUS.format(focus=self.focus) if self.focus else ""
-        told = f"{sections_text(self.sections)} Write at most {max_tokens:,} tokens.{focus}"
-        given = {
+        instructions = f"{sections_text(self.sections)} Write at most {max_tokens:,} tokens.{focus}"
+        model_arguments = {
             key: value for key, value in arguments.items() if key not in REPLY_ONLY
         }
-        choice = given.get("tool_choice")
+        choice = model_arguments.get("tool_choice")
         if isinstance(choice, Mapping) and choice.get("type") in FORCED:
-            del given["tool_choice"]
-        betas = given.get("betas", getattr(model, "betas", None)) or ()
-        given["betas"] = [*dict.fromkeys([*betas, DEMAND_BETA])]
+            del model_arguments["tool_choice"]
+        betas = model_arguments.get("betas", getattr(model, "betas", None)) or ()
+        model_arguments["betas"] = [*dict.fromkeys([*betas, DEMAND_BETA])]
         # None takes out what the model is set to
-        given |= dict.fromkeys(("context_management", "stop_sequences"))
-        asked = {"type": "summarize", "instructions": told}
-        return model.bind(**given, compaction=asked).invoke(messages)
+        model_arguments |= dict.fromkeys(("context_management", "stop_sequences"))
+        compaction = {"type": "summarize", "instructions": instructions}
+        return model.bind(**model_arguments, compaction=compaction).invoke(messages)
 
 
 def native_summarizer(limits: Any) -> NativeSummarizer:
@@ -228,11 +228,11 @@ def _openai_compact(
 ) -> ProviderSummary:
     # The integration has no other way from messages to the items of its API (langchain-openai 1.7).
     payload = model._get_request_payload(without_response_ids(messages), **arguments)  # noqa: SLF001
-    known = {
+    compact_arguments = {
         key: payload[key] for key in COMPACT_ARGUMENTS if payload.get(key) is not None
     }
     reply = model.root_client.responses.compact(
-        model=payload["model"], input=payload["input"], **known
+        model=payload["model"], input=payload["input"], **compact_arguments
     ).model_dump(exclude_none=True, warnings=False)
     blocks = [
         _bare(item)

@@ -134,5 +134,5 @@ def added(
 ) -> Record:
     """Return the record with lines added."""
     return extended(
-        record, more, shown="", room_tokens=room, free_tokens=ROOMY, price=price
+        record, more, visible_text="", room_tokens=room, free_tokens=ROOMY, price=price
     )

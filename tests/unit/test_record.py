@@ -754,7 +754,12 @@ def test_the_room_is_never_exceeded(price, before, more, room):
 def test_only_what_is_free_is_shown_and_the_rest_waits(price, before, free):
     """A view without room hides lines; a roomier one shows them again."""
     record = extended(
-        Record(), before, shown="", room_tokens=ROOMY, free_tokens=free, price=price
+        Record(),
+        before,
+        visible_text="",
+        room_tokens=ROOMY,
+        free_tokens=free,
+        price=price,
     )
     shown = render_record(record)
     assert not shown or price(shown) <= free
@@ -767,7 +772,12 @@ def test_only_what_is_free_is_shown_and_the_rest_waits(price, before, free):
 def test_a_value_that_the_view_still_shows_needs_no_line():
     found = lines_of(result("order 11111 and order 22222 " + "and more " * 9))
     record = extended(
-        Record(), found, shown="order 11111", room_tokens=30, free_tokens=30, price=len
+        Record(),
+        found,
+        visible_text="order 11111",
+        room_tokens=30,
+        free_tokens=30,
+        price=len,
     )
     assert [line.text for line in record.lines] == ["order=22222"]
 
