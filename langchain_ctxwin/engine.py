@@ -413,9 +413,7 @@ class ContextEngine:
         parts = replace(
             parts, model=model_name(model) or self.model, declared=declared, info=info
         )
-        read = read_session(
-            session, messages, self._read_key, parts.history.checksum_of
-        )
+        read = read_session(session, parts.history, self._read_key)
         return self._window(
             parts, with_new_pins(read, parts.history, parts.pins), declared
         )

@@ -24,6 +24,7 @@ from langchain_ctxwin.core.blobs import digest_of, digests_in, filled, media_in
 from langchain_ctxwin.core.blocks import compact_json, text_of
 from langchain_ctxwin.core.calls import calls_of, is_user
 from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.media import has_media
 from langchain_ctxwin.core.pins import last_user
@@ -660,7 +661,8 @@ def _in_sight(
     messages count as unseen.
     """
     first = first_after_system(messages)
-    view = read_session({"context_view": state.get("context_view")}, messages).view
+    history = MessageHistory(messages=[*messages], first=first)
+    view = read_session({"context_view": state.get("context_view")}, history).view
     places = set(range(first))
     if view != View():
         places |= {position.index for position in view.pinned}

@@ -44,7 +44,6 @@ from langchain_ctxwin.core.view import (
     cleared_in,
     first_after_system,
     message_id,
-    messages_left,
 )
 from langchain_ctxwin.errors import ConfigError
 
@@ -104,13 +103,17 @@ class MessageHistory:
         return {index for step in steps for index in range(step.index, step.stop)}
 
     def checksum_of(self, view: View) -> int:
-        """Return the checksum of what left a view: that of what lies before its start is worked out once."""
+        """Return the checksum of what summary and record may tell of: what is before the start, and cleared results.
+
+        Leading system messages are shown as they are now.
+        """
         start = max(self.first, view.start.index if view.start else 0)
         return checksum(cleared_in(view, self.messages), self.checksum_until(start))
 
     def with_checksum(self, view: View) -> View:
         """Return the view that knows what left it, so that edits of that are noticed."""
-        has_left = messages_left(view, self.messages)
+        start = view.start.index if view.start else 0
+        has_left = start > self.first or cleared_in(view, self.messages)
         return replace(view, left_checksum=self.checksum_of(view) if has_left else None)
 
     def checksum_until(self, stop: int) -> int:

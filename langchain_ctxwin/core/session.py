@@ -17,13 +17,10 @@ from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
 from langchain_ctxwin.core.sizing import Sizes
 from langchain_ctxwin.core.spending import as_money
-from langchain_ctxwin.core.turns import checksum
 from langchain_ctxwin.core.view import (
     Position,
     View,
-    first_after_system,
     message_id,
-    messages_left,
     position_of,
     stored_block,
     stored_text,
@@ -336,9 +333,8 @@ _KEYS: Mapping[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
 
 def read_session(
     state: Mapping[str, Any] | None,
-    messages: Sequence[AnyMessage],
+    history: MessageHistory,
     read_key: Callable[[str, Any], tuple[Any, tuple[str, ...]]] = read_key,
-    checksum_of: Callable[[View], int] | None = None,
 ) -> Session:
     """Read the session and verify every stored position against the history.
 
@@ -349,6 +345,7 @@ def read_session(
     stored = {name: (state or {}).get(name) for name in _KEYS}
     if not any(stored.values()):
         return Session()
+    messages = history.messages
     faults: list[str] = []
     values: dict[str, Any] = {}
     for name, value in stored.items():
@@ -380,7 +377,10 @@ def read_session(
             "context_summary stands for nothing that left the view: it was dropped"
         )
         summary = ""
-    is_edited = _is_edited(view.left_checksum, located, messages, checksum_of)
+    is_edited = (
+        view.left_checksum is not None
+        and view.left_checksum != history.checksum_of(located)
+    )
     if is_edited:
         faults.append(
             "what had left the view was edited or removed: summary and record were dropped"
@@ -395,11 +395,7 @@ def read_session(
         located = replace(located, record=located.record.of_messages(present))
     if not is_edited and located != view:
         faults.append("earlier history was edited: the view moved with it")
-    awaited = (
-        pending.located(messages, located, first_after_system(messages))
-        if pending
-        else None
-    )
+    awaited = pending.located(messages, located, history.first) if pending else None
     if pending and awaited is None:
         faults.append(
             "the summary on its way is of messages that are not in this branch: it was dropped"
@@ -414,20 +410,6 @@ def read_session(
         faults=tuple(faults),
         has_edits=is_edited,
     )
-
-
-def _is_edited(
-    left_checksum: int | None,
-    located: View,
-    messages: Sequence[AnyMessage],
-    checksum_of: Callable[[View], int] | None,
-) -> bool:
-    """True when what had left the view is no longer what it was."""
-    if left_checksum is None:
-        return False
-    if checksum_of is not None:
-        return left_checksum != checksum_of(located)
-    return left_checksum != checksum(messages_left(located, messages))
 
 
 def _former(state: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -121,9 +121,7 @@ def after_undo(window: Window) -> Session | None:
     messages = window.parts.messages
     if not session.former:
         return None
-    before = read_session(
-        session.former, messages, checksum_of=window.parts.history.checksum_of
-    )
+    before = read_session(session.former, window.parts.history)
     if before.faults:
         return None
     guard = counted(session, messages, reason="the latest compaction was taken back")

@@ -87,7 +87,7 @@ class View:
     """What a provider wrote on demand of the messages that are covered: the summary, as that provider reads it."""
 
     left_checksum: int | None = (
-        None  # of `messages_left`, as they were then; None where none left
+        None  # of what left, as it was then; None where nothing did
     )
     begun_by: str = ""  # id of the answer with which a provider compacted what lies before; empty when none did
     # what left leaves behind; stored under a key of its own
@@ -154,18 +154,6 @@ class View:
             else stored_checksum(value["checksum"]),
             begun_by=stored_text(value.get("begun_by") or ""),
         )
-
-
-def messages_left(view: View, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """Return what summary and record may tell of: what lies before the start, and results that are cleared.
-
-    System messages at the beginning are shown as they are now.
-    """
-    start = view.start.index if view.start else 0
-    return [
-        *messages[first_after_system(messages) : start],
-        *cleared_in(view, messages),
-    ]
 
 
 def cleared_in(view: View, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
