@@ -367,9 +367,7 @@ class ToolOverrides(_Explained):
     keywords: tuple[str, ...] | None = None
 
     @model_serializer(mode="wrap")
-    def _without_what_is_left_out(
-        self, dump: SerializerFunctionWrapHandler
-    ) -> dict[str, Any]:
+    def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in dump(self).items() if value is not None}
 
 

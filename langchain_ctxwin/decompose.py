@@ -463,7 +463,7 @@ class _Parts:
         output_reserve: int | None,
         prompts: tuple[str, str],
     ) -> None:
-        self._stated = model if limits is None else limits
+        self._limits_source = model if limits is None else limits
         self._output_reserve = output_reserve
         self._prompts = prompts
         family = family_of(model)
@@ -612,7 +612,7 @@ class _Parts:
         )
 
     def _limits(self) -> tuple[int, int]:
-        limits = ModelLimits.of(self._stated)
+        limits = ModelLimits.of(self._limits_source)
         reserved = limits.output_reserve(self._output_reserve)
         return limits.input_limit(reserved), reserved
 

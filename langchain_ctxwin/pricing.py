@@ -95,13 +95,13 @@ class Pricing:
         return (
             bool(getattr(self.counter, "exact", False))
             and not self.count.has_failed
-            and self._asked_base() is not None
+            and self._empty_request_tokens() is not None
         )
 
     @property
     def base_tokens(self) -> int:
         """What the counter adds once to every request; 0 when it cannot say."""
-        return self._asked_base() or 0
+        return self._empty_request_tokens() or 0
 
     def tools(self, tools: Sequence[Any]) -> int:
         """Tokens of the tool definitions."""
@@ -159,8 +159,8 @@ class Pricing:
         """Fingerprint of the tool definitions."""
         return self._tool_set(tools).digest if tools else ""
 
-    def _asked_base(self) -> int | None:
-        """Ask the counter at first use: it may be slow. Two threads at once may both ask, and hear the same."""
+    def _empty_request_tokens(self) -> int | None:
+        """The tokens of an empty request, asked of the counter at first use: it may be slow."""
         if self._base is None:
             self._base = (self.count.attempt([]),)
         return self._base[0]

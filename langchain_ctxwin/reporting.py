@@ -25,7 +25,7 @@ from langchain_core.runnables.config import (
 from langgraph.config import get_stream_writer
 
 from langchain_ctxwin.core.cache_misses import SentRequest
-from langchain_ctxwin.core.compaction import Compaction, left_behind
+from langchain_ctxwin.core.compaction import Compaction, dropped_positions
 from langchain_ctxwin.core.events import AlertEvent, CompactionEvent, Event, NoticeEvent
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
@@ -351,7 +351,7 @@ def report_compaction(
         window.parts.model,
         window.input_limit,
     )
-    left_indexes = left_behind(compaction.after, window.session.view)
+    left_indexes = dropped_positions(compaction.after, window.session.view)
     event = CompactionEvent(
         kind=compaction.kind,
         reason=compaction.reason,

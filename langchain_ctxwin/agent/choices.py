@@ -263,8 +263,8 @@ class Choices:
 
         return self.router.candidates_of(thread_key())
 
-    def left_after(self, error: Exception, state: State) -> Update:
-        """Return the update for the only candidate that is left, too small for the request; empty where all may be."""
+    def remaining_candidate(self, error: Exception, state: State) -> Update:
+        """Return the update for the only candidate that did not fail, too small for the request; empty without one."""
         if not isinstance(error, RemainingTooSmallError) or not error.candidate:
             return {}
         return self._model_update(

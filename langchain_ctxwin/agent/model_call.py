@@ -149,7 +149,7 @@ class ModelCall:
             raise error
         if why := dropped_reasoning(reply):  # the model saw the request without it
             step.update(update_without_reasoning(step.window))
-            self._left_out(reason=why)
+            self._report_removed_reasoning(reason=why)
         window = step.window
         step.update(step.choices.answered(step.state, reply))
         # A candidate that took over is told of with its own limits and prices; measured only where somebody listens.
@@ -205,11 +205,11 @@ class ModelCall:
         mended = self._attempt()
         if mended == before:
             return attempt
-        self._left_out()
+        self._report_removed_reasoning()
         return mended
 
-    def _left_out(self, **about: str) -> None:
-        """Tell that reasoning is sent no more."""
+    def _report_removed_reasoning(self, **about: str) -> None:
+        """Report that reasoning is left out of requests from now on."""
         model = self._step.window.parts.model
         self._report(NoticeEvent(model=model, notice="reasoning_left_out", about=about))
 
@@ -289,7 +289,7 @@ class ModelCall:
         """Turn to another candidate, or to this one by what was learned; false when that changes nothing."""
         step = self._step
         trial = AgentStep(step.state, step.setup)
-        if only_candidate := step.choices.left_after(error, trial.state):
+        if only_candidate := step.choices.remaining_candidate(error, trial.state):
             trial.update(only_candidate)
         else:
             trial.choose_model()

@@ -196,7 +196,7 @@ class ContextNodes:
         )
         """Chooses the tools and the model of each request."""
         self._require_tools()
-        self._told = Seen()
+        self._warned = Seen()
         self._steps: Lru[AgentStep] = Lru(MAX_STEPS, of_conversations=True)
         self._call: Runnable[Any, Any] | None = None
         self.validator = validator
@@ -385,7 +385,7 @@ class ContextNodes:
         if last is None or not is_own or not state.get("context_view"):
             return
         built, reported = report_of(state).get("total_tokens") or 0, sent_tokens(last)
-        if (reported or 0) > UNREAD_RATIO * built > 0 and self._told.is_new("unread"):
+        if (reported or 0) > UNREAD_RATIO * built > 0 and self._warned.is_new("unread"):
             log.warning(
                 "nodes.request_unread",
                 built_tokens=built,

@@ -112,7 +112,7 @@ def create_context_agent(
         )
         ```
     """
-    _require_known(compile_options)
+    _require_compile_options(compile_options)
     is_guard = guard is None or hasattr(guard, "counting")
     expect(guard, object if is_guard else (), "guard", "a ToolResultGuard, or None")
     chat, tools = _chat_model(model), checked_tools(tools)
@@ -152,8 +152,8 @@ def create_context_agent(
     return graph.compile(checkpointer=checkpointer, store=store, **compile_options)
 
 
-def _require_known(options: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for what no graph can be compiled with."""
+def _require_compile_options(options: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for an option that `StateGraph.compile` does not take."""
     arguments = inspect.signature(StateGraph.compile).parameters
     own = inspect.signature(create_context_agent).parameters
     for name in options:

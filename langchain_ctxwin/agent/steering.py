@@ -17,7 +17,7 @@ from langgraph.pregel import Pregel
 
 from langchain_ctxwin.agent.nodes import ContextNode
 from langchain_ctxwin.agent.step import AgentStep
-from langchain_ctxwin.core.compaction import Compaction, left_behind
+from langchain_ctxwin.core.compaction import Compaction, dropped_positions
 from langchain_ctxwin.core.events import NoticeEvent
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.updates import after_undo
@@ -193,7 +193,7 @@ def _outcome(
                 messages[index].type,
                 window.parts.price(messages[index]),
             )
-            for index in left_behind(next_window, window.session.view)
+            for index in dropped_positions(next_window, window.session.view)
         ),
         actions=compaction.actions,
         record=next_window.view.record.text,
@@ -280,7 +280,7 @@ def _own_node(graph: Any) -> str | None:
     )
 
 
-class _FoundError(BaseException):
+class _StepMadeError(BaseException):
     """Ends a model call before it is made; no exception that other middleware would answer."""
 
 
@@ -321,12 +321,12 @@ def _middleware_step(graph: Any, values: Update) -> Work[AgentStep]:
 def _seeking(steps: list[AgentStep]) -> Iterator[None]:
     def take(step: AgentStep) -> None:
         steps.append(step)
-        raise _FoundError
+        raise _StepMadeError
 
     token = sought_step.set(take)
     try:
         yield
-    except _FoundError:
+    except _StepMadeError:
         pass
     finally:
         sought_step.reset(token)

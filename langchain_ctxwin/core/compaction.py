@@ -10,7 +10,7 @@ from typing import Literal
 
 from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.calls import is_user, result_ids
-from langchain_ctxwin.core.notes import asked_lines, lasting, record_lines
+from langchain_ctxwin.core.notes import lasting, record_lines, requested_lines
 from langchain_ctxwin.core.pins import final_answer, last_user
 from langchain_ctxwin.core.record import FOCUSED, RecordLine, extended, has_place
 from langchain_ctxwin.core.request import Request, portion
@@ -101,7 +101,7 @@ class Compaction:
         covered = uncovered(self.view, self.after.parts.first)
         return [
             index
-            for index in left_behind(self.after, self.before.view)
+            for index in dropped_positions(self.after, self.before.view)
             if index >= covered
         ]
 
@@ -226,8 +226,8 @@ def _pinned_before(request: Request, start: int) -> set[int]:
 # ---- what left, and what the record says of it ----------------------------------------------------------------------
 
 
-def left_behind(after: Request, before: View) -> list[int]:
-    """Return the positions of the messages that a view showed and a request, which starts later, does not."""
+def dropped_positions(after: Request, before: View) -> list[int]:
+    """Return the positions of the messages that the view before showed and the request after does not."""
     start = after.parts.start_of(before)
     pinned_after = {position.index for position in after.view.pinned}
     pinned = sorted(
@@ -240,8 +240,8 @@ def left_behind(after: Request, before: View) -> list[int]:
     ]
 
 
-def shown_again(after: Request, before: View) -> list[int]:
-    """Return the positions of the messages that had left a view and are pinned in a request, as an answer may be."""
+def returned_pins(after: Request, before: View) -> list[int]:
+    """Return the positions of the pins of the request after that the view before did not show."""
     start = after.parts.start_of(before)
     pinned_before = {position.index for position in before.pinned}
     return [
@@ -263,8 +263,8 @@ def recorded(
     old = before.view
     new = after.view
     parts = after.parts
-    dropped = left_behind(after, old)
-    back = shown_again(after, old)
+    dropped = dropped_positions(after, old)
+    back = returned_pins(after, old)
     clamped = {
         key for key, clamp in new.clamped.items() if old.clamped.get(key) != clamp
     }
@@ -293,7 +293,7 @@ def recorded(
         free = max(record_room(beside)[1], share)
     lines: Iterable[RecordLine] = chain(
         _lines(after, sorted({*dropped, *edited}), room),
-        asked_lines(parts.messages),
+        requested_lines(parts.messages),
     )
     if parts.focus:
         lines = _named([*record.lines, *lines], parts.focus)

@@ -67,7 +67,7 @@ def measured(
         )
 
     request = within(request)
-    for change in (with_record_anew, begun_by_provider, with_reasoning_untied):
+    for change in (with_record_anew, started_by_provider, with_reasoning_untied):
         if changed := change(request):
             request = within(_sized(parts, changed))
     return request
@@ -101,7 +101,7 @@ def with_record_anew(request: Request) -> Session | None:
     )
 
 
-def begun_by_provider(request: Request) -> Session | None:
+def started_by_provider(request: Request) -> Session | None:
     """Return the session whose view begins where the provider says; None when it does so already.
 
     Its newest compaction stands for what is before, and only what follows is in the prompt. The record tells of what

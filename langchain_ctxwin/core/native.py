@@ -78,7 +78,7 @@ def compaction_in(message: BaseMessage) -> Mapping[str, Any] | None:
     return next(finished, None)
 
 
-def is_read(message: BaseMessage, provider: str) -> bool:
+def is_native_compaction(message: BaseMessage, provider: str) -> bool:
     """True when a provider reads the compaction in a message, and ignores what is before; so does an unknown one."""
     block = compaction_in(message)
     return block is not None and provider in {"", _maker(message, block)}
@@ -91,10 +91,12 @@ def block_message(block: Mapping[str, Any] | None, provider: str) -> AIMessage |
     return message if maker and maker == provider else None
 
 
-def is_kept(message: BaseMessage, provider: str) -> bool:
+def is_usable_compaction(message: BaseMessage, provider: str) -> bool:
     """True when a provider can use the compaction in a message: it reads the block, or its text."""
     block = compaction_in(message)
-    return block is not None and (bool(_text(block)) or is_read(message, provider))
+    return block is not None and (
+        bool(_text(block)) or is_native_compaction(message, provider)
+    )
 
 
 def only_compaction(message: BaseMessage) -> AIMessage:

@@ -179,20 +179,20 @@ _LICENCE = re.compile(
 )
 
 
-def is_asked(messages: Sequence[AnyMessage], since: Position | None) -> bool:
+def asks_to_compact(messages: Sequence[AnyMessage], since: Position | None) -> bool:
     """True when an agent asked for a compaction after its last answer, and none has happened since (at `since`)."""
     newest = next(_requests(messages), None)
     compacted = since.find(messages) if since and newest is not None else None
     return newest is not None and (compacted is None or compacted < newest)
 
 
-def asked_lines(messages: Sequence[AnyMessage]) -> tuple[RecordLine, ...]:
-    """Return the lines for what must stay, as the agent said after its last answer."""
+def requested_lines(messages: Sequence[AnyMessage]) -> tuple[RecordLine, ...]:
+    """Return the lines that the agent asked to keep since its last answer, when it asked to compact."""
     positions = sorted(_requests(messages))
     return tuple(
         line
         for i in positions
-        for line in _kept_lines(messages[i], message_id(messages, i))
+        for line in _lines_of_request(messages[i], message_id(messages, i))
     )
 
 
@@ -203,7 +203,7 @@ def lines_to_keep(text: str, key: str) -> Iterator[RecordLine]:
         yield RecordLine("open", f"{KEEP}{statement[:STATEMENT_CHARS]}", key, HOLDS)
 
 
-def _kept_lines(message: AnyMessage, key: str) -> Iterator[RecordLine]:
+def _lines_of_request(message: AnyMessage, key: str) -> Iterator[RecordLine]:
     keep = (
         message.additional_kwargs.get(COMPACT_KEY)
         if isinstance(message, ToolMessage)
@@ -317,7 +317,7 @@ def _notes(
             yield from _values(_text(message.content), key, uses=USED)
         before = message
     for message, key in others:
-        yield from _kept_lines(message, key)
+        yield from _lines_of_request(message, key)
         yield from _seen(_result_text(message), key, parameters)
 
 
@@ -366,7 +366,7 @@ def _of_answer(
         # who deletes a result takes back what it said
         result, result_key = keyed_result or (None, key)
         if result is not None and COMPACT_KEY in result.additional_kwargs:
-            yield from _kept_lines(result, result_key)
+            yield from _lines_of_request(result, result_key)
             continue
         args = {
             name: value
@@ -479,13 +479,13 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
         if len(text) < 2 * TAIL_CHARS
         else f"{text[:OUTCOME_CHARS]}\n{text[-TAIL_CHARS:]}"
     )
-    failures = _found_in(end, _FAILURE, _FAILURE_WORDS) or [text][:is_error]
+    failures = _matches(end, _FAILURE, _FAILURE_WORDS) or [text][:is_error]
     endings = [
         _clipped(_ESCAPED_QUOTE.sub('"', failure), OUTCOME_CHARS)
         for failure in failures[-1:]
     ]
-    endings += dict.fromkeys(_found_in(end, _COUNTED, _COUNTED_WORDS))
-    statuses = _found_in(end, _EXIT, _EXIT_WORDS)[-1:]
+    endings += dict.fromkeys(_matches(end, _COUNTED, _COUNTED_WORDS))
+    statuses = _matches(end, _EXIT, _EXIT_WORDS)[-1:]
     endings += [f"exit {status}" for status in statuses if status != "0"]
     if endings:
         return f"error {', '.join(endings)}" if is_error else ", ".join(endings)
@@ -521,8 +521,8 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
     )
 
 
-def _found_in(text: str, pattern: re.Pattern[str], words: Iterable[str]) -> list[str]:
-    """What a pattern finds, which is looked for where one of the words stands."""
+def _matches(text: str, pattern: re.Pattern[str], words: Iterable[str]) -> list[str]:
+    """The matches of a pattern, which is tried only where one of the words stands."""
     small = text.lower()
     return pattern.findall(text) if any(word in small for word in words) else []
 

@@ -12,7 +12,7 @@ from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.native import is_kept, is_read
+from langchain_ctxwin.core.native import is_native_compaction, is_usable_compaction
 from langchain_ctxwin.core.provider_rules import ELSEWHERE, UNKNOWN, Rules
 from langchain_ctxwin.core.sizing import Doubt
 from langchain_ctxwin.core.turns import Price
@@ -207,11 +207,11 @@ class Parts:
 
     def lead(self, view: View) -> int | None:
         """Position of the newest compaction by the provider that is shown, and that the provider reads."""
-        return self._newest_compaction(view, is_read)
+        return self._newest_compaction(view, is_native_compaction)
 
     def kept_compaction(self, view: View) -> int | None:
         """Position of the newest compaction by a provider that is shown, and of use to this one."""
-        return self._newest_compaction(view, is_kept)
+        return self._newest_compaction(view, is_usable_compaction)
 
     def _reader(self, index: int) -> str:
         """Who reads the compaction of an answer: nobody does where its provider refused it."""

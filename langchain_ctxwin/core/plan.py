@@ -32,14 +32,14 @@ from langchain_ctxwin.core.compaction import (
     turn_cuts,
 )
 from langchain_ctxwin.core.limits import refusal
-from langchain_ctxwin.core.notes import is_asked
+from langchain_ctxwin.core.notes import asks_to_compact
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
 from langchain_ctxwin.core.session import (
     Pending,
     content_digest,
     uncovered,
 )
-from langchain_ctxwin.core.turns import Shown, starts_turn, tool_of
+from langchain_ctxwin.core.turns import VisibleSteps, starts_turn, tool_of
 from langchain_ctxwin.core.view import View, message_id, position_of
 
 # Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
@@ -208,7 +208,7 @@ def relieve(request: Request) -> Compaction | None:
     """Return what should leave, or be shown, although the request fits."""
     if request.over_by:
         return None
-    if is_asked(request.parts.messages, request.session.since):
+    if asks_to_compact(request.parts.messages, request.session.since):
         return _compaction(request, ASKED, "asked")
     if (
         is_idle(request)
@@ -535,7 +535,7 @@ def request_until(request: Request, start: int, stop: int) -> Request:
 
 
 def _until(request: Request, stop: int) -> Request:
-    steps = Shown(step for step in request.steps if step.index < stop)
+    steps = VisibleSteps(step for step in request.steps if step.index < stop)
     return replace(request, steps=steps, last_report=None)
 
 
@@ -564,7 +564,7 @@ def last_request(request: Request, start: int, stop: int) -> LastRequest | None:
         steps[-1].index >= stop and room_tokens < QUESTION_TOKENS
     ):
         room_tokens += steps.pop().tokens
-    messages = tuple(replace(request, steps=Shown(steps)).assembled())
+    messages = tuple(replace(request, steps=VisibleSteps(steps)).assembled())
     return LastRequest(
         messages=messages, room_tokens=room_tokens, unseen=max(0, request.start - start)
     )

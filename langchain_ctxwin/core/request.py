@@ -44,7 +44,7 @@ from langchain_ctxwin.core.pins import (
 from langchain_ctxwin.core.provider_rules import Rules
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import FIXED_REGIONS, Regions, SizeEstimate, Sizes
-from langchain_ctxwin.core.turns import NOTE_KEY, Shown, Step, Turn, group_turns
+from langchain_ctxwin.core.turns import NOTE_KEY, Step, Turn, VisibleSteps, group_turns
 from langchain_ctxwin.core.view import View, message_id
 
 CountedBy = Literal["usage", "estimate", "exact"]
@@ -120,7 +120,7 @@ class Request:
     """The fenced text of summary and record as it is shown; empty when nothing left."""
 
     pinned: tuple[Step, ...] = field(default=(), repr=False)
-    steps: Shown = field(default=Shown(), repr=False)
+    steps: VisibleSteps = field(default=VisibleSteps(), repr=False)
     """The history as it is shown."""
 
     fixed_estimates: Regions = NOTHING
@@ -171,7 +171,7 @@ class Request:
             pinned_tokens=parts.price_text(rules) + sum(step.tokens for step in pinned),
             history_tokens=0,
         )
-        steps = Shown(show_steps(parts.history, start, view, begin))
+        steps = VisibleSteps(show_steps(parts.history, start, view, begin))
         steps.is_estimated = parts.pricer.doubt.has_margin
         if parts.has_deferred:
             steps = self._with_loaded_tools(steps)
@@ -275,7 +275,7 @@ class Request:
         block = block_message(view.block, rules.provider)
         return block if block is None or self.parts.lead(view) is None else None
 
-    def _with_loaded_tools(self, steps: Shown) -> Shown:
+    def _with_loaded_tools(self, steps: VisibleSteps) -> VisibleSteps:
         """The steps with the price of the deferred tools that each of them loads."""
         parts = self.parts
         loaded_names = set[str]()
@@ -287,7 +287,7 @@ class Request:
             loaded_names |= names
             tokens = sum(parts.pricer.loaded(parts.tools, name) for name in names)
             loaded.append(replace(step, loaded_tokens=tokens))
-        return Shown(loaded)
+        return VisibleSteps(loaded)
 
     def _pinned_steps(
         self, view: View, start: int, before: Before, lead: int | None

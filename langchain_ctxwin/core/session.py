@@ -513,7 +513,7 @@ def with_new_pins(
     view = session.view
     if not (view.start or view.cleared or view.clamped):
         return session
-    messages, view = history.messages, _with_left(view, history, pins)
+    messages, view = history.messages, _with_dropped_pins(view, history, pins)
     # pins that were shortened before they were pinned are shown verbatim
     if view.cleared or view.clamped:
         pinned = {message_id(messages, index) for index in pins}
@@ -530,8 +530,10 @@ def with_new_pins(
     return replace(session, view=history.with_checksum(view), guard=guard)
 
 
-def _with_left(view: View, history: MessageHistory, pins: Collection[int]) -> View:
-    """Show the pins that left before they were pinned; they count as left when they leave the next time."""
+def _with_dropped_pins(
+    view: View, history: MessageHistory, pins: Collection[int]
+) -> View:
+    """The view with the pins that had left it before they were pinned; they count as left when they leave again."""
     if view.start is None:
         return view
     messages, current = history.messages, last_user(history.messages)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.core.record import MAX_COUNT, stored_count
-from langchain_ctxwin.core.turns import Shown
+from langchain_ctxwin.core.turns import VisibleSteps
 from langchain_ctxwin.core.view import Position, message_id
 
 QUANTILE_SD = 1.645
@@ -195,7 +195,7 @@ class Sizes:
 
     doubt: Doubt = field(default_factory=Doubt, compare=False)
 
-    def size(self, estimates: Regions, steps: Shown) -> SizeEstimate:
+    def size(self, estimates: Regions, steps: VisibleSteps) -> SizeEstimate:
         """Return the size of a request with these estimates, whose history consists of `steps`."""
         counted, rest = self.counted(steps)
         plain = self._scaled(estimates, counted + self.ratio * rest)
@@ -232,7 +232,7 @@ class Sizes:
         noise = self._noise(sum([tokens * tokens for tokens in added])) if text else 0.0
         return self._bounded(regions, hypot(self._ratio_sd * text, noise))
 
-    def counted(self, steps: Shown) -> tuple[float, int]:
+    def counted(self, steps: VisibleSteps) -> tuple[float, int]:
         """Return the counted size of the steps that lie in spans, and the estimates of the others."""
         counted, rest = 0.0, steps.total_tokens
         for span in self.spans:

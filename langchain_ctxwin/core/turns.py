@@ -82,7 +82,7 @@ class Step:
         return self.index + self.size
 
 
-class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
+class VisibleSteps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
     """The steps of a history as the model sees them; what they cost is worked out where somebody asks."""
 
     counted: tuple[int, int] = (0, 0)
@@ -91,9 +91,9 @@ class Shown(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
     is_estimated: bool = False
     """Prices are estimates with a margin, so that many steps need not each be priced to know what all cost."""
 
-    def with_counted(self, stop: int, tokens: int) -> Shown:
+    def with_counted(self, stop: int, tokens: int) -> VisibleSteps:
         """Return the steps, of which those before a position have so many tokens together."""
-        steps = Shown(self)
+        steps = VisibleSteps(self)
         steps.counted, steps.is_estimated = (stop, tokens), self.is_estimated
         return steps
 

@@ -464,7 +464,7 @@ INPUT_KINDS = {"image": "images", "audio": "audio", "video": "video", "file": "p
 
 def read_entry(entry: Entry, provider: str | None) -> ModelInfo | None:
     """Return what an entry of a compatible server states, or None when it has no name."""
-    outputs = _known(
+    outputs = _token_counts(
         [
             mapping(entry.get("top_provider")).get("max_completion_tokens"),
             *map(entry.get, OUTPUTS),
@@ -495,11 +495,11 @@ def _window_of(entry: Entry) -> int | None:
         top.get("context_length"),
     ]
     return tokens(entry.get("loaded_context_length")) or min(
-        _known(windows), default=None
+        _token_counts(windows), default=None
     )
 
 
-def _known(values: list[Any]) -> list[int]:
+def _token_counts(values: list[Any]) -> list[int]:
     return list(filter(None, map(tokens, values)))
 
 

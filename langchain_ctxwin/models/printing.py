@@ -49,7 +49,7 @@ def model_table(infos: Sequence[ModelInfo]) -> Iterator[str]:
             (
                 info.name,
                 info.provider or UNKNOWN,
-                *map(_shown, (*limits, *prices)),
+                *map(_printed, (*limits, *prices)),
                 *words,
             )
         )
@@ -77,9 +77,9 @@ def explanation_lines(info: ModelInfo) -> Iterator[str]:
     yield from (f"  {note}" for note in _notes(info))
     rows = list[tuple[str, ...]]()
     for field, source in info.provenance.items():
-        rows.append((f"  * {field}", _shown(getattr(info, field)), source))
+        rows.append((f"  * {field}", _printed(getattr(info, field)), source))
         others = info.conflicts.get(field, {})
-        rows += [(f"    {field}", _shown(said), who) for who, said in others.items()]
+        rows += [(f"    {field}", _printed(said), who) for who, said in others.items()]
     yield from aligned(rows)
     yield "  * the value that counts"
 
@@ -93,7 +93,7 @@ def _notes(info: ModelInfo) -> Iterator[str]:
         yield f"sources disagree: {', '.join(info.conflicts)}"
 
 
-def _shown(value: object) -> str:
+def _printed(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -272,7 +272,9 @@ class CatalogSource:
         self._place = (
             place if self._is_url else str(Path(place).expanduser().absolute())
         )
-        self._shown = place.partition("?")[0]  # a query may hold what opens the catalog
+        self._public_place = place.partition("?")[
+            0
+        ]  # a query may hold what opens the catalog
         self.name = (
             name
             or (urlsplit(place).hostname if self._is_url else Path(place).name)
@@ -280,7 +282,7 @@ class CatalogSource:
         )
 
     def __repr__(self) -> str:
-        return f"CatalogSource({self._shown!r})"
+        return f"CatalogSource({self._public_place!r})"
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model, wherever it is served, or all of them; a `SourceError` when nothing can be read."""
@@ -288,12 +290,12 @@ class CatalogSource:
         models = [info for info in rows if info is not None]
         if not models:
             raise SourceError(
-                f"{self._shown} has no models in the shape of models.dev or of LiteLLM's price table"
+                f"{self._public_place} has no models in the shape of models.dev or of LiteLLM's price table"
             )
         if len(models) < len(rows):
             log.warning(
                 "models.catalog_rows_skipped",
-                catalog=self._shown,
+                catalog=self._public_place,
                 skipped=len(rows) - len(models),
             )
         return [
@@ -313,10 +315,10 @@ class CatalogSource:
                 )
         except OSError as error:
             raise SourceError(
-                f"{self._shown} cannot be read: {error.strerror or type(error).__name__}"
+                f"{self._public_place} cannot be read: {error.strerror or type(error).__name__}"
             ) from None
         except (ValueError, EOFError):
-            raise SourceError(f"{self._shown} is no JSON") from None
+            raise SourceError(f"{self._public_place} is no JSON") from None
         from langchain_ctxwin.models.apis import fetch_json  # noqa: PLC0415  # loads an HTTP client
 
         return fetch_json(self._place)

@@ -170,9 +170,9 @@ class History:
         # Only what is written here becomes part of the statement.
         query = f"SELECT id, json FROM events WHERE {' AND '.join([*chosen, 'id > ?'])} ORDER BY id LIMIT ?"  # noqa: S608
         last_id = 0
-        while rows := self._asked("ro", query, (*chosen.values(), last_id, BATCH_ROWS))[
-            0
-        ]:
+        while rows := self._execute(
+            "ro", query, (*chosen.values(), last_id, BATCH_ROWS)
+        )[0]:
             for _, text in rows:
                 event = event_of(text)
                 if event is None:
@@ -199,7 +199,7 @@ class History:
         ):
             raise ConfigError(f"quality={brief(quality)}: give a number from 0 to 1")
         update = "UPDATE events SET json = json_set(json, '$.quality', ?) WHERE answer_id = ? AND answer_id != ''"
-        if not self._asked("rw", update, (float(quality), answer_id))[1]:
+        if not self._execute("rw", update, (float(quality), answer_id))[1]:
             raise ConfigError(
                 f"answer_id={brief(answer_id)}: {self.path} has no event of this answer: give the id of the model's "
                 "message, after the event was written and before the oldest events left"
@@ -213,18 +213,18 @@ class History:
         Raises:
             ConfigError: the file cannot be written.
         """
-        deleted = self._asked(
+        deleted = self._execute(
             "rw", "DELETE FROM events WHERE thread = ?", (thread_id,)
         )[1]
         if deleted:
-            self._asked("rw", "VACUUM")
-            self._asked("rw", "PRAGMA wal_checkpoint(TRUNCATE)")
+            self._execute("rw", "VACUUM")
+            self._execute("rw", "PRAGMA wal_checkpoint(TRUNCATE)")
         return deleted
 
-    def _asked(
+    def _execute(
         self, mode: str, statement: str, values: Sequence[Any] = ()
     ) -> tuple[list[Any], int]:
-        """What a statement returns, and how many rows it changed."""
+        """Run a statement on the file; its rows, and how many rows it changed."""
         if not self.path.is_file():
             raise ConfigError(
                 f"there is no history {self.path}: name the file that a HistorySink writes"

@@ -165,7 +165,7 @@ class OpenTelemetrySink:
         """The latest value of each model, read when metrics are collected: a step has nothing to do for it."""
         for model, event in list(self._latest.items()):
             if (value := getattr(event, field)) is not None:
-                yield Observation(value, _known({MODEL: model}))
+                yield Observation(value, _exportable({MODEL: model}))
 
     def emit(self, event: Event) -> None:
         """Write one event."""
@@ -224,7 +224,7 @@ class OpenTelemetrySink:
 
     def _labels(self, attributes: Attributes) -> Attributes:
         """Attributes as metrics have them: names may come from outside, and each new one is another series."""
-        about = _known(attributes)
+        about = _exportable(attributes)
         for name in about.keys() & NAMES:
             values = self._values.setdefault(name, set())
             if len(values) < MAX_VALUES:
@@ -233,7 +233,7 @@ class OpenTelemetrySink:
         return about
 
     def _warning(self, event: Event) -> None:
-        about = _known(
+        about = _exportable(
             {f"ctxwin.{name}": value for name, value in event.facts().items()}
         )
         if (span := trace.get_current_span()).is_recording():
@@ -254,7 +254,7 @@ class OpenTelemetrySink:
         """Write a span that ends when the event was reported."""
         ends = int(event.time * NANOSECONDS)
         begins = ends - int(max(0.0, seconds or 0.0) * NANOSECONDS)
-        about = _known({**attributes, "gen_ai.conversation.id": event.thread})
+        about = _exportable({**attributes, "gen_ai.conversation.id": event.thread})
         span = self._tracer.start_span(
             name, kind=kind, attributes=about, start_time=begins
         )
@@ -302,7 +302,7 @@ def _read(event: Event, names: Mapping[str, str]) -> Attributes:
     }
 
 
-def _known(attributes: Attributes) -> Attributes:
+def _exportable(attributes: Attributes) -> Attributes:
     """The attributes that have a value of a kind that OpenTelemetry takes."""
     return {
         name: str(value) if isinstance(value, dict) else value

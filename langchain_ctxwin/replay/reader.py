@@ -207,7 +207,7 @@ def read_conversation(
     """
     conversation = _readable(conversation)
     if (
-        sum(len(_written(message)) for message in conversation.messages)
+        sum(len(readable_text(message)) for message in conversation.messages)
         < LEAST_CHARS * window
     ):
         return
@@ -229,7 +229,7 @@ def read_conversation(
             reply = conversation.messages[at]
             prompt = [tools, *map(block, request_at(at)), ANSWER]
             surprise = reader.surprise(
-                prompt, _written(reply), {ARGUMENTS: _arguments(reply), FAR: far}
+                prompt, readable_text(reply), {ARGUMENTS: _arguments(reply), FAR: far}
             )
             if surprise is not None:
                 yield Read(
@@ -243,7 +243,7 @@ def read_conversation(
 
 def _readable(conversation: Conversation) -> Conversation:
     """The conversation up to where its history becomes too long to be read whole."""
-    ends = accumulate(len(_written(message)) for message in conversation.messages)
+    ends = accumulate(len(readable_text(message)) for message in conversation.messages)
     # with the answer to the longest
     stop = sum(end <= MOST_HISTORY_CHARS for end in ends) + 1
     return replace(conversation, messages=conversation.messages[:stop])
@@ -272,7 +272,7 @@ def _chosen(
     conversation: Conversation, positions: Sequence[set[int]], most: int
 ) -> list[tuple[int, list[str]]]:
     """Positions of answers with calls, and what they need of the far past: half need something, if so many do."""
-    texts = list(map(_written, conversation.messages))
+    texts = list(map(readable_text, conversation.messages))
     answers = list[tuple[int, list[str]]]()
     for at in sorted(set.intersection(*positions)):
         reply = conversation.messages[at]
@@ -312,11 +312,9 @@ def _tools(tools: Sequence[Any]) -> str:
 
 def block(message: AnyMessage) -> str:
     """A message as the model reads it, whoever asks."""
-    return f"### {HEADING.get(message.type, message.type)}\n{_written(message)}\n\n"
-
-
-def _written(message: AnyMessage) -> str:
-    return readable_text(message)
+    return (
+        f"### {HEADING.get(message.type, message.type)}\n{readable_text(message)}\n\n"
+    )
 
 
 def _arguments(reply: AnyMessage) -> list[str]:

@@ -127,7 +127,9 @@ def _places(source: str | Path) -> list[tuple[Any, bool]]:
     if is_address(source):
         return [(str(source), True)]
     if place.is_dir():
-        read = [(path, False) for path in sorted(place.rglob("*")) if _is_known(path)]
+        read = [
+            (path, False) for path in sorted(place.rglob("*")) if _is_readable(path)
+        ]
         if not read:
             raise ConfigError(
                 f"{place} holds no SQLite database, and no file that ends in {suffixes}"
@@ -137,14 +139,14 @@ def _places(source: str | Path) -> list[tuple[Any, bool]]:
         raise ConfigError(
             f"{place} does not exist: give files or folders with recorded conversations"
         )
-    if not _is_known(place):
+    if not _is_readable(place):
         raise ConfigError(
             f"{place}: recorded conversations are SQLite databases, or end in {suffixes}"
         )
     return [(place, True)]
 
 
-def _is_known(path: Path) -> bool:
+def _is_readable(path: Path) -> bool:
     return path.is_file() and (
         path.name.lower().endswith(SUFFIXES) or is_database(path)
     )

@@ -275,7 +275,7 @@ def call_of(
     """
     model, bound = instance
     own_arguments = {
-        _known_as(model, key): value
+        _argument_name(model, key): value
         for key, value in arguments.items()
         if key not in OWN_ARGUMENTS
     }
@@ -294,7 +294,7 @@ def call_of(
     return part, {**bound, **formatted}
 
 
-def _known_as(model: BaseChatModel, argument: str) -> str:
+def _argument_name(model: BaseChatModel, argument: str) -> str:
     """The name under which this model takes the requested output; every other argument keeps its name."""
     if argument not in CALL_ARGUMENTS or hasattr(model, argument):
         return argument

@@ -72,7 +72,7 @@ class Outcomes:
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self._file = None if path is None else _file_of(path)
-        self._known: Counts = (self._file.read() if self._file else None) or {}
+        self._counts: Counts = (self._file.read() if self._file else None) or {}
         self._lock = threading.Lock()
         self._worker = Worker("ctxwin-outcomes", max_waiting=MAX_WAITING)
 
@@ -81,7 +81,7 @@ class Outcomes:
         expect(success, bool, "success", "True or False")
         one = {bucket: {model: Count(successes=float(success), trials=1.0)}}
         with self._lock:
-            self._known = added(self._known, one)
+            self._counts = added(self._counts, one)
         if self._file is not None:
             # in a thread: files must not be touched on an event loop
             add = partial(added, one)
@@ -89,7 +89,7 @@ class Outcomes:
 
     def of(self, bucket: str, model: str) -> Count:
         """Return what is known of a model on a kind of task: no trials when nothing is."""
-        return self._known.get(bucket, {}).get(model, _NONE)
+        return self._counts.get(bucket, {}).get(model, _NONE)
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was recorded is saved, or could not be; false when that takes longer. Blocks its thread."""

@@ -203,7 +203,7 @@ class ModelRouter:
         # limits by candidate and conversation
         self._learned: Lru[Mapping[str, int]] = Lru(MAX_CONVERSATIONS)
         # candidate, and tokens in its prompt cache
-        self._kept: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)
+        self._last_candidates: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)
         self._made: dict[str, BaseChatModel] = {}
         self._making = threading.Lock()
 
@@ -248,7 +248,7 @@ class ModelRouter:
 
     def kept(self, conversation: str) -> str:
         """Return the name of the candidate that a conversation stays with; empty before its first request."""
-        return (self._kept.get(conversation) or ("", 0))[0]
+        return (self._last_candidates.get(conversation) or ("", 0))[0]
 
     def instance(self, name: str) -> Instance:
         """Return the chat model of a candidate and what is bound around it; `ConfigError` when it cannot be made.
@@ -580,7 +580,9 @@ class ModelRouter:
 
     def _keep(self, conversation: str, route: Route) -> None:
         if conversation:
-            self._kept.put(conversation, (route.name, route.estimated_tokens))
+            self._last_candidates.put(
+                conversation, (route.name, route.estimated_tokens)
+            )
 
     def _cost(self, candidate: Candidate, request: RouteRequest) -> Decimal | None:
         """USD of one request; what stands in the candidate's prompt cache costs less where there is a price for it."""
@@ -589,11 +591,14 @@ class ModelRouter:
             request.output_tokens,
         )
         output = requested or candidate.limits.output_reserve(request.reserve)
-        current, seen_tokens = self._kept.get(request.conversation) or ("", 0)
-        is_kept = candidate.name == current == (request.kept or current)
+        current, seen_tokens = self._last_candidates.get(request.conversation) or (
+            "",
+            0,
+        )
+        is_current = candidate.name == current == (request.kept or current)
         return Usage(
             input_tokens=tokens,
-            cached_tokens=min(tokens, seen_tokens) if is_kept else 0,
+            cached_tokens=min(tokens, seen_tokens) if is_current else 0,
             output_tokens=min(EXPECTED_OUTPUT_TOKENS, output or EXPECTED_OUTPUT_TOKENS),
         ).cost(candidate.info)
 

@@ -301,7 +301,7 @@ class ToolResultGuard:
 
     def _views(self, call: _Call, output: Any, runtime: Any) -> Any:
         call_id = getattr(runtime, "tool_call_id", None)
-        return with_views(output, partial(self._shown, call), call_id)
+        return with_views(output, partial(self._with_view, call), call_id)
 
     def _reported(self, call: _Call, view: Any) -> Any:
         """Report what was seen, in the run's own thread: only there it is known which run it is."""
@@ -334,8 +334,8 @@ class ToolResultGuard:
         )
         return thread
 
-    def _shown(self, call: _Call, content: Any) -> Reduced | None:
-        """What is shown of a result, None when it stays as it is."""
+    def _with_view(self, call: _Call, content: Any) -> Reduced | None:
+        """The view of a result, None when the result stays as it is."""
         size, config = self._prices.content(content), call.config
         fits = size <= call.budget_tokens
         if config.full and not fits:
@@ -355,7 +355,7 @@ class ToolResultGuard:
     def _reduced(
         self, call: _Call, content: Any, read: Content, size: int, *, is_oversized: bool
     ) -> Reduced:
-        """What is shown of a result; what is left out is kept before that."""
+        """The view of a result that does not fit, after the whole result was stored."""
         config, result_id = call.config, self._new_id()
         media = self._media(content, call.budget_tokens, is_oversized=is_oversized)
         record = ResultRecord(
@@ -376,7 +376,7 @@ class ToolResultGuard:
         answer, is_stored = first(is_stored=True), False
         if not answer.is_everything:
             record_bytes = answer.record.to_bytes()
-            is_stored = self._is_kept(key, record_bytes, config, call.loop)
+            is_stored = self._store_result(key, record_bytes, config, call.loop)
             answer = answer if is_stored else first(is_stored=False)
         text = f"{answer.text}{place}" if is_stored else answer.text
         call.add(
@@ -416,10 +416,10 @@ class ToolResultGuard:
     def _answered(
         self, cursor: str, question: Question, runtime: Any, thread: str, loop: Any
     ) -> str:
-        """The page that a cursor stands for; only because of a good one is the result kept for longer."""
+        """The page that a cursor stands for; a valid cursor also renews the time to live of the result."""
         result_id = parsed(cursor).result_id
         key = key_of(thread, result_id)
-        record_bytes = self._asked(loop, "get", key)
+        record_bytes = self._call_store(loop, "get", key)
         if isinstance(record_bytes, Exception):
             raise ResultGoneError(
                 "the store of results does not answer now: ask once more later, or call the tool again if repeating it "
@@ -437,7 +437,7 @@ class ToolResultGuard:
         )
         reader = self._reader(result_id, config)
         place = reader.place(record, cursor)
-        self._is_kept(key, record_bytes, config, loop)
+        self._store_result(key, record_bytes, config, loop)
         tokens = min(most_tokens, max(MIN_TOKENS, question.tokens or most_tokens))
         return reader.answer(
             record, place, replace(question, rows=config.page_rows), tokens
@@ -459,16 +459,17 @@ class ToolResultGuard:
         lasts = min(signer.ttl_seconds, ttl_seconds)
         return Reader(result_id, signer, self._prices.text, ttl_seconds=lasts)
 
-    def _is_kept(
+    def _store_result(
         self, key: str, value: bytes, config: ToolResultConfig, loop: Any
     ) -> bool:
-        """Keep a result; False when the store failed."""
+        """Store a result; False when the store failed."""
         return not isinstance(
-            self._asked(loop, "put", key, value, self._ttl_seconds(config)), Exception
+            self._call_store(loop, "put", key, value, self._ttl_seconds(config)),
+            Exception,
         )
 
-    def _asked(self, loop: Any, method: str, *args: Any) -> Any:
-        """What the store answers, or the error that it fails with; in async runs its coroutine is asked."""
+    def _call_store(self, loop: Any, method: str, *args: Any) -> Any:
+        """Call a method of the store, its async twin in async runs; the error it fails with is returned."""
         own = getattr(self._store, f"a{method}", None)
         try:
             if loop is None or own is None:

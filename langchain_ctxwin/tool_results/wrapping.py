@@ -121,7 +121,7 @@ def with_views(output: Any, look: Look, call_id: str | None = None) -> Any:
             is_other = call_id is not None and output.tool_call_id != call_id
             # a page already: another guard stands further inside
             is_page = METADATA in output.response_metadata
-            return output if is_other or is_page else _shown(output, look)
+            return output if is_other or is_page else _with_view(output, look)
         case list() if any(isinstance(item, ToolOutputMixin) for item in output):
             return [with_views(item, look, call_id) for item in output]
         case Command(update={"messages": list() | ToolMessage() as messages, **others}):
@@ -139,7 +139,7 @@ def with_views(output: Any, look: Look, call_id: str | None = None) -> Any:
     return output if view is None else view.content
 
 
-def _shown(message: ToolMessage, look: Look) -> ToolMessage:
+def _with_view(message: ToolMessage, look: Look) -> ToolMessage:
     view = look(message.content)
     if view is None:
         return message

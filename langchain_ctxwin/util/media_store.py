@@ -38,16 +38,16 @@ class MediaStore:
             PutOp(self._namespace, digest, {"data": text}, index=False)
             for digest, text in data.items()
         ]
-        return (yield from self._asked("media.not_stored", puts)) is not None
+        return (yield from self._batch("media.not_stored", puts)) is not None
 
     def getting(self, digests: Collection[str]) -> Work[dict[str, str]]:
         """Return the data of these digests, as far as they are kept and whole."""
         gets = [GetOp(self._namespace, digest, refresh_ttl=False) for digest in digests]
-        items = (yield from self._asked("media.not_read", gets)) or ()
+        items = (yield from self._batch("media.not_read", gets)) or ()
         texts = {item.key: str(item.value.get("data")) for item in items if item}
         return {key: text for key, text in texts.items() if _digest(text) == key}
 
-    def _asked(self, event: str, ops: Any) -> Work[Any]:
+    def _batch(self, event: str, ops: Any) -> Work[Any]:
         try:
             return (yield asking(self._store, "batch", ops, seconds=STORE_SECONDS))
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may end the turn

@@ -13,7 +13,7 @@ from langgraph.store.memory import InMemoryStore
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, pin
 from langchain_ctxwin.agent.storage import RunPlace
 from langchain_ctxwin.core import View, last_user, text_of
-from langchain_ctxwin.core.compaction import left_behind, shown_again
+from langchain_ctxwin.core.compaction import dropped_positions, returned_pins
 from langchain_ctxwin.core.pins import PIN_KEY
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
 from langchain_ctxwin.summarize.jobs import Job, SummaryStore, attempt
@@ -361,13 +361,13 @@ class Conversation:
     def check_record(self, window, old):
         """It counts each message that left, once, and says nothing of messages that are gone."""
         view = window.session.view
-        added, back = left_behind(window, old), shown_again(window, old)
+        added, back = dropped_positions(window, old), returned_pins(window, old)
         assert view.record.messages == max(
             0, old.record.messages + len(added) - len(back)
         )
         self.is_exact = (self.is_exact and not self.rewritten) or old == View()
         if self.is_exact:
-            assert view.record.messages == len(left_behind(window, View()))
+            assert view.record.messages == len(dropped_positions(window, View()))
         assert {line.source for line in view.record.lines} <= {
             message.id for message in self.history
         }

@@ -22,7 +22,7 @@ from langchain_ctxwin.core.sizing import (
     ReportedSize,
     Span,
 )
-from langchain_ctxwin.core.turns import Shown, Step
+from langchain_ctxwin.core.turns import Step, VisibleSteps
 
 FITTED = Doubt(ratio_sd=0.07, noise_share=0.09)
 """Close to what the estimators of known families state."""
@@ -124,7 +124,7 @@ def test_every_step_of_a_view_is_counted_or_estimated_once(history, data):
     """What is left of a span that was cut keeps the span's ratio of counted to estimated tokens."""
     steps, spans = history
     shown = steps[data.draw(st.integers(0, len(steps))) :]
-    counted, rest = Sizes(spans=spans).counted(Shown(shown))
+    counted, rest = Sizes(spans=spans).counted(VisibleSteps(shown))
     share = {
         s: sum(x.tokens for x in shown if s.start <= x.index < s.stop) / s.estimate
         for s in spans
@@ -209,7 +209,7 @@ def requests(draw):
 
 
 def steps_of(tokens):
-    return Shown(
+    return VisibleSteps(
         Step(index=index, size=1, messages=(), loaded_tokens=n)
         for index, n in enumerate(tokens)
     )
@@ -244,7 +244,7 @@ def test_more_history_is_never_smaller(request, more):
     assume(one.regions.history_tokens > len(FIXED_REGIONS))
     other = sizing.size(
         longer,
-        Shown(
+        VisibleSteps(
             [*steps, Step(index=len(steps), size=1, messages=(), loaded_tokens=more)]
         ),
     )
