@@ -36,7 +36,7 @@ def placing_media(step: AgentStep) -> Work[None]:
     if store is None or not media:
         return
     state_messages = {message.id: message for message in step.state_messages}
-    in_view = window.media_in(window.view)
+    in_view = window.parts.media_in(window.view)
     visible = [messages[index] for index, gone in in_view.items() if gone < ALL]
     if is_apart:
         others = {messages[index].id for index in media} - {one.id for one in visible}

@@ -8,15 +8,23 @@ from typing import Any, Literal, Protocol
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
+from langchain_ctxwin.core.blobs import digests_in
 from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits
+from langchain_ctxwin.core.media import (
+    ALL,
+    NO_LIMITS,
+    MediaLimits,
+    MediaSize,
+    left_out,
+    surplus,
+)
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.native import is_native_compaction, is_usable_compaction
 from langchain_ctxwin.core.provider_rules import ELSEWHERE, UNKNOWN, Rules
 from langchain_ctxwin.core.sizing import Doubt
 from langchain_ctxwin.core.turns import Price
-from langchain_ctxwin.core.view import View
+from langchain_ctxwin.core.view import View, message_id
 
 
 class RequestSettings(Protocol):
@@ -212,6 +220,41 @@ class Parts:
     def kept_compaction(self, view: View) -> int | None:
         """Position of the newest compaction by a provider that is shown, and of use to this one."""
         return self._newest_compaction(view, is_usable_compaction)
+
+    def without_media(self, view: View) -> dict[str, int]:
+        """Return how many pictures and files of a message are not shown: without room, or references alone."""
+        if not self.history.media:
+            return {}
+        messages = self.messages
+        return {
+            message_id(messages, index): ALL if digests_in(messages[index]) else gone
+            for index, gone in self.media_in(view).items()
+            if gone or digests_in(messages[index])
+        }
+
+    def media_in(self, view: View) -> dict[int, int]:
+        """Return where pictures and files are in a view, and how many of the first of a message have no room.
+
+        Explicit pins have room, and the last one of the newest message.
+        """
+        start = self.start_of(view)
+        pinned = {position.index for position in view.pinned}
+        sizes = {
+            index: MediaSize.of(self.messages[index])
+            for index in sorted(self.history.media)
+            if (index >= start or index in pinned)
+            and message_id(self.messages, index) not in view.cleared
+        }
+        spared = MediaSize.sum_of(sizes[index] for index in self.pins & sizes.keys())
+        others = {
+            index: size for index, size in sizes.items() if index not in self.pins
+        }
+        without = left_out(others, spared, self.media)
+        hidden = {index: ALL if index in without else 0 for index in sizes}
+        if others:
+            newest = [*others][-1]
+            hidden[newest] = surplus(self.messages[newest], spared, self.media)
+        return hidden
 
     def _reader(self, index: int) -> str:
         """Who reads the compaction of an answer: nobody does where its provider refused it."""

@@ -15,6 +15,7 @@ from typing import Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
 
+from langchain_ctxwin.core.bound_reasoning import swaps_prefix
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.clamping import (
     clamped_to_fit,
@@ -104,7 +105,7 @@ def _stays_valid(request: Request) -> bool:
     """
     most = portion(request.parts.settings.prepare, request.room)
     is_small = request.fits and request.history_tokens <= most
-    return is_small and request.swaps_prefix(request.view)
+    return is_small and swaps_prefix(request.parts, request.session, request.view)
 
 
 def with_summary(request: Request, summary: Pending) -> Request:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
@@ -22,18 +22,16 @@ from langchain_ctxwin.core.assembly import (
     constraints_text,
     record_text,
 )
-from langchain_ctxwin.core.blobs import digests_in
-from langchain_ctxwin.core.calls import is_result, is_user, result_ids
+from langchain_ctxwin.core.bound_reasoning import (
+    block_of,
+    record_index,
+    unbound_under,
+)
+from langchain_ctxwin.core.calls import is_result
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.history import Before, show_step, show_steps
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
-from langchain_ctxwin.core.media import ALL, MediaSize, left_out, surplus
-from langchain_ctxwin.core.native import (
-    block_message,
-    has_bound_reasoning,
-    loaded_tools,
-    only_compaction,
-)
+from langchain_ctxwin.core.native import loaded_tools, only_compaction
 from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.pins import (
     answer_marker,
@@ -41,7 +39,6 @@ from langchain_ctxwin.core.pins import (
     looks_open,
     pinned_groups,
 )
-from langchain_ctxwin.core.provider_rules import Rules
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import FIXED_REGIONS, Regions, SizeEstimate, Sizes
 from langchain_ctxwin.core.turns import NOTE_KEY, Step, Turn, VisibleSteps, group_turns
@@ -139,9 +136,9 @@ class Request:
         parts = self.parts
         summary = self.summary if summary is None else summary
         start = parts.start_of(view)
-        unbound = self.unbound_under(view)
-        block = self._block_of(view)
-        media = self._without_media(view)
+        unbound = unbound_under(parts, self.session, view, self.unbound)
+        block = block_of(parts, view)
+        media = parts.without_media(view)
         view = (
             view if media == view.without_media else replace(view, without_media=media)
         )
@@ -240,7 +237,7 @@ class Request:
         settings = self.parts.settings
         leading = self.leading
         if self.block is not None:
-            at = self.record_index
+            at = record_index(self.parts, self.session, self.start)
             leading = sum(len(step.messages) for step in self.steps if step.index < at)
         return assemble(
             self.parts.system,
@@ -254,26 +251,6 @@ class Request:
             record=self.record,
             placement="user" if self.block else settings.summary_placement,
         )
-
-    @property
-    def record_index(self) -> int:
-        """Position before which pins and record stand where a provider's own summary begins the request.
-
-        It is that of the question that was the newest message at the latest compaction, or behind a newest result.
-        """
-        messages, since = self.parts.messages, self.session.since
-        index = since.find(messages) if since else None
-        if index is None:
-            return self.start
-        return index if is_user(messages[index]) else index + 1
-
-    def _block_of(self, view: View) -> AIMessage | None:
-        """What a provider wrote on demand, where this one made it and has none in its history."""
-        rules = self.parts.rules
-        if view.block is None or rules.compacts_itself:
-            return None
-        block = block_message(view.block, rules.provider)
-        return block if block is None or self.parts.lead(view) is None else None
 
     def _with_loaded_tools(self, steps: VisibleSteps) -> VisibleSteps:
         """The steps with the price of the deferred tools that each of them loads."""
@@ -319,108 +296,6 @@ class Request:
                 step = replace(step, messages=(*step.messages, marker))
             before = before.following(step)
             yield step
-
-    def _without_media(self, view: View) -> dict[str, int]:
-        """How many pictures and files of a message are not shown: without room, or references alone."""
-        if not self.parts.history.media:
-            return {}
-        messages = self.parts.messages
-        return {
-            message_id(messages, index): ALL if digests_in(messages[index]) else gone
-            for index, gone in self.media_in(view).items()
-            if gone or digests_in(messages[index])
-        }
-
-    def media_in(self, view: View) -> dict[int, int]:
-        """Return where pictures and files are in a view, and how many of the first of a message have no room.
-
-        Explicit pins have room, and the last one of the newest message.
-        """
-        parts, start = self.parts, self.parts.start_of(view)
-        pinned = {position.index for position in view.pinned}
-        sizes = {
-            index: MediaSize.of(parts.messages[index])
-            for index in sorted(parts.history.media)
-            if (index >= start or index in pinned)
-            and message_id(parts.messages, index) not in view.cleared
-        }
-        spared = MediaSize.sum_of(sizes[index] for index in parts.pins & sizes.keys())
-        others = {
-            index: size for index, size in sizes.items() if index not in parts.pins
-        }
-        without = left_out(others, spared, parts.media)
-        hidden = {index: ALL if index in without else 0 for index in sizes}
-        if others:
-            newest = [*others][-1]
-            hidden[newest] = surplus(parts.messages[newest], spared, parts.media)
-        return hidden
-
-    def unbound_under(self, view: View) -> int:
-        """Position up to which reasoning is left out: another view changes what all of it is tied to."""
-        messages = self.parts.messages
-        rules = self.parts.rules
-        if view == self.session.view or not rules.binds_reasoning:
-            return self.unbound
-        if self.swaps_prefix(view):
-            return max(self.unbound, self.parts.start_of(view))
-        stop = unbound_before(messages, len(messages), rules)
-        visible_indexes = (
-            *(position.index for position in view.pinned),
-            *range(self.parts.start_of(view), stop),
-        )
-        newest = (
-            index + 1
-            for index in reversed(visible_indexes)
-            if has_bound_reasoning(messages[index])
-        )
-        return max(self.unbound, next(newest, 0))
-
-    def swaps_prefix(self, view: View) -> bool:
-        """True when a new block of the provider stands in a view for just what preceded the rest.
-
-        Reasoning behind it then stays valid (Anthropic, compaction and preserved thinking): what is kept follows
-        directly, as it was sent, and begins with a turn of the other role. Blanks at the end of an answer are not sent
-        where a request ends with it.
-        """
-        old, covered = self.session.view, view.covered
-        start = self.parts.start_of(view)
-        if (
-            not self.parts.rules.binds_reasoning
-            or view.block in (None, old.block)
-            or self._block_of(view) is None
-            or covered is None
-            or not self.parts.start_of(old) < start == covered.index + 1
-        ):
-            return False
-        last, first = self.parts.messages[start - 1 : start + 1]
-        is_answer = isinstance(last, AIMessage)
-        is_joined = is_answer == isinstance(first, AIMessage)
-        is_cut = is_answer and last.text != last.text.rstrip()
-        has_record = self._block_of(old) is not None and self.record_index >= start
-        return not (is_joined or is_cut or has_record or self._edits_differ(view))
-
-    def _edits_differ(self, view: View) -> bool:
-        """True when what stays is shown otherwise than before."""
-        messages, old = self.parts.messages, self.session.view
-        start = self.parts.start_of(view)
-        visible_ids = {
-            message_id(messages, index) for index in range(start, len(messages))
-        }
-        clamps = (
-            {key: clamp for key, clamp in one.clamped.items() if key in visible_ids}
-            for one in (old, view)
-        )
-        media = (
-            {
-                key: gone
-                for key, gone in self._without_media(one).items()
-                if key in visible_ids
-            }
-            for one in (old, view)
-        )
-        is_cleared_anew = bool((old.cleared ^ view.cleared) & visible_ids)
-        is_clamped_anew = next(clamps) != next(clamps)
-        return is_cleared_anew or is_clamped_anew or next(media) != next(media)
 
     # ---- what it costs ----------------------------------------------------------------------------------------------
 
@@ -698,23 +573,6 @@ def _digest(*texts: str) -> str:
 def portion(share: float, room: int) -> int:
     """Return a setting that is a share of the room when at most 1, else a number of tokens capped by the room."""
     return int(share * room) if share <= 1 else min(int(share), room)
-
-
-def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> int:
-    """Return the position up to which reasoning is left out when the prefix of the first `stop` messages changes.
-
-    The step whose calls wait for an answer keeps its reasoning where the provider would refuse it without.
-    """
-    if not rules.calls_need_reasoning or not stop or not result_ids(messages[stop - 1]):
-        return stop
-    return next(
-        (
-            index
-            for index in range(stop - 1, -1, -1)
-            if isinstance(messages[index], AIMessage)
-        ),
-        stop,
-    )
 
 
 def last_report_of(

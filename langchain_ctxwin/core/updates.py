@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage
 
+from langchain_ctxwin.core.bound_reasoning import swaps_prefix, unbound_under
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens
 from langchain_ctxwin.core.limits import unrefuted
@@ -65,8 +66,9 @@ def after_compaction(
     dropped = int(session.guard.get("dropped_turns", 0)) + compaction.dropped_turns
     guard = counted(session, messages, reason=compaction.reason, dropped_turns=dropped)
     is_summary = compaction.kind == "summarize" or compaction.summary is not None
-    unbound = request.unbound_under(request.view)
-    if request.swaps_prefix(request.view):
+    parts, view = request.parts, request.view
+    unbound = unbound_under(parts, request.session, view, request.unbound)
+    if swaps_prefix(parts, request.session, view):
         guard["unbound"] = position_of(messages, unbound - 1).to_json()
     if is_summary:
         guard |= (
