@@ -201,7 +201,7 @@ class ContextConfig(Settings):
     Attributes:
         prepare: History size past which a summary is begun in the background, at most 0.8 of `trigger` where that is
             set. Inline summaries do not use it. Where `keep` is larger, `keep` counts, because a compaction leaves as
-            much and would begin the next summary at once.
+            much and would begin the next summary at once; with `summarizer="native"` a share of 0.9 at least.
         trigger: History size past which the oldest turns leave, with every setting of `summarize` (share of the history
             budget, or tokens). None waits for the limit, because each compaction breaks the prompt cache once; an
             inline summary is then made at 0.95. `("messages", 50)` means from 50 messages in the view on.
