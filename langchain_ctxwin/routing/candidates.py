@@ -28,6 +28,7 @@ from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.core.turns import as_messages
+from langchain_ctxwin.core.view import first_after_system
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
 from langchain_ctxwin.models.sources import CAPABILITIES, ProfileSource
 from langchain_ctxwin.pricing import Pricing
@@ -409,7 +410,10 @@ class RequestSizes:
             self._pricings[family] = Pricing(counter, family=family)
         priced = self._pricings[family]
         tokens = priced.base_tokens + priced.tools(request.tools)
-        tokens += sum(map(priced.price, request.messages))
+        first = first_after_system(request.messages)
+        tokens += sum(map(priced.price, request.messages[:first]))
+        steps = priced.history(request.messages[first:]).steps
+        tokens += sum(step.tokens for step in steps)
         factor = 1.0 if priced.exact else HEADROOM
         upper = getattr(priced.counter, "upper", lambda tokens: ceil(tokens * factor))
         lower = getattr(priced.counter, "lower", lambda tokens: int(tokens / factor))
