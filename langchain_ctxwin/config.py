@@ -350,7 +350,7 @@ class ContextConfig(Settings):
 
 
 class ToolOverrides(_Explained):
-    """What differs for one tool; what is left out is as for all tools. See `ToolResultConfig`."""
+    """Settings of one tool; unset ones are as for all tools. See `ToolResultConfig`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 

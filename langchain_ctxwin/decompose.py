@@ -707,7 +707,7 @@ def _follows(before: Chunk, chunk: Chunk) -> bool:
 
 
 def _joined(about: Part, chunks: Sequence[Chunk]) -> Part:
-    """The part of these chunks, those that follow each other in one document as one."""
+    """The part with these chunks; chunks that follow each other in one document are joined."""
     joined = list[Chunk]()
     for chunk in chunks:
         if joined and _follows(joined[-1], chunk):

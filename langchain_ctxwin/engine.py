@@ -501,7 +501,7 @@ class ContextEngine:
     def emergency(
         self, window: Window, *, target_tokens: int | None = None
     ) -> Compaction | None:
-        """Return what has to leave so that the request fits, or None when it fits; pure, calls no model.
+        """Return the compaction with which the request fits, or None when it fits; pure, calls no model.
 
         Args:
             window: the measured request.

@@ -11,7 +11,7 @@ from langchain_ctxwin.errors import UnknownModelError
 
 
 def is_registry(value: Any) -> bool:
-    """True for what looks models up, such as a `ModelRegistry`; it is asked with each request."""
+    """True for an object that looks models up, such as a `ModelRegistry`; it is asked with each request."""
     return not isinstance(value, type) and callable(getattr(value, "lookup", None))
 
 
@@ -24,7 +24,7 @@ class FollowedLimits:
 
     @property
     def limits(self) -> ModelLimits:
-        """What the registry says; of a model that it does not know, what that states of itself.
+        """The limits that the registry states; for a model that it does not know, those that the model states.
 
         Raises:
             UnknownModelError: neither states a limit.

@@ -41,7 +41,7 @@ EXACT_NOISE_SHARE = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSet:
-    """What was worked out of some tools, which are kept alive, so that their ids cannot come to mean others."""
+    """Size and digest of some tools, which are kept alive, so that their ids cannot come to mean others."""
 
     tools: tuple[Any, ...]
     tokens: int

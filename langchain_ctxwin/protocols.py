@@ -141,5 +141,5 @@ class ModelSource(Protocol):
     """
 
     def fetch(self, name: str | None) -> Sequence[ModelInfo]:
-        """Return what is known about one model, or about all of them; empty when it knows none."""
+        """Return the facts about one model, or about all models; empty when the source knows none."""
         ...

@@ -259,7 +259,7 @@ class Prices:
         return source if isinstance(source, Prices) else cls(source)
 
     def of(self, model: str, declared: Any = None) -> ModelInfo | None:
-        """Return what is known of a model now; `declared` is what its adapter knows, if that has prices."""
+        """Return the facts about a model as they are now; `declared`, those of its adapter, if they have prices."""
         if isinstance(declared, ModelInfo) and declared.input_price is not None:
             return declared
         if self._ask is None or not model:

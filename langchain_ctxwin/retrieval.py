@@ -44,7 +44,7 @@ _unscored, _rising = Seen(), Seen()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalResult:
-    """What a retrieval kept and what it left out, both in descending relevance.
+    """The documents that a retrieval kept and those that it dropped, both in descending relevance.
 
     Attributes:
         documents: The kept chunks, whole: copies whose `metadata["truncated"]` repeats the flag `truncated`.

@@ -168,7 +168,7 @@ class ScriptedChatModel(BaseChatModel):
 
     @property
     def refusals(self) -> list[str]:
-        """What was said to every other one."""
+        """The errors that answered the refused requests."""
         return [str(request.refusal) for request in self.requests if request.refused]
 
     @property
@@ -307,7 +307,7 @@ def count_tokens(
 
 
 def request_faults(messages: Sequence[BaseMessage]) -> list[str]:
-    """Return what strict providers would refuse in the order of messages; empty when they would take it.
+    """Return the faults in the order of messages that strict providers refuse; empty without any.
 
     System messages come first, then a user message. Each message with calls is followed at once by one result for each
     of them; there are no other results, and no empty messages.

@@ -257,7 +257,7 @@ Output = ToolMessage | Command[Any]
 
 @cache
 def guarding(kind: Any) -> Any:
-    """Return a middleware class that guards tool calls, too: for one that wraps them LangChain builds other agents."""
+    """Return a subclass that also guards tool calls: LangChain builds a different agent for a class that wraps them."""
 
     class Guarding(kind):  # type: ignore[misc]  # a class that is known at run time alone
         def wrap_tool_call(

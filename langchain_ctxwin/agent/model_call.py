@@ -167,7 +167,7 @@ class ModelCall:
     def _tried(
         self, attempt: Attempt
     ) -> Work[tuple[Attempt, Any, ContextOverflow | None, Exception | None]]:
-        """What was sent, the reply, and the overflow that it met; any other refusal is the caller's."""
+        """Send an attempt; the attempt that was sent last, with its reply or overflow. Other refusals are raised."""
         while True:
             try:
                 reply = yield self._send(attempt)
@@ -185,7 +185,7 @@ class ModelCall:
                 return attempt, reply, self._silent(attempt, reply), None
 
     def _mended(self, attempt: Attempt, refusal: Exception) -> Attempt:
-        """The attempt without what the provider refused of it; the same one where that is not known, or not in it.
+        """The attempt without the parts that the provider refused; the same one where they are unknown or absent.
 
         A server that no longer has what the request goes on from is sent all of it. Reasoning that is refused, because
         it is tied to another prefix, is left out, and so is all that a provider signed and cannot read any more.
@@ -377,7 +377,7 @@ class ModelCall:
     def _validated(
         self, window: Window, answer: AIMessage, lesson: Lesson
     ) -> dict[str, Any]:
-        """What was learned, or nothing of it when the validator has found that counts of this model are often wrong."""
+        """The counts after an answer; without sizes once the validator finds counts of this model wrong too often."""
         validator, model = self._validator, window.parts.model
         if validator is None:
             return lesson.counts

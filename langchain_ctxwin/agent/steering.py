@@ -179,7 +179,7 @@ def _compacting(
 def _outcome(
     compaction: Compaction, window: Window, after: Window | None = None
 ) -> ThreadCompaction:
-    """What left, and the request that is left: the planned one where it did not happen yet."""
+    """The messages that leave, and the sizes before and after; `after` is None for a planned compaction."""
     messages = window.parts.messages
     next_window = after or compaction.after
     written_later = after is None and compaction.snapshot is not None

@@ -167,7 +167,7 @@ class AgentStep:
         return self._request
 
     def update(self, update: Update, window: Window | None = None) -> None:
-        """Take up news, and the window that holds with it; without one it is measured when it is asked for."""
+        """Apply an update of the state; without its `window` the request is measured anew at the next use."""
         if update or window is not None:
             self.news |= update
             self.state |= update

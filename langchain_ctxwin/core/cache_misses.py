@@ -117,6 +117,6 @@ def _system(request: SentRequest) -> Any:
 
 
 def _sent_form(message: AnyMessage) -> tuple[Any, ...]:
-    """What of a message is sent, whatever was learned of it since."""
+    """The parts of a message that are sent, without the metadata that changes later."""
     calls = message.tool_calls if isinstance(message, AIMessage) else None
     return message.type, message.content, calls

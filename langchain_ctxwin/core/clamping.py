@@ -116,7 +116,7 @@ def clamped_to_fit(request: Request) -> Request:
 
 
 def _kinds(request: Request) -> tuple[tuple[Kind, ...], ...]:
-    """What is cut, in this order, and of each group in its order: old messages, newest ones, question."""
+    """The messages to clamp, in groups by order: old messages, the newest ones, the question."""
     messages = request.parts.messages
     pins = request.parts.pins
     current = last_user(messages)

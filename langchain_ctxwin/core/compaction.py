@@ -112,7 +112,7 @@ class Compaction:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """What it does, one line each, for people."""
+        """The steps of this compaction, one line each, for people."""
         if self.snapshot:
             begin, stop = self.snapshot
             return (f"messages summarized: {stop - begin:,}",)

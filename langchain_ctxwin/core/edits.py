@@ -147,7 +147,7 @@ def _with_text(content: Any, change: TextEdit) -> Any:
 
 
 def _with_result(block: Any, change: Callable[[Any], Any]) -> Any:
-    """A block that states a result, with what it holds changed; any other block as it is."""
+    """A block that states a result, with its content changed; any other block as it is."""
     if kind_of(block) != "result":
         return block
     return {**block, **{key: change(block[key]) for key in RESULT_KEYS if key in block}}

@@ -66,7 +66,7 @@ class Event:
         return {"event": type(self).__name__, "name": self.name, **values}
 
     def facts(self) -> dict[str, Any]:
-        """Return what is known of this kind of event alone, as logs and streams show it."""
+        """Return the fields of this kind of event alone, as logs and streams show them."""
         facts = {
             name: value
             for name, value in self.to_dict().items()

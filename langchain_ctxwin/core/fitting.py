@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit(Generic[T]):
-    """What was kept, what was dropped, and what the kept part costs."""
+    """The kept items, the dropped items, and the cost of the kept ones."""
 
     kept: tuple[T, ...]
     dropped: tuple[T, ...]

@@ -111,7 +111,7 @@ class MessageHistory:
         return checksum(cleared_in(view, self.messages), self.checksum_until(start))
 
     def with_checksum(self, view: View) -> View:
-        """Return the view that knows what left it, so that edits of that are noticed."""
+        """Return the view with a checksum of the messages that left it, so that later edits of them are noticed."""
         start = view.start.index if view.start else 0
         has_left = start > self.first or cleared_in(view, self.messages)
         return replace(view, left_checksum=self.checksum_of(view) if has_left else None)
@@ -243,7 +243,7 @@ class Before:
     """What the provider of the request takes."""
 
     def following(self, step: Step) -> Before:
-        """Return what precedes the step after this one."""
+        """Return the context of the step that follows this one."""
         late = unanswered_in(step.messages)
         return replace(
             self,

@@ -455,7 +455,7 @@ def for_everybody(
 
 
 def unrefuted(learned: Mapping[str, int], accepted_tokens: int = 0) -> dict[str, int]:
-    """Return what of learned limits may be one, and is not below the input of a request that was accepted."""
+    """Return the learned limits that are plausible and not below an input that was accepted."""
     least = max(LEAST_LIMIT_TOKENS, accepted_tokens / COUNT_SLACK)
     return {name: tokens for name, tokens in learned.items() if tokens >= least}
 

@@ -232,7 +232,7 @@ def _calibrated(request: Request) -> tuple[Request, tuple[int, int] | None]:
 
 
 def _checked_tokens(request: Request) -> int | None:
-    """Return what the provider counted for exactly this request, when it was asked."""
+    """Return the provider's own count of exactly this request, if it was asked for one."""
     checked = request.session.counts.get("checked")
     if not checked:
         return None

@@ -106,7 +106,7 @@ def has_media(message: AnyMessage) -> bool:
 
 
 def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> MediaLimits:
-    """Return what a refusal because of bytes or images teaches, below what was sent; nothing where that had none."""
+    """Return the limits that a refusal of bytes or images teaches: below what was sent; none where nothing was."""
     if overflow.unit == "images" and sent.images:
         return MediaLimits(
             max_images=min(overflow.most or sent.images, max(1, sent.images - 1))
@@ -146,7 +146,7 @@ def left_out(
 
 
 def _oldest_beyond(sizes: Sequence[int], spared: int, most: float) -> int:
-    """How many of the oldest have to go, so that the rest is within a limit by whole parts of it."""
+    """How many of the oldest have to leave, in steps of half a limit, so that the rest is within it."""
     surplus = sum(sizes) + spared - most
     if surplus <= 0:
         return 0

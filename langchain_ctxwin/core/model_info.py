@@ -207,7 +207,7 @@ def family_of(model: object) -> str:
 
 
 def rules_of(model: object) -> Rules:
-    """Return what the provider of a model takes as it is; of one behind an address of its own nobody knows."""
+    """Return the rules of a model's provider; those of a server at an address of its own are unknown."""
     inner = unbound(model)
     family = _class_family(inner) or provider_named(getattr(inner, "provider", None))
     rules = RULES.get(family, UNKNOWN)
@@ -272,7 +272,7 @@ def arguments_of(model: Any) -> dict[str, Any]:
 
 
 def bound_arguments(model: Any) -> dict[str, Any]:
-    """Return what the bindings around a model send with each call, those of the outer ones first."""
+    """Return the arguments that the bindings around a model send with each call, the outer ones first."""
     return {
         name: value
         for binding in reversed(_layers(model)[:-1])

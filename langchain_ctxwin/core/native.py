@@ -214,7 +214,7 @@ def loaded_tools(message: BaseMessage) -> list[str]:
 
 
 def loading(message: AnyMessage) -> AnyMessage:
-    """Return the result of a search for tools as references that load what it found; any other message as it is."""
+    """Return the result of a tool search as references that load the found tools; any other message as it is."""
     artifact = message.artifact if isinstance(message, ToolMessage) else None
     names = artifact.get(FOUND_KEY) if isinstance(artifact, Mapping) else None
     if not names or not isinstance(names, list):

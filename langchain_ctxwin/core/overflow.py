@@ -367,7 +367,7 @@ _STATUS = re.compile(r"[45][0-9]{2}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What one exception (or one text) says."""
+    """Class names, status, codes and text of one exception, or of one text."""
 
     class_names: tuple[str, ...] = ()
     status: int | None = None

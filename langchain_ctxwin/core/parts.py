@@ -28,7 +28,7 @@ from langchain_ctxwin.core.view import View, message_id
 
 
 class RequestSettings(Protocol):
-    """What of `ContextConfig` decides how a request is shown and when it is compacted; shares are those of the room."""
+    """The settings of `ContextConfig` that shape a request and its compaction; shares are shares of the room."""
 
     @property
     def prepare(self) -> float:

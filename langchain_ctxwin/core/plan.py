@@ -180,7 +180,7 @@ def _cut_first(request: Request, cuts: Sequence[int]) -> Request:
 
 
 def emergency(request: Request, target_tokens: int | None = None) -> Compaction | None:
-    """Return what has to leave so that the request fits, or raise `BudgetExceededError`."""
+    """Return the compaction with which the request fits, or raise `BudgetExceededError`."""
     limit = request.input_limit if target_tokens is None else target_tokens
     before = replace(request, limit=limit)
     if before.fits:
@@ -286,7 +286,7 @@ def _is_awaited(request: Request) -> bool:
 
 
 def ready(request: Request) -> Pending | None:
-    """Return the finished summary that can be shown, if there is one and its messages are what they were."""
+    """Return the finished summary that can be shown, if there is one and its messages are unchanged."""
     pending = request.session.pending
     return (
         pending
@@ -383,7 +383,7 @@ class Snapshot:
 
 
 def prepare(request: Request, *, is_on_demand: bool = False) -> Snapshot | None:
-    """Return what to summarize ahead of need; None while one is on its way, and when it would not pay for itself.
+    """Return the messages to summarize ahead of need; None while a summary is on its way or would not pay for itself.
 
     One that the provider makes on demand is begun late: what is said meanwhile stays behind it.
     """

@@ -12,7 +12,7 @@ from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a provider takes as it is; the defaults are those of a provider that nobody knows."""
+    """The forms of messages that a provider takes; the defaults are those of an unknown provider."""
 
     starts_with_ai: bool = (
         False  # a request may begin with an answer, such as a greeting
@@ -68,7 +68,7 @@ class Rules:
     """Pictures and bytes of a request, as documented, by the windows in tokens up to which that holds."""
 
     def media_limits(self, window_tokens: int | None) -> MediaLimits:
-        """Return what is documented for models of such a window; the strictest for one that nobody knows."""
+        """Return the limits documented for models of this window; the strictest for an unknown window."""
         window = window_tokens or 0
         holds = (row for most, row in self.media if most is None or window <= most)
         return next(holds, NO_LIMITS)

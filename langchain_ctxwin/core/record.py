@@ -383,7 +383,7 @@ def _by_worth(items: Items, visible: AbstractSet[str] = frozenset()) -> list[Key
 
 
 def _fitting(items: Items, order: Sequence[Key], room_tokens: int, price: Price) -> int:
-    """How many lines fit in that order: whole ones, up to the first that does not."""
+    """How many lines fit in this order: whole lines, up to the first that does not fit."""
     fit = take_while_fits(
         order, MAX_CHARS_PER_TOKEN * room_tokens, lambda key: len(items[key].text)
     )

@@ -81,7 +81,7 @@ class LastReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request: what is in it, what it costs, and whether it fits. It lives for one step."""
+    """One request: its parts, its sizes, and whether it fits. It lives for one step."""
 
     parts: Parts = field(repr=False)
     session: Session

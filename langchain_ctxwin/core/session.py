@@ -86,7 +86,7 @@ class Pending:
         )
 
     def matches(self, messages: Sequence[AnyMessage]) -> bool:
-        """True when the messages are still what they were when it was begun; costs time, so ask before showing it."""
+        """True when the messages are unchanged since the summary was started; they are digested for that."""
         return content_digest(messages, self.start.index, self.stop) == self.digest
 
     def located(
@@ -220,7 +220,7 @@ BROKEN = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 
 
 def read_key(name: str, value: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return what a state key holds; an empty value, and a line that says so, when it is nothing of ours."""
+    """Return the value of a state key; for a damaged one an empty value, and the fault as a line."""
     read, empty = _KEYS[name]
     try:
         return (read(value) if value else empty()), ()

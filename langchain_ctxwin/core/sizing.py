@@ -288,7 +288,7 @@ class Sizes:
         )
 
     def of_tools(self, tools: str) -> Sizes:
-        """Return what is known for a tool set: of another one than before only what texts have."""
+        """Return the sizes for a tool set; for another set than before only the calibration of texts stays."""
         if tools == self.tools:
             return self
         return replace(self, offset=0.0, offset_text=0.0, reports=0, tools=tools)

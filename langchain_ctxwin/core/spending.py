@@ -20,7 +20,7 @@ MAX_TOKENS = 100_000_000
 
 
 def count_of(value: object) -> int | None:
-    """Return what others stated as a whole number of at least 0; None for anything else, and for impossible sizes."""
+    """Return a stated value as a whole number of at least 0; None for anything else, and for impossible sizes."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value <= MAX_TOKENS else None

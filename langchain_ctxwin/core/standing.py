@@ -214,7 +214,7 @@ Rules = Callable[[str], bool]  # says whether a sentence of a person goes on to 
 
 
 def statements(text: str, key: str, rules: Rules) -> list[RecordLine]:
-    """What a person says, of a long text at both ends; what follows a label ("RULE: ...") holds as that does."""
+    """The statements of a person, of a long text from both ends; one behind a label ("RULE: ...") is an instruction."""
     both = (
         f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}"
         if len(text) > 2 * DOCUMENT_CHARS
@@ -276,7 +276,7 @@ def is_standing(sentence: str) -> bool:
 
 
 def rules_of(others: str | Rules | None) -> Rules:
-    """Return what tells standing instructions, with others by a pattern or a function beside those known by words."""
+    """Return the test for standing instructions: the words of this module, and a pattern or function of the user's."""
     if others is None:
         return is_standing
     is_other = re.compile(others).search if isinstance(others, str) else others

@@ -264,7 +264,7 @@ def pieces(raw_message: MessageLikeRepresentation) -> Iterator[Piece]:
 
 
 def _sent_again(message: AIMessage) -> Iterator[Piece]:
-    """What integrations send of `additional_kwargs`: reasoning, each text of it once, and what was spoken."""
+    """The parts of `additional_kwargs` that integrations send: reasoning, each text once, and spoken text."""
     if said := spoken(message):
         yield said
     maker = str(message.response_metadata.get("model_provider") or "")

@@ -106,7 +106,7 @@ def is_count(tokens: object) -> TypeGuard[int]:
 
 
 def fault_of(tokens: object, expected: Sequence[int]) -> str:
-    """Return what is wrong with a size; empty when it can be that of a request for which we expect one of these."""
+    """Return the fault of a reported size; empty when it is near one of the expected sizes."""
     least, most = (
         LEAST_SHARE * min(expected),
         LARGEST_RATIO * max(expected) + UNSEEN_TOKENS,

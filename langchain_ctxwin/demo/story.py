@@ -317,7 +317,7 @@ class Talk:
         return answer
 
     def claims(self) -> list[Promise]:
-        """Return what every conversation promises, and what it came to."""
+        """Return the promises of every conversation, each with the figure that was measured."""
         sizes, turns, limit = self.recorder.sizes, self.turns, self.limits.room()
         steps, faults, lost = (
             len(sizes),

@@ -164,7 +164,7 @@ _WINDOW_PARAMETER = re.compile(r"^[^\S\n]*+num_ctx\s++(\d++)\s*$", re.MULTILINE)
 
 
 def read_ollama(entry: Entry, provider: str) -> ModelInfo | None:
-    """Return what an Ollama server states of a model that it was asked about."""
+    """Return the facts that an Ollama server states about one model."""
     set_here = _WINDOW_PARAMETER.search(str(entry.get("parameters")))
     started = tokens(set_here[1] if set_here else entry["loaded"])
     trained = _trained_window(mapping(entry.get("model_info")))
@@ -416,7 +416,7 @@ class OpenAICompatibleSource(ApiSource):
         return self._api_key or next(filter(None, own), "")
 
     def entries(self) -> list[Entry]:
-        """Return what the server says of its models, with the window that it was started with."""
+        """Return the server's models, with the window that it was started with."""
         entries = self.pages("/models")
         # llama.cpp, and no other server
         if any("n_ctx_train" in mapping(entry.get("meta")) for entry in entries):

@@ -70,7 +70,7 @@ _TUNED = re.compile(r"ft:([^:]+):.+")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one source says about one model."""
+    """The facts that one source states about one model."""
 
     source: str
     tier: str

@@ -72,7 +72,7 @@ def source_lines(states: Iterable[SourceState]) -> Iterator[str]:
 
 
 def explanation_lines(info: ModelInfo) -> Iterator[str]:
-    """Yield what is known about one model, field by field: the value that counts, and what other sources state."""
+    """Yield the facts about one model, field by field: the value that counts, and the values of other sources."""
     yield f"{info.provider}/{info.name}" if info.provider else info.name
     yield from (f"  {note}" for note in _notes(info))
     rows = list[tuple[str, ...]]()

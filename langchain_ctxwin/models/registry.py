@@ -247,7 +247,7 @@ class ModelRegistry:
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
-        """How each source is doing: what it lists, how old that is, and what is wrong with it."""
+        """The state of each source: how many models it lists, how old the list is, and its fault."""
         return tuple(self._state(name) for name in self._sources)
 
     def learn(self, name: Any, said: Any) -> None:
@@ -276,7 +276,7 @@ class ModelRegistry:
             self._memory.learn(self._filed(named), limits)
 
     def accepted(self, name: Any, tokens: int) -> None:
-        """Take up that a provider took an input of this size: learned limits below it are forgotten."""
+        """Forget the learned limits that are below an input which the provider accepted."""
         named = _NamedModel(name) if isinstance(name, str) else _named_model(name)
         for filed in dict.fromkeys((self._filed(named), named.name)):
             self._memory.accepted(filed, tokens)

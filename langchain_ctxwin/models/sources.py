@@ -134,7 +134,7 @@ class ExplicitSource:
         return f"ExplicitSource({[info.name for info in self._infos]})"
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
-        """Return what was said about one model, by its name or an alias, or about all of them."""
+        """Return the facts about one model, by its name or an alias, or about all of them."""
         return [
             info
             for info in self._infos
@@ -544,7 +544,7 @@ class LearnedSource:
         }
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
-        """Return what is known about one model, or about all of them by name; reads no file."""
+        """Return the learned limits of one model, or of all models by name; reads no file."""
         models = sorted(self._learned) if name is None else [name]
         infos = [
             model_info_of(model, **limits)

@@ -156,7 +156,7 @@ class Alerts:
         return group_of(self._config, "alerts")
 
     def _take(self, key: Key, sample: float, config: AlertConfig, at: float) -> None:
-        """Take up one sample, and raise or clear what follows from it."""
+        """Add one sample to its measure, and raise or clear the alert."""
         name, thread, model = key
         rule, threshold = RULES[name], getattr(config, name)
         standing = self._raised.get(key)

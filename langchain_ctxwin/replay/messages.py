@@ -110,7 +110,7 @@ def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
 
 
 def _content(fields: dict[str, Any], *, is_answer: bool) -> Any:
-    """What a message says; one that says it where it is not looked for is no silence."""
+    """The content of a message; a `ConfigError` where it may stand in a field that is not read."""
     content = fields.pop("content", None) or fields.pop("text", None) or ""
     if not isinstance(content, str | list):
         raise ConfigError(

@@ -76,7 +76,7 @@ def _step(
     places: dict[str | None, int],
     texts: dict[str, int],
 ) -> dict[str, Any]:
-    """What the page says of one request; texts that several requests show are kept once, and named by number."""
+    """The page's data of one request; texts that several requests show are stored once and named by number."""
 
     def text_number(message: AnyMessage) -> int:
         return texts.setdefault(_printed(message), len(texts))

@@ -54,7 +54,7 @@ VOCABULARY, FAMILY = "o200k_base", "openai"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """What became of the requests of some conversations under one policy; sums, so that results can be added."""
+    """Sums over the requests of some conversations under one policy; results can be added."""
 
     policy: str
     window: int
@@ -563,7 +563,7 @@ THINKING = re.compile(r"think|thought|reason|analysis|reflect|plan", re.IGNORECA
 
 
 def needed_values(reply: AIMessage, history: Sequence[str]) -> list[str]:
-    """Return what the calls of a reply name that was seen before, by the texts of the messages so far.
+    """Return the values in the calls of a reply that the messages before it hold.
 
     An agent without tool calls writes its command into a fenced block or between tags.
     """

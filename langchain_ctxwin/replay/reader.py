@@ -455,7 +455,7 @@ class LanguageModel:
     def _read(
         self, before: Sequence[int], tokens: Sequence[int]
     ) -> list[dict[str, Any]]:
-        """What llama.cpp says of each token behind others; empty for one that ends inside of a character."""
+        """The log probabilities of each token behind others; empty for one that ends inside a character."""
         every = list[dict[str, Any]]()
         for place, token in enumerate(tokens):
             wanted = {

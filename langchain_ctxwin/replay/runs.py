@@ -91,7 +91,7 @@ def _joined(traces: Sequence[_Trace]) -> list[Any]:
 
 
 def _key(said: Any) -> Key:
-    """What makes two messages the same one, in whatever forms they are recorded."""
+    """The parts by which two recorded messages are the same, whatever their form."""
     try:
         message = read_message(said)[0]
     except Exception:  # noqa: BLE001  # what is no message is told when the conversation is read
@@ -102,7 +102,7 @@ def _key(said: Any) -> Key:
 
 
 def _said(run: Mapping[str, Any]) -> list[Any]:
-    """What a run was given, and what it answered."""
+    """The input messages of a run, and its answer."""
     if run["run_type"] in ASIDE:
         return []
     inputs, made = run.get("inputs"), run.get("outputs")

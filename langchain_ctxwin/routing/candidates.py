@@ -344,7 +344,7 @@ class RouteRequest:
 
 
 def needed_capabilities(request: RouteRequest) -> tuple[str, ...]:
-    """Return what a model has to be able to do: take tools and media that the request has, and what it requires."""
+    """Return the capabilities that a request needs: for its tools and media, and those that it requires."""
     needed = ["tools"] if request.tools else []
     for message in request.messages:
         for block in message.content:

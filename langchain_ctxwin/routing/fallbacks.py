@@ -205,7 +205,7 @@ class Fallbacks:
         raise self._final(refusals[0])
 
     def _final(self, nothing: Exception) -> Exception:
-        """What says that a shorter request could be answered, if so; else what the last candidate raised."""
+        """The error to raise: that a shorter request could be answered, if so; else that of the last candidate."""
         error = self._error or self._not_made
         if error is not None:
             self._annotate(error)

@@ -384,7 +384,7 @@ class ModelRouter:
         self.outcomes.record(about["bucket"], about["model"], success=success)
 
     def answered(self, route: Route, conversation: str, *, tokens: int = 0) -> None:
-        """Take up that a candidate answered: it is well, the conversation stays with it, and it takes such an input."""
+        """Note that a candidate answered: it is well, its conversation stays with it, and it takes this input."""
         name = route.name
         self._failures.pop(name, None)
         # a refusal without a conversation is everybody's
@@ -434,7 +434,7 @@ class ModelRouter:
         return candidates[name]
 
     def _read_again(self) -> None:
-        """Take up what the registry says now; a model that it no longer knows keeps its facts, the provider decides."""
+        """Read the candidates' facts from the registry again; a model that it no longer knows keeps its facts."""
         read = {one.name: one for one in self._read}
         for name, candidate in read.items():
             with suppress(UnknownModelError):
@@ -536,7 +536,7 @@ class ModelRouter:
     def _wanted(
         self, options: Sequence[_Option], request: RouteRequest
     ) -> tuple[_Option, str] | None:
-        """The candidate that is asked for, else the one that the conversation is with, if it can take the request."""
+        """The candidate that the caller prefers, else that of the conversation, if it can take the request."""
         by_name = {one.candidate.name: one for one in options}
         if request.prefer and self._as_read(request.prefer).name in by_name:
             reason = request.prefer_reason or "asked for by name"

@@ -173,7 +173,7 @@ class ModelSummarizer:
                 return summary
 
     def extending(self, call: Any, request: LastRequest | None) -> Summarizer:
-        """Return a summarizer that asks after a request that `call` sent; this one where that is another model."""
+        """Return a summarizer that extends the request which `call` sent; itself where `call` is another model."""
         inner: Any = call
         while inner is not self._model and isinstance(inner, RunnableBindingBase):
             inner = inner.bound

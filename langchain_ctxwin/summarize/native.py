@@ -91,7 +91,7 @@ class NativeSummarizer:
 
     @property
     def writer(self) -> str:
-        """What tells it apart from other summarizers, in every process."""
+        """Name by which this summarizer's texts are told from those of others, in every process."""
         return f"{NATIVE} {self.model_name} {' '.join(self.sections)}"
 
     def focused(self, focus: str) -> NativeSummarizer:

@@ -370,7 +370,7 @@ class ResultView:
         return self._printed[indexes]
 
     def projected(self, indexes: Sequence[int]) -> Projected:
-        """Return what is shown of entries, as a list, and what is left out of any; paths are as in one entry."""
+        """Return the visible part of entries, as a list, and the paths that are left out of any, as in one entry."""
         entries = [self.layout.entry(index) for index in indexes]
         if self.layout.unit == "fields":
             # what one field is worth depends on the others

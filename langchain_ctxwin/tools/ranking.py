@@ -130,7 +130,7 @@ class Ranker:
         )
 
     def _wishes(self, texts: Sequence[str], new: Sequence[str]) -> list[Wish]:
-        """What each text wants, by its words, and by meaning where there are embeddings that answer.
+        """The wish of each text, by its words, and by meaning where there are embeddings that answer.
 
         A text that a person has just said is clear by one word that few tools are named by.
         """

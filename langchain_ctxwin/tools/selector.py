@@ -349,7 +349,7 @@ class ToolSelector:
         return self._room if tokens is None else replace(self._room, tokens=tokens)
 
     def _too_large(self, room: ToolRoom) -> list[int]:
-        """The tools that do not even fit as the only one beside those that are always there."""
+        """The tools that do not fit even alone beside those that are always there."""
         free_tokens = room.free_tokens(self._always)
         return [
             number
@@ -432,7 +432,7 @@ def _best(wish: Wish) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRoom:
-    """What the tools of one request may cost, and what they do cost, in tokens."""
+    """The tokens that the tools of one request may take, and those that each of them takes."""
 
     tokens: int  # what they may cost
     base: int  # once, when any tool is bound
@@ -445,7 +445,7 @@ class ToolRoom:
         return not self.each or self.base + sum(self.each) <= self.tokens
 
     def total(self, chosen: Collection[int]) -> int:
-        """Return what these tools add to a request; one that cannot be read is never shown and adds nothing."""
+        """Return the tokens that these tools add to a request; an unreadable tool is never shown and adds none."""
         prices = (self.each[number] for number in chosen)
         return (
             self.base + sum(int(price) for price in prices if price != UNKNOWN_PRICE)

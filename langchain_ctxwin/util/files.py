@@ -58,7 +58,7 @@ class SharedFile(Generic[T]):
                     ) from error
 
     def read(self) -> T | None:
-        """Return what is in the file, in this thread; None when it cannot be read."""
+        """Return the value stored in the file, read in this thread; None when it cannot be read."""
         value, fault = None, ""
         try:
             value = self._stored()
@@ -68,7 +68,7 @@ class SharedFile(Generic[T]):
         return value
 
     def update(self, change: Callable[[T], T]) -> T | None:
-        """Replace what the file holds by what `change` makes of it, in this thread; None when it could not be saved."""
+        """Replace the stored value by `change` of it, in this thread; None when it could not be saved."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with alone(self.path):

@@ -70,7 +70,7 @@ class Lru(Generic[V]):
             return self._stored(key, value)
 
     def is_new(self, key: Hashable, value: V) -> bool:
-        """Store a value of a key that has none, and say whether that is so: of several threads, one is told so."""
+        """Store the value of a key that has none, and return whether it had none: True in one of several threads."""
         with self._lock:
             is_new = key not in self._values
             self._stored(key, value if is_new else self._values[key])
