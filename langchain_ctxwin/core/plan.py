@@ -515,11 +515,12 @@ def shown_part(request: Request, start: int, stop: int) -> list[AnyMessage]:
 def request_until(request: Request, start: int, stop: int) -> Request:
     """Return the request as it was sent, up to `stop`: what a provider is asked to compact.
 
-    Where the messages in `[start, stop)` have left it, they are a request of their own, behind the summary before: as
-    many of the newest turns as fit. What precedes them is in the record.
+    Where the messages in `[start, stop)` have left it, or it would not fit, they are a request of their own, behind the
+    summary before: as many of the newest turns as fit. What precedes them is in the record.
     """
-    if stop > request.start:
-        return _until(request, stop)
+    whole = _until(request, stop)
+    if stop > request.start and whole.fits:
+        return whole
     messages, before = request.parts.messages, request.view
 
     def since(begin: int) -> Request:

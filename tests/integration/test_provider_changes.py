@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -117,7 +117,20 @@ def answered(turns, servers):
         assert state["messages"][-1].text
 
 
+CLAUDE, GPT = "Claude, with its own summaries", "GPT, with its own summaries"
+TAKEN_BACK = [
+    *[("Claude", "nothing", "")] * 7,
+    (CLAUDE, "a block that nobody knows", ""),
+    (GPT, "a call without a result", ""),
+    (GPT, "a call in a block, and a blank answer", "large"),
+    ("another Claude", "a note of the system", "prompt"),
+    (CLAUDE, "a note of the system", "undo"),
+]
+"""More than a window is in the view again when its own summary is due."""
+
+
 @settings(max_examples=12, deadline=None)
+@example(TAKEN_BACK)
 @given(TURNS)
 def test_no_server_refuses_a_conversation_that_changes(turns):
     """Nor ends a turn: stale reasoning, foreign blocks and calls are left out, or put so that they are taken, ahead."""
