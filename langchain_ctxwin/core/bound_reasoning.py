@@ -22,15 +22,20 @@ from langchain_ctxwin.core.view import View, message_id
 
 
 def unbound_under(parts: Parts, session: Session, view: View, unbound: int) -> int:
-    """Return the position up to which a view leaves reasoning out, of which the stored one does so up to `unbound`."""
+    """Return the position up to which a view leaves reasoning out; the stored view does so up to `unbound`."""
     if view == session.view or not parts.rules.binds_reasoning:
         return unbound
     start, messages = parts.start_of(view), parts.messages
     if swaps_prefix(parts, session, view):
         return max(unbound, start)
     stop = unbound_before(messages, len(messages), parts.rules)
-    shown = (*(position.index for position in view.pinned), *range(start, stop))
-    newest = (i + 1 for i in reversed(shown) if has_bound_reasoning(messages[i]))
+    visible_indexes = (
+        *(position.index for position in view.pinned),
+        *range(start, stop),
+    )
+    newest = (
+        i + 1 for i in reversed(visible_indexes) if has_bound_reasoning(messages[i])
+    )
     return max(unbound, next(newest, 0))
 
 
@@ -71,18 +76,18 @@ def swaps_prefix(parts: Parts, session: Session, view: View) -> bool:
 
 
 def _edits(parts: Parts, view: View, start: int) -> tuple[Any, ...]:
-    """How a view shows the messages from a position on otherwise than they are."""
+    """The edits of a view to the messages from a position on."""
     messages = parts.messages
-    kept = {message_id(messages, index) for index in range(start, len(messages))}
-    shown = (view.clamped, parts.without_media(view))
+    visible_ids = {message_id(messages, index) for index in range(start, len(messages))}
+    edits = (view.clamped, parts.without_media(view))
     return (
-        view.cleared & kept,
-        *({key: edit[key] for key in kept & edit.keys()} for edit in shown),
+        view.cleared & visible_ids,
+        *({key: edit[key] for key in visible_ids & edit.keys()} for edit in edits),
     )
 
 
 def block_of(parts: Parts, view: View) -> AIMessage | None:
-    """Return what a provider wrote on demand, where this one made it and has none in its history."""
+    """Return the summary block that this provider wrote on demand, where its history has none."""
     rules = parts.rules
     if view.block is None or rules.compacts_itself:
         return None

@@ -552,11 +552,11 @@ def _without_frame(line: str) -> str:
 
 
 def _seen(text: str, key: str, parameters: Collection[str]) -> Iterator[RecordLine]:
-    """What a result shows: of data a line for each object; of other texts their values."""
+    """Lines for a result: of data one for each object; of other texts their values."""
     data = _data(text)
     if data is not None:
         yield from islice(_rows(data, key, parameters), MAX_VALUES)
-    elif not _is_size_only(text):
+    elif not _is_listing_or_licence(text):
         yield from _values(text, key, uses=SHOWN)
 
 
@@ -706,8 +706,8 @@ def _data(text: str) -> Any:
         return None
 
 
-def _is_size_only(text: str) -> bool:
-    """True for listings and licences, of which nothing is needed again."""
+def _is_listing_or_licence(text: str) -> bool:
+    """True for a listing or a licence, of which nothing is needed again."""
     lines = text[:MAX_SCAN_CHARS].split("\n")
     single = sum(len(line.split()) <= 1 or line[:1] in "├│└" for line in lines)
     listed = sum(bool(_LISTED.match(line)) for line in lines)
