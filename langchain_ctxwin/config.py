@@ -610,7 +610,7 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes(before: BaseModel, after: BaseModel) -> dict[str, list[Any]]:
-    """Return what differs as `{name: [before, after]}`, ready to be shown; None stands for what is not set."""
+    """Return the settings that differ, as `{name: [before, after]}`; None stands for one that is not set."""
     old, new = listed(before), listed(after)
     return {
         name: [old.get(name), new.get(name)]

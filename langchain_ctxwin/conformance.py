@@ -175,7 +175,7 @@ def calling(
 
 
 def thinking(answer: Answer) -> Answer:
-    """Return a part that thinks before it answers; its signature is a digest of all that it was shown."""
+    """Return a model's part that thinks before it answers; its signature is a digest of the messages before it."""
 
     def thought(messages: Sequence[BaseMessage], tools: Any) -> AIMessage:
         reply = answer(messages, tools)

@@ -239,7 +239,7 @@ class Failure(TypedDict):
 
 
 class Counts(TypedDict):
-    """What the work on some parts took: tokens as far as the provider reports them."""
+    """Calls and tokens of the work on some parts; tokens as far as the provider reports them."""
 
     calls: int
     refused: int  # work that the provider refused as too large; its parts were split

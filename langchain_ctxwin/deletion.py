@@ -34,7 +34,7 @@ __all__ = ["Forgotten", "aforget", "forget"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """What was deleted of a conversation, place by place; zeros where there was nothing."""
+    """The number of deleted items of a conversation by place; zeros where there was nothing."""
 
     thread_id: str
 

@@ -93,7 +93,7 @@ from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A request that fits its model, and what to keep of it for the next one.
+    """A request that fits its model, and the session to pass to the next one.
 
     Attributes:
         request: The messages to send, the system message first when there is one.
@@ -419,7 +419,7 @@ class ContextEngine:
         )
 
     def _read_key(self, name: str, value: object) -> tuple[Any, tuple[str, ...]]:
-        """What a state key holds; the record, which is long, is read once while it says the same."""
+        """The value of a state key; the record, which is long, is read once while it is unchanged."""
         if name != "context_record" or not value:
             return read_key(name, value)
         return once(self._records, repr(value), lambda: read_key(name, value))
@@ -485,7 +485,7 @@ class ContextEngine:
     def on_request(
         self, window: Window, *, focus: str = "", summarize: bool = True
     ) -> Compaction | None:
-        """Return what leaves when the host asks to compact, or None when that would free less than a tenth; pure.
+        """Return the compaction that the host asks for, or None when it would free less than a tenth; pure.
 
         Args:
             window: the measured request; it may fit.
@@ -661,7 +661,7 @@ class ContextEngine:
         ).session.to_json()
 
     def shrunk(self, learned: Window, refused: Window) -> Window:
-        """Return what follows a refused request, which was measured again with what the refusal taught."""
+        """Return the request after a refusal: `learned`, the refused one measured by its lesson, compacted where that is due."""
         before = refused.view.without_media.items()
         if learned.view.without_media.items() - before:
             return learned
@@ -685,7 +685,7 @@ class ContextEngine:
         return settings_of(window).summarize == "background" and not self.is_local
 
     def info_of(self, window: Window) -> ModelInfo | None:
-        """Return what is known of the model of a request, its prices included; None when they are unknown."""
+        """Return the facts about the model of a request, with its prices; None when it is unknown."""
         return self.prices.of(window.parts.model, window.parts.info)
 
     def report_summary(
@@ -774,11 +774,11 @@ class ContextEngine:
         )
 
     def rules_of(self, model: Any) -> Rules:
-        """Return what the provider of a model takes; None is the one of the engine's limits."""
+        """Return the rules of a model's provider; None stands for the model of the engine's limits."""
         return self._rules if model is None else rules_of(model)
 
     def _remember(self, window: Window, overflow: ContextOverflow) -> None:
-        """Tell the memory of limits that somebody passed about a stated one."""
+        """Pass a stated limit on to the memory of limits, where there is one."""
         learned = for_everybody(learned_limit(window, overflow), window.parts.declared)
         if self._learned is not None and learned:
             learn = self._learned.learn

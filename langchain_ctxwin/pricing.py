@@ -100,7 +100,7 @@ class Pricing:
 
     @property
     def base_tokens(self) -> int:
-        """What the counter adds once to every request; 0 when it cannot say."""
+        """The tokens that the counter adds once to every request; 0 when it does not answer."""
         return self._empty_request_tokens() or 0
 
     def tools(self, tools: Sequence[Any]) -> int:

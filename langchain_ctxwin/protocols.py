@@ -105,7 +105,7 @@ class ResultStore(Protocol):
         ...
 
     def get(self, key: str) -> bytes | None:
-        """Return what is kept under this key, or None: never kept, expired, displaced or deleted."""
+        """Return the value stored under this key, or None: never stored, expired, displaced or deleted."""
         ...
 
     def delete(self, key: str) -> None:

@@ -178,7 +178,7 @@ class ConfigFile:
                 self._judge(content)
 
     def _content(self) -> bytes | str:
-        """What the file holds now, or, as a text, why that cannot be said."""
+        """The content of the file, or, as a text, why it cannot be read."""
         try:
             return read_bytes(self.path)
         except ConfigError as error:

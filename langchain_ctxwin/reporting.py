@@ -343,7 +343,7 @@ def report_compaction(
     *,
     seconds: float,
 ) -> None:
-    """Report what a compaction changed that took so long; nothing where it came to nothing."""
+    """Report a compaction and its duration; nothing where there was none."""
     if after.session.compactions <= window.session.compactions:
         return
     messages, model, limit = (

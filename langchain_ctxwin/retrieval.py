@@ -128,7 +128,7 @@ class _Budgeted(BaseModel):
         return size
 
     def _is_distance(self, score: object, numbers: list[float | None]) -> bool:
-        """Whether less is better: as it is said, else where the scores of a base, which answers best first, rise."""
+        """True when less is better: by `score_order`, else where scores rise, as a base returns the best first."""
         # a function is the caller's own and says relevance
         if self.score_order != "auto" or callable(score):
             return self.score_order == "distance"

@@ -58,7 +58,7 @@ def table_of(content: bytes, path: Path) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """What a parser found, and where; of what is not known to be free of values, the type."""
+    """The fault that a parser found, and its place; only the type where the text may quote values."""
     mark = getattr(error, "problem_mark", None)
     if mark is not None:
         return (

@@ -249,7 +249,7 @@ class ScriptedChatModel(BaseChatModel):
     def _refusal(
         self, messages: list[BaseMessage], tokens: int, options: dict[str, Any]
     ) -> Exception | None:
-        """What a provider says to a request that is not valid, or too large together with the answer asked for."""
+        """The refusal of a request that is invalid, or too large together with the requested output."""
         if self.strict and (faults := request_faults(messages)):
             return InvalidRequestError("; ".join(faults))
         requested = options.get("max_tokens") or self.max_tokens or 0

@@ -182,7 +182,7 @@ class Choices:
         return offered
 
     def room(self, state: State, window: Window) -> dict[str, Any]:
-        """Return what the selected tools may take of the window of the conversation's model, else of the smallest."""
+        """Return the tokens for selected tools, by the window of the conversation's model, else by the smallest one."""
         if self.selector is None:
             return {}
         names, parts = tools_of(state), window.parts
@@ -210,7 +210,7 @@ class Choices:
         return {"context_tools": list(selection.names)}
 
     def model(self, state: State) -> NamedLimits | None:
-        """Return whose limits hold: the chosen candidate's, else those that fit every one; None without a router."""
+        """Return the model whose limits hold: the chosen candidate, else the smallest limits; None without a router."""
         if self.router is None:
             return None
         from langchain_ctxwin.routing.candidates import asking_for, smallest_limits  # noqa: PLC0415  # see router_of

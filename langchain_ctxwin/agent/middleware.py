@@ -425,7 +425,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
 
     @property
     def name(self) -> str:
-        """What the agent calls it: deepagents replaces a middleware of its own by one of the same name."""
+        """Name in the agent: deepagents replaces a middleware of its own by one of the same name."""
         return self._name or super().name
 
     def wrap_model_call(
@@ -508,7 +508,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         )
 
     def _engine_of(self, model: Any) -> ContextEngine:
-        """The engine that was given, or the one of this model; two threads at once may both make it, to no harm."""
+        """The engine that was passed, or that of this model; two threads at once may both make it, to no harm."""
         if self._engine is not None:
             return self._engine
         key = (model_name(model), family_of(model), ModelLimits.of(model))

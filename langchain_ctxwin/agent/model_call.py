@@ -220,7 +220,7 @@ class ModelCall:
         number: int,
         error: Exception | None,
     ) -> Work[Attempt]:
-        """What follows an overflow: less output where that helps, another candidate, fewer tools, a smaller request."""
+        """The attempt after an overflow: less output where that helps, another candidate, fewer tools, a smaller request."""
         step, window = self._step, self._step.window
         event = OverflowEvent(
             model=window.parts.model,
@@ -286,7 +286,7 @@ class ModelCall:
         return True
 
     def _has_moved(self, error: Exception) -> bool:
-        """Turn to another candidate, or to this one by what was learned; false when that changes nothing."""
+        """Move to another candidate, or measure for this one by its learned limit; false when that changes nothing."""
         step = self._step
         trial = AgentStep(step.state, step.setup)
         if only_candidate := step.choices.remaining_candidate(error, trial.state):

@@ -283,7 +283,7 @@ def _derived_id(slots: list[Any], index: dict[str, int], message: BaseMessage) -
 
 
 class _StateKeys(TypedDict, total=False):
-    """What all states share; every key is missing until a node writes it."""
+    """The keys that all states share; each is missing until a node writes it."""
 
     context_summary: str
     """The one live summary of what left the view."""
@@ -319,7 +319,7 @@ class _NodeKeys(_StateKeys, total=False):
 
 
 class StepState(_NodeKeys, total=False):
-    """What the nodes read of any state; a graph whose own state lacks the keys gets them with the nodes."""
+    """The keys that the nodes read; a graph whose own state lacks them gets them with the nodes."""
 
     messages: list[AnyMessage]
 
@@ -440,7 +440,7 @@ def flags_of(state: State) -> State:
 
 
 def report_of(state: State) -> Mapping[str, Any]:
-    """Return what the steps read of `context_report`; empty when something odd is stored there."""
+    """Return the stored `context_report`; empty when it is damaged."""
     report: Mapping[str, Any] = read_key("context_report", state.get("context_report"))[
         0
     ]

@@ -52,7 +52,7 @@ Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSetup:
-    """What an adapter knows of the model call that a step leads to."""
+    """The model call that a step leads to, as its adapter describes it."""
 
     engine: ContextEngine
     choices: Choices
@@ -113,7 +113,7 @@ class AgentStep:
             self._planned = before._planned
 
     def _identity(self) -> tuple[Any, ...]:
-        """What a request is made of; both objects of a comparison are alive, so equal ids mean the same object."""
+        """Identity of a request's parts; both objects of a comparison are alive, so equal ids mean the same object."""
         setup, session = self.setup, [self.state.get(key) for key in SESSION]
         ids = [
             id(one) for one in (self.state.get("messages"), setup.model, *setup.tools)
@@ -349,7 +349,7 @@ class AgentStep:
         ).loads_tools
 
     def _due(self, window: Window) -> tuple[Update, Compaction | None]:
-        """What has to happen before the call, beside making an oversized request fit, and the plan for it."""
+        """The action due before the call, beside making an oversized request fit, and the plan for it."""
         # An application that has a say is asked when it happens, not when it is announced.
         relief = planning.relieve(window)
         in_background = self.engine.in_background(window)

@@ -98,7 +98,7 @@ def _missed_tokens(sent: SentRequest, before: SentRequest) -> int:
 
 
 def _changed_part(sent: SentRequest, before: SentRequest) -> ChangedPart:
-    """The first part that is no longer what it was, in the order in which Anthropic looks at them."""
+    """The first part of the request that changed, in the order in which Anthropic compares them."""
     if sent.model != before.model:
         return "model"
     if _system(sent) != _system(before):

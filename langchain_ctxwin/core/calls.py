@@ -290,7 +290,7 @@ def _result_blocks(message: AnyMessage) -> list[Mapping[str, Any]]:
 
 
 def _beside_results(content: Any) -> list[Any]:
-    """What the content holds beside results, if it says anything."""
+    """The content beside results; empty where there is none."""
     rest = [block for block in content if kind_of(block) != "result"]
     is_said = any(text is None or text.strip() for text in map(block_text, rest))
     return rest if is_said else []

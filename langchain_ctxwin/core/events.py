@@ -460,7 +460,7 @@ class NoticeEvent(Event):
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return what it is about."""
+        """Return the facts in `about`."""
         return {name: as_json(value) for name, value in self.about.items()}
 
 

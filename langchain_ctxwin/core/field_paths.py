@@ -50,7 +50,7 @@ def compile_fields(fields: Sequence[str]) -> Wanted:
 
 
 def after(wanted: Wanted, key: str) -> Wanted:
-    """Return what is wanted of the value that stands under `key`; empty when nothing."""
+    """Return the paths that go on in the value under `key`; empty without any."""
     return tuple(
         steps[1:]
         for steps in wanted

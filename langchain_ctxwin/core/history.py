@@ -52,7 +52,7 @@ MAX_CHECKSUMS = 8  # positions whose checksum is kept: of the start of the view,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageHistory:
-    """What is known of the messages of one conversation."""
+    """The messages of one conversation with their steps, pins, media and checksums."""
 
     messages: list[AnyMessage] = field(default_factory=list)
     price: Price | None = field(default=None, repr=False)

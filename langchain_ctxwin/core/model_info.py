@@ -264,7 +264,7 @@ def _compacts(management: Any) -> bool:
 
 
 def arguments_of(model: Any) -> dict[str, Any]:
-    """Return what a chat model is set to send with each call, those of its bindings before its own."""
+    """Return the arguments that a chat model sends with each call; those of its bindings win over its own."""
     inner = unbound(model)
     own = {name: getattr(inner, name, None) for name in CALL_SETTINGS}
     settings = getattr(inner, "model_kwargs", None) or {}

@@ -533,7 +533,7 @@ def _text(content: Any) -> str:
 
 
 def _result_text(result: AnyMessage) -> str:
-    """What a result says; of a page of a large one its data, without marks, counts and cursor, which name nothing."""
+    """The text of a result; of a page of a large one its data, without marks, counts and cursor."""
     text = _text(result.content)
     is_page = NEXT_PAGE in text or PAGE_LABEL in text
     if is_page:
@@ -561,7 +561,7 @@ def _seen(text: str, key: str, parameters: Collection[str]) -> Iterator[RecordLi
 
 
 def _rows(data: Any, key: str, parameters: Collection[str]) -> Iterator[RecordLine]:
-    """What calls take and keys, field by field; then the objects of nested data, and what their long texts name."""
+    """Lines for parameters of calls and for keys, by field; then for nested objects and values in their long texts."""
     keys: dict[str, dict[str, None]] = {}
     rows = list[RecordLine]()
     for fields in _objects(data):
@@ -618,7 +618,7 @@ def _fields(label: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_part(value: Mapping[Any, Any]) -> bool:
-    """True for an object that is told with the one that holds it: without a key of its own, and nothing nested."""
+    """True for an object in the line of the one that holds it: without a key of its own, and nothing nested."""
     has_key = any(_KEY_FIELD.search(str(name)) for name in value)
     return not (
         has_key
@@ -720,7 +720,7 @@ def _is_listing_or_licence(text: str) -> bool:
 
 
 def _without_numbers(lines: list[str]) -> list[str]:
-    """The lines of a file that is shown with their numbers, without those: they follow each other, and name nothing."""
+    """The lines of a file without their line numbers, which follow each other."""
     numbers = [
         int(match[1]) if (match := _NUMBERED.match(line)) else 0 for line in lines
     ]

@@ -345,7 +345,7 @@ def _summary(request: Request, reason: str) -> Compaction | None:
 def _summary_stop(
     request: Request, summary_tokens: int, *, is_ahead: bool = False
 ) -> int | None:
-    """Where the messages end that a summary has to cover, so that the request is at its low-water mark with it.
+    """Position up to which a summary has to cover messages, so that the request with it is at its low-water mark.
 
     One that is prepared ahead is shown once the request has grown to its ceiling, so it covers that growth, too.
     """
@@ -501,7 +501,7 @@ class LastRequest:
 
 
 def shown_part(request: Request, start: int, stop: int) -> list[AnyMessage]:
-    """Return the messages in `[start, stop)`: as the view shows them, and as they were where they have left it."""
+    """Return the messages in `[start, stop)`: in the form of the view, or as they are where they have left it."""
     left_messages = request.parts.messages[start : min(stop, request.start)]
     visible_steps = (
         step.messages for step in request.steps if start <= step.index < stop

@@ -110,7 +110,7 @@ class RecordLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What left the view: lines in the order in which they were last met, and how much left in all."""
+    """Lines about messages that left the view, in the order in which they were last met, and the number of messages."""
 
     lines: tuple[RecordLine, ...] = ()
     messages: int = 0
@@ -401,7 +401,7 @@ def _chosen(items: Items, keys: Iterable[Key]) -> list[RecordLine]:
 
 
 def _joined(lines: Iterable[RecordLine]) -> tuple[RecordLine, ...]:
-    """The lines as they are stored: what one message showed stands in one."""
+    """The lines as they are stored: the values of one message stand in one line."""
     joined: list[RecordLine] = []
     for (kind, _, _), run in groupby(
         lines, key=lambda line: (line.kind, line.source, line.uses)

@@ -86,7 +86,7 @@ def accepted_tokens(window: Window) -> int:
 
 
 def media_after(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
-    """Return what is known of pictures and bytes, by model, after a refusal because of them; empty after another."""
+    """Return the media limits by model after a refusal of pictures or bytes; empty after another refusal."""
     sent = MediaSize.of_all(window.assembled())
     learned = learned_limits(overflow, sent).smallest(
         learned_media(window.session, window.parts.model)
@@ -102,7 +102,7 @@ def media_after(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
 
 
 def learned_media(session: Session, model: str) -> MediaLimits:
-    """Return what a conversation learned of the pictures and bytes that a model takes."""
+    """Return the media limits of a model that a conversation learned."""
     media: Mapping[str, int] = (session.counts.get("media") or {}).get(model) or {}
     return MediaLimits(
         max_bytes=media.get("max_bytes"), max_images=media.get("max_images")

@@ -166,7 +166,7 @@ class ReportedSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What a conversation knows about the sizes of its requests to one model."""
+    """The reported sizes of a conversation's requests to one model, and the calibration from them."""
 
     offset: float = 0.0
     """Tokens of each request that are in no region and no text, by the last report."""

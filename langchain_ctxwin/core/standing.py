@@ -289,7 +289,7 @@ def is_labelled(line: str) -> bool:
 
 
 def _is_order(clause: str) -> bool:
-    """True for what begins with a verb, as far as can be told: with no word that begins a statement, and no plural."""
+    """True for a clause that probably begins with a verb: with no word that begins a statement, and no plural."""
     first_word = _FIRST_WORD.match(_LEADING.sub("", clause))
     if first_word is None or first_word[2] in _STATES:
         return False

@@ -35,7 +35,7 @@ summary alone."""
 
 
 def sections_text(sections: Sequence[str] = ()) -> str:
-    """Return the instructions about sections; one of somebody's own is a heading, or that, a colon and what goes there.
+    """Return the instructions about sections; a custom section is a heading, or a heading, a colon and its content.
 
     Examples:
         >>> print(sections_text(["Orders: every number, with its state"])[50:95])

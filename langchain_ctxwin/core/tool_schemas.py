@@ -210,7 +210,7 @@ def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> f
 
 
 def parameter_names(tools: Iterable[Any]) -> frozenset[str]:
-    """Return what tools call their parameters, those inside of parameters too; tools nobody can read have none."""
+    """Return the names of the tools' parameters, nested ones too; unreadable tools have none."""
     functions = (function for tool in tools for function in functions_of(tool))
     schemas = (
         schema

@@ -343,7 +343,7 @@ def _reported(
     tokens: int,
     answer: Position,
 ) -> Sizes:
-    """The sizes after a whole request, and after what it added to one that was reported before."""
+    """The sizes after the report of a request, with the span that it added to the request reported before."""
     if extends:
         added, grown = sum(extends.added), tokens - extends.tokens
         if is_plausible(grown, added):
@@ -356,7 +356,7 @@ def _reported(
 def _fixed_and_text(
     sizes: Sizes, window: Window, *, after: int = 0
 ) -> dict[str, float]:
-    """What is known of a request, and the estimates of the other texts, but the last `after` tokens of its history."""
+    """The counted tokens of a request and the estimates of its other texts, less the last `after` tokens of history."""
     estimates = window.estimates
     counted, rest = sizes.counted(window.steps)
     fixed = estimates.system_tokens + estimates.tool_tokens + counted
@@ -496,7 +496,7 @@ def _reports_in(request: Request) -> Iterator[HistoryReport]:
 
 
 def stored_sizes(session: Session, answering_model: str) -> Sizes:
-    """Return what a conversation knows about the sizes of requests to a model, by the name under which it answers."""
+    """Return the stored sizes of requests to a model, by the name under which it answers."""
     stored = (session.counts.get("sizes") or {}).get(answering_model)
     return Sizes.from_json(stored) if stored else Sizes()
 
@@ -527,7 +527,7 @@ def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
 def bounded(
     mapping: Mapping[str, Any] | None, key: str, value: Any, most: int
 ) -> dict[str, Any]:
-    """Return a mapping with one more value; of more than so many, the one that was put first leaves."""
+    """Return a mapping with one more value; beyond `most` values, the one that was put first leaves."""
     values = {**(mapping or {})}
     values.pop(key, None)
     values[key] = value

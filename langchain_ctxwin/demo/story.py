@@ -366,7 +366,7 @@ class Talk:
         return claims
 
     def savings(self) -> list[Promise]:
-        """Return what was sent, beside what would have been with the whole history each time."""
+        """Return the tokens that were sent, beside those of requests with the whole history."""
         history = self.graph.get_state(THREAD).values["messages"]
         # system prompt and tools
         whole = self.recorder.sizes[0] - count_tokens(history[:1])

@@ -61,7 +61,7 @@ def model_table(infos: Sequence[ModelInfo]) -> Iterator[str]:
 
 
 def source_lines(states: Iterable[SourceState]) -> Iterator[str]:
-    """Yield a line per source: how many models it lists, how old that is, and what is wrong with it."""
+    """Yield a line per source: how many models it lists, how old its list is, and its fault."""
     for state in states:
         plural = "" if state.models == 1 else "s"
         age = ""

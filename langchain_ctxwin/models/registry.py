@@ -359,7 +359,7 @@ class ModelRegistry:
     # ---- what is known about a name ----------------------------------------------------------------------------------
 
     def _facts(self, named: _NamedModel) -> ModelInfo | None:
-        """What is known; None when no source knows the model. Merged once while only lists name it."""
+        """The merged facts about a model; None when no source knows it. Merged once while only lists name it."""
         listing = self._listing
         resolved = listing.resolve(named.name, named.provider)
         if resolved.is_ambiguous and self._warned.is_new(("ambiguous", named.name)):

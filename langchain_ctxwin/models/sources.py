@@ -344,7 +344,7 @@ FLAGS = ("structured_output", "reasoning", "temperature")
 
 
 def read_provider_row(provider: str, name: str, row: Any) -> ModelInfo | None:
-    """Return what a model of a provider states, in the shape of models.dev, or None when it is unreadable."""
+    """Return the facts of a model in the shape of models.dev, or None when they are unreadable."""
     if not isinstance(row, dict):
         return None
     limit, cost = mapping(row.get("limit")), mapping(row.get("cost"))
@@ -387,7 +387,7 @@ COSTS = {  # field -> that of LiteLLM's table
 
 
 def read_price_row(key: str, row: Any) -> ModelInfo | None:
-    """Return what a row of LiteLLM's table states, or None when it is none.
+    """Return the facts of a row of LiteLLM's table, or None when it is no model.
 
     Its `max_input_tokens` is the window that the output shares, more often than not; `max_tokens` is an older name for
     the output limit, or for the window where no output limit is stated.
@@ -574,7 +574,7 @@ class LearnedSource:
             self._worker.submit(partial(self._file.update, self._absorb))
 
     def _absorb(self, said: Limits) -> Limits:
-        """Take up what was said, and return all that has not expired: per field the newest, then the stricter."""
+        """Merge stated limits, and return all that have not expired: per field the newest, then the stricter."""
         with self._lock:
             live: dict[str, dict[str, LearnedLimit]] = {}
             for model, limits in (*self._learned.items(), *said.items()):

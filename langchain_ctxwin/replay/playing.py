@@ -358,7 +358,7 @@ def _limits(window: int) -> ModelLimits:
 
 
 class _RefusedError(ContextOverflowError):
-    """What the provider of a replay says to a request that is too large."""
+    """The refusal of a request that is too large by the provider of a replay."""
 
 
 class _Play:

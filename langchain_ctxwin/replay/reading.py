@@ -235,7 +235,7 @@ def _session(row: Any) -> str:
 
 
 def _rows(path: Path, tell: Tell) -> Iterator[tuple[str, str, Any]]:
-    """What stands in the lines of a file, or in all of it, with its place and a name."""
+    """The JSON values of a file, one a line or one in all, with their place and a name."""
     opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", errors="replace") as file:

@@ -302,7 +302,7 @@ def _argument_name(model: BaseChatModel, argument: str) -> str:
 
 
 def failure_of(error: Exception) -> CandidateFailure | None:
-    """Return what an exception means for other candidates; None when the request itself, or our code, is wrong."""
+    """Return the failure for which another candidate helps; None when the request itself, or our code, is wrong."""
     if isinstance(error, (ContextWindowError, *OUR_FAULTS)):
         return None
     overflow = classify_overflow(error)

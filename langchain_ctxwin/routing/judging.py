@@ -80,7 +80,7 @@ def last_question(messages: Sequence[AnyMessage]) -> str:
 
 
 def read_part(text: str) -> str:
-    """Return what is read of a text: all, or the beginning and the end of a long one."""
+    """Return the part of a text that is judged: all, or the beginning and the end of a long one."""
     return (
         text
         if len(text) <= 2 * READ_CHARS

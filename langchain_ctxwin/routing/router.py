@@ -397,13 +397,13 @@ class ModelRouter:
         self._keep(conversation, route)
 
     def failed(self, name: str, what: str) -> None:
-        """Take up that a candidate is in trouble: everybody passes it over for a while."""
+        """Note that a candidate failed: it is passed over for a while."""
         self._failures[name] = (what, self.clock() + REST_SECONDS)
 
     def refused(
         self, route: Route, overflow: ContextOverflow, conversation: str = ""
     ) -> None:
-        """Take up that a request was too large for a candidate: the limit that was stated holds for its conversation.
+        """Note that a request was too large for a candidate: the stated limit holds for its conversation.
 
         A registry with a `LearnedSource` learns it, too. Nothing follows where no limit was stated.
         """
@@ -514,7 +514,7 @@ class ModelRouter:
         candidates: Sequence[Candidate],
         request: RouteRequest,
     ) -> list[_Option]:
-        """What to expect of each candidate that can take the request."""
+        """The chance and the cost of each candidate that can take the request."""
         ranks = strengths([one.info for one in candidates])
         names = [one.name for one in candidates]
         strength_of = {**dict(zip(names, ranks, strict=True)), **self._strengths}

@@ -75,7 +75,7 @@ def marked_in(summary: str) -> list[str]:
 
 
 def unsupported(summary: str, sources: Sequence[str]) -> list[str]:
-    """Return what a summary makes up: orders, and values such as numbers, addresses and names of files.
+    """Return the orders and values of a summary that no source holds: numbers, addresses, names of files.
 
     A number counts by its value, however it is written. A summary most of whose words stand nowhere is in another
     language: of that only values are looked at.

@@ -44,7 +44,7 @@ DRAIN_SECONDS = 5.0  # longest wait at exit: what a person or an orchestrator be
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is known of one summary."""
+    """The state of one summary."""
 
     state: Literal["running", "ready", "failed"]
     written: Written | None = None
@@ -271,7 +271,7 @@ def writing_summary(
 def _beside_caller(
     write: Callable[[], str], *, is_waiting: bool = False
 ) -> Callable[[], Written]:
-    """Return what writes a summary in another context: the caller's callbacks see it, and nothing of it is streamed.
+    """Return a writer of summaries with a context of its own: the caller's callbacks see it, nothing is streamed.
 
     What is only async runs on the caller's event loop, unless that waits for the summary itself.
     """

@@ -375,7 +375,7 @@ def as_summarizer(
 
 
 def writer_of(summarizer: Any) -> str:
-    """Return what identifies a summarizer among all others.
+    """Return the name that tells a summarizer from all others.
 
     Models and chains that LangChain can serialize are known by their settings, the same in each process; any other
     summarizer is known as the one that it is: what it does is nothing that can be compared.

@@ -245,7 +245,7 @@ class ToolResultGuard:
     def output(
         self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None
     ) -> Any:
-        """Return what a tool returned, made to fit: a message, a command with messages, a list of them, or a value."""
+        """Return a tool's output, made to fit: a message, a command with messages, a list of them, or a value."""
         if not self._guards(tool):
             return output
         call = self._call(tool, args, runtime)
@@ -304,7 +304,7 @@ class ToolResultGuard:
         return with_views(output, partial(self._with_view, call), call_id)
 
     def _reported(self, call: _Call, view: Any) -> Any:
-        """Report what was seen, in the run's own thread: only there it is known which run it is."""
+        """Emit the events of a call in the run's own thread, where callbacks and streams of the run are known."""
         for event in call.events:
             self._reporter.emit(event)
         return view

@@ -91,7 +91,7 @@ def question_of(
     count_by: Fields = None,
     page_tokens: int | None = None,
 ) -> Question:
-    """Return what a call asks; paths may be given as one text, parted by commas outside of quotes, or as a JSON list.
+    """Return the question of a call; paths may be one text, parted by commas outside of quotes, or a JSON list.
 
     An argument that cannot be read, or is of the wrong type, raises a `ConfigError`.
     """

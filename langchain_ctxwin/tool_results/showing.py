@@ -333,7 +333,7 @@ HEAD_CHARS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projected:
-    """What is shown of a value, and what is not."""
+    """The visible part of a value, and the paths that are left out or cut."""
 
     value: Any
     missing: tuple[str, ...] = ()  # configured paths that lead to nothing
@@ -354,7 +354,7 @@ class ResultView:
         return len(self.layout)
 
     def value(self, index: int) -> Any:
-        """Return what of an entry is shown; an empty object when all of it is left out."""
+        """Return the visible part of an entry; an empty object when all of it is left out."""
         return self.projected([index]).value[0]
 
     def printed(self, indexes: range) -> Projected:
@@ -489,7 +489,7 @@ def project(value: Any, fields: Sequence[str]) -> Projected:
 
 
 def _chosen(value: Any, wanted: Wanted, path: str, left_out: dict[str, None]) -> Any:
-    """Return what the paths want of a value, `_GONE` where that is nothing."""
+    """Return the part of a value that the paths name, `_GONE` where that is nothing."""
     if WHOLE in wanted:
         return value
     if type(value) is list:

@@ -94,7 +94,7 @@ class MemoryResultStore:
                 self._drop(next(iter(self._entries)))
 
     def get(self, key: str) -> bytes | None:
-        """Return what is kept under this key, or None: never kept, expired, displaced or deleted."""
+        """Return the value stored under this key, or None: never stored, expired, displaced or deleted."""
         now = self._clock()
         with self._lock:
             self._drop_expired(now)
@@ -162,7 +162,7 @@ class LangGraphResultStore:
         self._store.put(*_place(key), item, index=False, **life)
 
     def get(self, key: str) -> bytes | None:
-        """Return what is kept under this key, or None: never kept, expired, deleted or damaged."""
+        """Return the value stored under this key, or None: never stored, expired, deleted or damaged."""
         # Refreshing the store's expiry would write at each read, and ours is not in it.
         item = self._store.get(*_place(key), refresh_ttl=False)
         if item is None:
@@ -246,7 +246,7 @@ class RedisResultStore:
         self._client.set(_as_bytes(f"{self._prefix}{key}"), value, px=life)
 
     def get(self, key: str) -> bytes | None:
-        """Return what is kept under this key, or None: never kept, expired, displaced or deleted."""
+        """Return the value stored under this key, or None: never stored, expired, displaced or deleted."""
         # also for a client that decodes every other answer
         as_bytes: dict[str, Any] = {"NEVER_DECODE": True}
         value: bytes | None = self._client.execute_command(

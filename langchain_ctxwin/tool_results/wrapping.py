@@ -112,7 +112,7 @@ def _asks_for_runtime(tool: BaseTool) -> bool:
 
 
 def with_views(output: Any, look: Look, call_id: str | None = None) -> Any:
-    """Return the output with what is shown of its contents; all else, such as ids, status and artifacts, as it was.
+    """Return the output with views in the place of its contents; ids, status and artifacts stay.
 
     Of a command that hands a conversation over only the answer to this call is looked at.
     """

@@ -91,7 +91,7 @@ class SharedFile(Generic[T]):
         self._failures.note(f"{self._events}_not_saved", reason)
 
     def _stored(self) -> T:
-        """What the file holds; `ValueError` where that is not ours to read or replace."""
+        """The value stored in the file; `ValueError` where the file is not ours to read or replace."""
         content = self.path.read_bytes() if self.path.exists() else b""
         empty: T = self._values.validate_python({})
         if not content.strip():
@@ -165,7 +165,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def _fault_of(error: OSError | ValueError) -> str:
-    """Say what is wrong with a file, without its path, which is logged beside it, and without what it holds."""
+    """The fault of a file, without its path, which is logged beside it, and without its content."""
     if isinstance(error, OSError):
         return f"{type(error).__name__}: {error.strerror or error}"
     is_own = type(error) is ValueError

@@ -95,7 +95,7 @@ class Lru(Generic[V]):
 
 
 class Seen:
-    """What was seen before, of what is to be done once; thread-safe, and at most `MAX_SEEN` things are known."""
+    """Keys of things that are done once; thread-safe, and bounded by `MAX_SEEN`."""
 
     def __init__(self) -> None:
         self._things: Lru[bool] = Lru(MAX_SEEN)
