@@ -661,7 +661,7 @@ class ContextEngine:
         ).session.to_json()
 
     def shrunk(self, learned: Window, refused: Window) -> Window:
-        """Return the request after a refusal: `learned`, the refused one measured by its lesson, compacted where that is due."""
+        """Return the request after a refusal: `learned`, the refused one measured anew, compacted where that is due."""
         before = refused.view.without_media.items()
         if learned.view.without_media.items() - before:
             return learned

@@ -220,7 +220,7 @@ class ModelCall:
         number: int,
         error: Exception | None,
     ) -> Work[Attempt]:
-        """The attempt after an overflow: less output where that helps, another candidate, fewer tools, a smaller request."""
+        """The attempt after an overflow: less output where that helps, another candidate, fewer tools, less history."""
         step, window = self._step, self._step.window
         event = OverflowEvent(
             model=window.parts.model,
