@@ -1,7 +1,6 @@
 """How is a large result read to its end? By the cursors in its pages, as a model would do it."""
 
 import re
-from itertools import cycle
 
 from langchain_ctxwin import CursorSigner, ToolResultGuard
 from langchain_ctxwin.config import ToolResultConfig
@@ -9,7 +8,7 @@ from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results.contents import content_of
 from langchain_ctxwin.tool_results.cursors import ResultRecord
 from langchain_ctxwin.tool_results.guard import ContentPrices
-from langchain_ctxwin.tool_results.pages import PagePlace, page_at
+from langchain_ctxwin.tool_results.pages import PagePlace
 from langchain_ctxwin.tool_results.query import Question
 from langchain_ctxwin.tool_results.reading import Reader
 from langchain_ctxwin.tool_results.showing import inside_text
@@ -118,17 +117,6 @@ def _end_cursor(layout):
     return signer.sign(
         Cursor(TOOL, "digest", "one", RESULT_ID, PagePlace(entry=len(layout)).offset)
     )
-
-
-def pages(view, rooms):
-    """All pages of a result, each in the next one of some rooms."""
-    found, place, sizes = [], PagePlace(), cycle(rooms)
-    while place is not None:
-        page = page_at(view, place, next(sizes))
-        assert page.next is None or _order(page.next) > _order(place)
-        found.append(page)
-        place = page.next
-    return found
 
 
 def entries_in(view, found):

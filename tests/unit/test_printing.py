@@ -1,7 +1,6 @@
 import json
 import re
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -188,21 +187,3 @@ def test_a_printed_value_can_be_read_back(value):
     printed = print_value(value)
     assert "\n" not in printed
     assert exact(Reader(printed).value("")) == exact(value)
-
-
-@pytest.mark.parametrize(
-    ("rows", "header", "lines"),
-    [
-        ([{"a": 1, "b": 2, "c": 3}, {"a": 4}, {}], "a|b|c", ["1|2|3", "4", ""]),
-        ([{"a": 1}] * 4, "a", ["1"] * 4),
-        ([{"id": 1, "tags": ["a", "b"]}, {"name": "x (y)", "at": "2024-05-31T10:00:00Z"}, 7, "seven"], "",
-         ["{id:1,tags:[a,b]}", '{name:"x (y)",at:2024-05-31T10:00:00Z}', "7", "seven"]),
-        ([{"id": number, "counts": {f"key{number}": number}} for number in range(3)], "id|counts",
-         ["0|{key0:0}", "1|{key1:1}", "2|{key2:2}"]),
-        ([], "", []),
-    ],
-    ids=["empty cells at the end", "equal rows keep a column", "few shared fields",
-         "objects of unlike fields", "no rows"],
-)  # fmt: skip
-def test_rows_are_printed_as(rows, header, lines):
-    assert print_rows(rows) == (header, lines)

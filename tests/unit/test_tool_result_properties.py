@@ -11,10 +11,9 @@ from langchain_ctxwin.tool_results import showing as module
 from langchain_ctxwin.tool_results.contents import content_of
 from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
-from langchain_ctxwin.tool_results.pages import PageRoom
 from langchain_ctxwin.tool_results.query import Question
 from langchain_ctxwin.tool_results.showing import ResultView, inside_text, layout_of
-from support.walking import PRICE, answers, ask, entries_in, guard_of, pages
+from support.walking import PRICE, answers, ask, entries_in, guard_of
 
 RUNS = settings(
     deadline=None,
@@ -94,23 +93,6 @@ RESULTS = (
     | MAPS
     | st.builds(wrapped, uniform_rows(), BESIDE, PATHS)
 )
-STYLES = st.sampled_from([
-    Style(), Style(text_chars=160), Style(text_chars=10, extraction=False), Style(fields=("*",)), Style(fields=("id",)),
-])  # fmt: skip
-CHEAP = st.sampled_from(
-    [
-        len,
-        lambda text: len(text) // 4,
-        lambda text: len(text.encode("utf-8", "replace")),
-    ]
-)
-ROOM = st.builds(
-    PageRoom,
-    tokens=st.integers(8, 400),
-    price=CHEAP,
-    rows=st.none() | st.integers(1, 5),
-)
-CHEAP_ROOMS = st.lists(ROOM, min_size=1, max_size=4)
 PIECES = [
     "A sentence. ",
     "# Title\n",
@@ -136,15 +118,6 @@ def as_json(value):
 def view_of(result, style):
     """The entries of a result."""
     return ResultView(layout_of(content_of(as_json(result))), style)
-
-
-@RUNS
-@given(RESULTS, STYLES, CHEAP_ROOMS)
-def test_pages_of_any_sizes_hold_every_entry_once(result, style, rooms):
-    view = view_of(result, style)
-    assume(view.layout.unit != "text")
-
-    assert entries_in(view, pages(view, rooms)) == list(range(len(view)))
 
 
 @RUNS
@@ -182,7 +155,7 @@ def exact(value):
 @RUNS
 @given(st.lists(st.recursive(st.sampled_from([0, "", "0", "a: 0", "long"]), lambda inner: st.lists(inner, max_size=2)
     | st.dictionaries(st.sampled_from(["a", "b", "a.b", "a: 0", "a[0]", "[0]", ""]), inner, max_size=2), max_leaves=4),
-    min_size=2, max_size=12), st.sampled_from([0, 3, 200]))  # fmt: skip
+    min_size=2, max_size=12), st.sampled_from([2, 3, 200]))  # fmt: skip
 def test_different_values_are_read_differently_inside(values, small_chars):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SMALL_CHARS", small_chars)

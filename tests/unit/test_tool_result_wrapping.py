@@ -19,7 +19,6 @@ from langchain_core.tools import (
     tool,
 )
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
@@ -33,7 +32,6 @@ from support.tool_runs import (
     WIRINGS,
     call,
     everything,
-    last_cursor,
     results,
     wired,
 )
@@ -332,31 +330,3 @@ def test_messages_in_every_form_of_an_update_are_guarded(shape):
     shown = guard_of().output(Command(update=update), "move", {})
     assert text_tokens(repr(shown)) <= BUDGET * 2
     assert len(repr(shown)) < len(large("x"))
-
-
-@pytest.mark.parametrize(("reader", "is_read"), [("one", True), ("other", False)])
-def test_a_tool_invoked_by_a_node_of_ones_own_keeps_results_to_its_thread(
-    reader, is_read
-):
-    wrapped, read_more = guard_of().wrap([single])
-
-    def ran(node, thread):
-        builder = (
-            StateGraph(MessagesState)
-            .add_node("node", node)
-            .add_edge(START, "node")
-            .add_edge("node", END)
-        )
-        return builder.compile().invoke(
-            {"messages": []}, {"configurable": {"thread_id": thread}}
-        )["messages"]
-
-    page = ran(
-        lambda _: {"messages": [wrapped.invoke(call("single", __arg1="x"))]}, "one"
-    )[-1].text
-    answers = []
-    ran(
-        lambda _: answers.append(read_more.invoke({"cursor": last_cursor(page)})) or {},
-        reader,
-    )
-    assert answers[0].startswith("[Result of single.") is is_read
