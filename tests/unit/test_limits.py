@@ -377,13 +377,6 @@ def test_a_model_info_states_limits_with_the_source_that_stated_them():
     assert len({FULL, pickle.loads(pickle.dumps(FULL))}) == 1  # noqa: S301  # our own bytes
 
 
-@pytest.mark.parametrize("price", [2, 2.0, "2", "2.00", Decimal(2)])
-def test_a_price_is_read_however_it_is_written(price):
-    info = ModelInfo(name="m", input_price=price)
-    assert (type(info.input_price), info.input_price) == (Decimal, 2)
-    assert ModelInfo(name="m", input_price=0.1).input_price == Decimal("0.1")
-
-
 class Listing:
     """A registry of one model, whose window somebody changes; `learned` is what providers stated."""
 

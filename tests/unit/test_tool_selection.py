@@ -134,13 +134,6 @@ def test_a_tool_that_is_too_big_is_skipped_and_reported():
     ]
 
 
-def looped(**values):
-    """Return a definition whose schema contains itself."""
-    loop = {"type": "object", "properties": {}}
-    loop["properties"]["again"] = loop
-    return {"name": "looped", "description": "Loops.", "parameters": loop, **values}
-
-
 @pytest.mark.parametrize(
     ("refused", "told"),
     [
@@ -241,28 +234,6 @@ def test_what_this_turn_called_stays_before_what_a_wish_needs():
     assert (
         chooser(2).select(messages, previous=["get_weather", "find_hotel"]).added == ()
     )
-
-
-def test_two_topics_in_turn_both_keep_their_tools():
-    mails = [
-        definition(f"mail_{number}", "Write an email message to a recipient.")
-        for number in range(20)
-    ]
-    rides = [definition(f"ride_{number}", BOOK_TAXI) for number in range(20)]
-    selector, names, changes = (
-        ToolSelector([*mails, *rides], 15, counter=one_each),
-        (),
-        [],
-    )
-    for turn in range(10):
-        text = (
-            "Write an email message to the recipient.",
-            "Book a taxi ride to this address.",
-        )[turn % 2]
-        selection = selector.select([HumanMessage(text)], previous=names)
-        names = selection.names
-        changes.append(bool(selection.added or selection.removed))
-    assert changes[4:] == [False] * 6
 
 
 def test_a_called_tool_is_loaded_although_it_does_not_match():
