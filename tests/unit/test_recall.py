@@ -30,7 +30,6 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.readable import readable_text
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.recall import Excerpt
 from support.conversations import conversations
 from support.fakes import ScriptedChatModel, script
 
@@ -137,29 +136,6 @@ def test_matches_are_ranked():
     ]
     twice = history("My number is 5.", "My number is 5.")
     assert ids(search_messages(twice, "number"))[:2] == ["m13", "m6"]
-
-
-def test_excerpts_are_short_messages_and_the_best_parts_of_long_ones():
-    """Where two whole messages would fill the room, all that says something about the question is shown."""
-    logs = [
-        HumanMessage(f"{PADDING}\nValve {n} broke.\n{PADDING}", id=f"log{n}")
-        for n in range(8)
-    ]
-    short = HumanMessage("A valve was bought.", id="short")
-    found = search_messages([*logs, short], "valve broke", max_tokens=1_000)
-    assert len(found) < len(found.excerpts)
-    assert {excerpt.message.id for excerpt in found.excerpts} == {
-        short.id,
-        *(log.id for log in logs),
-    }
-    assert all(
-        f"Valve {n} broke.\n" in " ".join(e.text for e in found.excerpts)
-        for n in range(8)
-    )
-    whole = Excerpt(
-        message=short, index=8, text=short.text, start_char=0, is_whole=True
-    )
-    assert [excerpt for excerpt in found.excerpts if excerpt.is_whole] == [whole]
 
 
 def test_a_result_is_found_by_its_call_and_shown_with_it():
