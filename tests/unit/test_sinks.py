@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.caches import InMemoryCache
-from langchain_core.messages import AIMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import (
     ConfigError,
-    ContextConfig,
     ContextEngine,
     ModelInfo,
     ModelLimits,
@@ -22,12 +20,11 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.observe import Event, MemorySink, StepEvent, SummaryEvent
+from langchain_ctxwin.observe import Event, MemorySink, StepEvent
 from langchain_ctxwin.reporting import Prices, Reporter
 from support import agents
-from support.agents import PATIENCE, WORD, agent_on, ask, on_both
+from support.agents import PATIENCE, agent_on, ask, on_both
 from support.conversations import CharCounter
-from support.fakes import ScriptedChatModel
 
 LIMIT = 1_000
 COUNT = CharCounter()
@@ -266,31 +263,6 @@ def test_prices_are_asked_for_again_after_some_minutes():
         told.append(info and info.input_price)
         now[0] += 300.0
     assert (told, answers) == ([None, *map(Decimal, "1222")], [])
-
-
-@on_both
-def test_the_first_answer_and_the_first_summary_have_their_costs(adapter):
-    """Prices are looked up while models are at work; they take longer than that."""
-    sink, known = MemorySink(), []
-
-    def at_work(*_):
-        settle_prices()
-        return AIMessage("They talked.")
-
-    def lookup(name):
-        known.append(name)
-        return replace(PRICED, name=name)
-
-    config = ContextConfig(output_reserve=0, summarize="inline", trigger=0.5)
-    options = {"config": config, "counter": COUNT, "prices": lookup, "sinks": [sink]}
-    writer = ScriptedChatModel(policy=at_work, model_name="writer")
-    agent = agent_on(adapter, model_of(policy=at_work), summarizer=writer, **options)
-    for n in range(8):
-        ask(agent, f"question {n} " + WORD * 120)
-    assert known == ["scripted", "writer"]
-    written = [one for one in sink.of(SummaryEvent) if one.status != "started"]
-    assert written
-    assert all(event.cost for event in (*sink.of(StepEvent), *written))
 
 
 @pytest.mark.parametrize("said", [{"input_price": 1}, 3, "dear"])
