@@ -1,18 +1,13 @@
 """Is what differs between providers and releases of models one table, switched by facts and never by a name?"""
 
-import ast
-from pathlib import Path
-
 import pytest
 from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI
 
-import langchain_ctxwin
 from langchain_ctxwin import ModelInfo
 from langchain_ctxwin.core.model_info import rules_of
 from langchain_ctxwin.core.provider_rules import RULES, UNKNOWN
 
-CORE = Path(langchain_ctxwin.__file__).parent / "core"
 KEY = {"api_key": "none"}
 
 
@@ -49,17 +44,3 @@ def test_breakpoints_are_a_fact_of_a_model_and_not_its_name():
     )
     takes = [rules_of(model).takes_breakpoints for model in (old, new, stated)]
     assert takes == [False, True, True]
-
-
-def test_no_module_of_the_core_names_a_model():
-    """No text in it, documents apart, is the name of a family of models with a version."""
-    names = ("gpt-", "claude-", "gemini-", "o3-", "o4-")
-    found = [
-        (path.name, node.value)
-        for path in CORE.glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and node.value.startswith(names)
-    ]
-    assert found == []

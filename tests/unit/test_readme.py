@@ -273,21 +273,6 @@ def test_an_output_that_is_not_printed_fails():
         _run_markdown(quoted.format(printed="<date 0123456789ab>"))
 
 
-def test_sections_share_names_only_within_themselves():
-    """A block sees what came before it under its heading, not what another heading defined."""
-    _run_markdown(
-        "# One\n```python\nx = 1\n```\n```python\n# not a heading\nassert x == 1\n```\n"
-    )
-    with pytest.raises(NameError):
-        _run_markdown("# One\n```python\nx = 1\n```\n# One\n```python\nx\n```\n")
-
-
-def test_a_block_cannot_open_a_socket():
-    """The README works offline: a block that opens a connection fails."""
-    with pytest.raises((RuntimeError, UserWarning), match="socket"):
-        _run_markdown("```python\nimport socket\nsocket.socket(socket.AF_INET)\n```\n")
-
-
 def test_an_open_block_is_reported():
     """A fence that is never closed would swallow the rest of the file."""
     with pytest.raises(AssertionError, match="line 2"):
@@ -318,12 +303,3 @@ def test_a_command_is_checked_against_what_exists(command, wrong):
         markdown, targets={"demo", "test"}, extras=extras, programs=programs
     )
     assert bool(found) is wrong
-
-
-def test_make_targets_are_read_from_the_makefile():
-    """The targets that the README is compared with are the phony ones."""
-    assert make_targets("all: x\n.PHONY: demo test\n.PHONY: lint\ndemo:\n\techo\n") == {
-        "demo",
-        "test",
-        "lint",
-    }
