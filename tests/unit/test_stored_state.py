@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
@@ -16,81 +16,6 @@ HISTORY = [
     AIMessage("answer " * 40, id="a"),
     HumanMessage("next", id="n"),
 ]
-PLAIN = (
-    st.none()
-    | st.booleans()
-    | st.integers(-5, 10**6)
-    | st.floats(allow_nan=True)
-    | st.text(max_size=5)
-)
-GARBAGE = st.recursive(
-    PLAIN,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner)
-    ),
-)
-NUMBER = st.integers(-2, 4) | st.sampled_from(
-    [True, 1.5, 10**400, float("inf"), float("nan")]
-)
-NAME = st.sampled_from(["q", "a", "n", "#0", "gone", "", 7])
-PLACE = st.fixed_dictionaries({"id": NAME, "index": NUMBER})
-NEARLY = {
-    "context_view": st.fixed_dictionaries(
-        {},
-        optional={
-            "start": PLACE,
-            "pinned": st.lists(st.tuples(NAME, NUMBER).map(list), max_size=2),
-            "cleared": st.lists(NAME, max_size=2),
-            "clamped": st.dictionaries(
-                NAME,
-                st.fixed_dictionaries({"head_chars": NUMBER, "tail_chars": NUMBER}),
-            ),
-            "covered": st.fixed_dictionaries(
-                {"through": PLACE}, optional={"digest": NAME, "left": NUMBER}
-            ),
-        },
-    ),
-    "context_record": st.fixed_dictionaries(
-        {
-            "lines": st.lists(
-                st.tuples(st.sampled_from(["said", "seen", 7]), NAME, NAME, NUMBER).map(
-                    list
-                )
-            ),
-            "left": st.fixed_dictionaries(
-                dict.fromkeys(["messages", "tokens"], NUMBER)
-            ),
-        },
-        optional={"shown": NUMBER},
-    ),
-    "context_pending": st.fixed_dictionaries(
-        {
-            "key": NAME,
-            "start": PLACE,
-            "through": PLACE,
-            "digest": NAME,
-            "since": NUMBER,
-            "max_tokens": NUMBER,
-        }
-    ),
-    "context_counts": st.fixed_dictionaries(
-        {},
-        optional={
-            "messages": NUMBER,
-            "resets": NUMBER,
-            "sizes": st.just({"": Sizes().to_json() | {"offset": 10**400}}),
-        },
-    ),
-    "context_guard": st.fixed_dictionaries(
-        {}, optional={"compactions": NUMBER, "asked": NUMBER, "since": PLACE}
-    ),
-    "context_summary": NAME,
-    "context_report": st.fixed_dictionaries(
-        {}, optional={"input_limit": NUMBER, "total_tokens": NUMBER}
-    ),
-    "context_tools": st.lists(NAME),
-}
-"""Values of the right shape, of which some part is of another type, out of range, or of another history."""
 
 
 def engine():
@@ -104,27 +29,6 @@ def counts():
     return from_answer(
         window, AIMessage("answer " * 40, id="a", usage_metadata=usage)
     ).counts
-
-
-@given(
-    st.fixed_dictionaries(
-        {}, optional={name: GARBAGE | nearly for name, nearly in NEARLY.items()}
-    )
-)
-@example({"context_view": {"pinned": [["q", 3]]}})
-def test_what_is_nearly_a_state_never_stops_a_thread_either(state):
-    """Also what follows a measure works: plan, emergency, apply and build."""
-    measuring = engine()
-    window = measuring.measure(HISTORY, session=state)
-    measuring.plan(window)
-    compaction = measuring.emergency(window, target_tokens=100)
-    stored = (
-        measuring.apply(compaction, window)
-        if compaction
-        else after_measure(window).to_json()
-    )
-    assert measuring.build(window)
-    assert json.loads(json.dumps(stored, allow_nan=False)) == stored
 
 
 @pytest.mark.parametrize(

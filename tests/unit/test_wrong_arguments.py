@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -39,15 +38,6 @@ BUILDER = StateGraph(ctx.ContextState)
 WRONG: dict[str, Any] = {
     "None": None, "number": 5, "text": "x y", "dict": {"a": 1}, "list": [1], "object": object(), "class": dict,
 }  # fmt: skip
-
-
-def planned() -> ctx.Compaction:
-    """Return what leaves of a long talk."""
-    found = ENGINE.plan(
-        ENGINE.measure([HumanMessage("word " * 900, id=str(n)) for n in range(12)])
-    )
-    assert found is not None
-    return found
 
 
 FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
@@ -295,17 +285,3 @@ def test_what_can_only_mean_one_thing_works() -> None:
             ENGINE.measure([("user", "Hi"), {"role": "user", "content": "Hi"}, "Hi"])
         )
     ) == len("Hi?")
-
-
-def test_one_path_is_read_like_a_list_of_one(tmp_path) -> None:
-    talk = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": "Hello."},
-    ]
-    (tmp_path / "run.json").write_text(json.dumps({"messages": talk}))
-    names = [found.name for found in replay.read_conversations([tmp_path / "run.json"])]
-    assert (
-        [found.name for found in replay.read_conversations(str(tmp_path / "run.json"))]
-        == names
-        != []
-    )
