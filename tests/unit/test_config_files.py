@@ -4,7 +4,6 @@ import traceback
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
 from langchain_ctxwin.config import (
     ContextConfig,
@@ -12,7 +11,6 @@ from langchain_ctxwin.config import (
     RetrievalConfig,
     ToolOverrides,
     ToolResultConfig,
-    changes,
 )
 from langchain_ctxwin.errors import ConfigError
 
@@ -237,18 +235,6 @@ def test_a_fault_of_the_environment_is_told_as_such(
 ):
     monkeypatch.setenv(f"CTXWIN_{name}", value)
     assert reason in refusal("toml", "keep = 0.4\n")
-
-
-def test_changes_name_what_differs():
-    """Nested settings by dotted names, what is not set as None, secrets masked."""
-    keys = ToolResultConfig(cursor_keys=(SecretStr("s3cret"),))
-    assert changes(FileConfig(tool_results=keys), SETTINGS) == {
-        "keep": [0.15, 0.4],
-        "tool_results.max_tokens": [4000, 2000],
-        "tool_results.per_tool.search.fields": [None, ["items[].id"]],
-        "tool_results.cursor_keys": [["**********"], []],
-        "retrieval.k": [None, 3],
-    }
 
 
 def test_every_setting_has_a_row_in_the_docs():

@@ -157,10 +157,7 @@ def last_request(session: SeededSession, share: float) -> str:
             (in_parts, share, at_least)
             for share, at_least in [(0.1, 0.4), (0.2, 0.8), (0.3, 1.0)]
         ),
-        *(
-            (last_request, share, at_least)
-            for share, at_least in [(0.1, 0.07), (0.2, 0.58), (0.3, 0.9)]
-        ),
+        (last_request, 0.2, 0.58),
     ],
 )
 def test_planted_statements_are_in_a_part_of_the_conversation(text_of, share, at_least):

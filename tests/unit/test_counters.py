@@ -9,7 +9,7 @@ import pytest
 import quicktok
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ConfigError, ContextEngine, ModelLimits, TokenEstimator
@@ -37,13 +37,6 @@ SCHEMA = {
     "description": "Look at something.",
     "parameters": {"type": "object", "properties": {"name": {"type": "string"}}},
 }
-CALL = {"name": "look", "args": {"name": "door"}, "id": "1", "type": "tool_call"}
-HISTORY = [
-    SystemMessage("Be brief."),
-    HumanMessage("What is here?"),
-    AIMessage("", tool_calls=[CALL]),
-    ToolMessage("A door.", tool_call_id="1"),
-]
 
 
 @pytest.fixture(scope="session")
@@ -85,24 +78,6 @@ def test_a_vocabulary_counts_what_it_encodes(encoding):
         )
     assert counter.count_text("\ud83d\ude00") == counter.count_text("\U0001f600")
     assert counter.count_text("a\ud800b") == counter.count_text("a\ufffdb")
-
-
-@pytest.mark.parametrize(
-    ("encoding", "family"),
-    [
-        ("o200k_base", "openai"),
-        ("qwen3", "qwen"),
-    ],
-)
-def test_framing_goes_by_the_encoding_unless_a_family_is_given(encoding, family):
-    implied, stated = (
-        VocabularyCounter(encoding),
-        VocabularyCounter(encoding, family="gemini"),
-    )
-    assert (implied.family, implied([])) == (family, FRAMING[family].request)
-    assert stated([HumanMessage("hi")]) == stated([]) + FRAMING[
-        "gemini"
-    ].message + stated.count_text("hi")
 
 
 @RUNS
