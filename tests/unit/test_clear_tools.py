@@ -11,16 +11,13 @@ from langchain_ctxwin import (
     ContextConfig,
 )
 from langchain_ctxwin.core import text_of
-from langchain_ctxwin.core.events import CompactionEvent
 from langchain_ctxwin.core.notes import lines_to_keep
-from langchain_ctxwin.observe import MemorySink
 from support import agents
 from support.agents import (
     WORD,
     agent_on,
     compacted,
     model_of,
-    talk,
 )
 
 LIMIT = 1_000
@@ -32,23 +29,6 @@ def engine_of(*, window=LIMIT, summarizer=None, sinks=(), **config):
 
 def ids(window):
     return [message.id for message in window.messages]
-
-
-def test_the_event_says_what_happened():
-    sink = MemorySink()
-    engine, history = engine_of(sinks=[sink]), talk(12)
-    before = engine.measure(history)
-    state = engine.apply(engine.emergency(before), before)
-    after = engine.measure(history, session=state)
-    [event] = sink.of(CompactionEvent)
-    assert (event.kind, event.reason, event.thread) == (
-        "force",
-        state["context_guard"]["reason"],
-        "",
-    )
-    sizes = [window.total_tokens for window in (before, after)]
-    assert [event.tokens_before, event.tokens_after] == sizes
-    assert event.left_messages == len([m.id for m in history if m.id not in ids(after)])
 
 
 # --- tools whose results are cleared first

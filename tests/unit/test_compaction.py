@@ -67,29 +67,6 @@ def test_old_results_of_named_tools_are_cleared_before_anything_leaves():
     assert compaction.dropped == []
 
 
-@pytest.mark.parametrize(
-    ("config", "history"),
-    [
-        ({"window": 1000, "clear_tools": ("list",), "keep": 0.5}, steps(11)),
-        ({"clear_tools": ("read",)}, steps(120, text="done")),
-    ],
-    ids=["other tools", "shorter than the stub in their place"],
-)
-def test_results_that_are_not_cleared_leave_with_the_oldest_steps(config, history):
-    """The question and the newest step stay."""
-    compaction, after = forced(engine_of(**config), history)
-    shown = [message.content for message in after.messages if message.type == "tool"]
-    assert compaction.actions == (f"messages dropped: {len(compaction.dropped)}",)
-    assert (after.messages[0].id, compaction.dropped_turns) == ("q", 0)
-    assert (
-        shown
-        == [message.content for message in history if message.type == "tool"][
-            -len(shown) :
-        ]
-    )
-    assert after.session.view.cleared == frozenset()
-
-
 def test_oldest_turns_leave_into_the_record_down_to_the_low_water_mark():
     """Not to the edge, or the next message would compact again; the record says how much left, and what was said."""
     compaction, after = forced(engine_of(600, pin_first_user=False), turns(10))

@@ -27,7 +27,7 @@ from langchain_ctxwin.core import Sizes, after_measure, from_answer
 from langchain_ctxwin.core.history import read_history
 from langchain_ctxwin.core.limits import budget_table, refusal
 from langchain_ctxwin.testing import request_faults
-from support.conversations import FILLER, CharCounter, engine_of, turns
+from support.conversations import CharCounter, engine_of, turns
 
 
 class Margin(CharCounter):
@@ -169,16 +169,6 @@ def test_an_odd_history_is_a_valid_request(messages, prompt, request_):
     )
 
 
-def test_fixed_regions_larger_than_the_window_are_refused_with_the_table():
-    engine = engine_of(50)
-    history = [HumanMessage("q", id="q")]
-    with pytest.raises(
-        BudgetExceededError, match=r"(?s)fixed regions need.*What to change"
-    ) as refused:
-        engine.emergency(engine.measure(history, system_prompt=FILLER))
-    assert refused.value.report["system_tokens"] > 50
-
-
 @pytest.mark.parametrize(
     ("limits", "error", "message"),
     [
@@ -308,12 +298,6 @@ def test_a_refusal_names_value_limit_regions_and_what_to_change(report, need, ad
     assert (type(error), error.report) == (BudgetExceededError, report)
 
 
-@given(report=st.dictionaries(st.sampled_from(sorted(REPORT)), st.none() | TOKENS))
-def test_any_report_can_be_printed(report):
-    assert len(budget_table(report).splitlines()) == 12
-    assert "raise context_window" in str(refusal(report)).splitlines()[0]
-
-
 # ---- what is remembered is only ever a shortcut ---------------------------------------------------------------------
 
 
@@ -412,14 +396,6 @@ def measured_anew(messages, state):
     window = engine.measure(copies, system_prompt="Be brief.", session=state)
     assert window.report["total_tokens"]
     return window, priced
-
-
-def test_a_history_that_the_provider_counted_is_not_priced_again():
-    """Loaded anew in another process, it is known by its texts; only what follows the answer is priced."""
-    messages, state = answered_state()
-    window, priced = measured_anew(messages, state)
-    assert window.counted_by == "usage"
-    assert [message.type for message in priced] == ["system", "human", "ai"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ PROVIDERS = [(400, 30, 0.12), (-200, 0, -0.1), (400, 40, 0.15), (0, 0, 0.05)]
 
 @pytest.mark.parametrize("numbers", PROVIDERS)
 def test_one_answer_makes_the_next_counts_right(numbers):
-    chats = [Chat(Provider(*numbers), seed=seed) for seed in range(4)]
+    chats = [Chat(Provider(*numbers), seed=seed) for seed in range(2)]
     windows = [(chat, window) for chat in chats for window in chat.talk()[1:]]
     quiet, thinking = Chat(Provider(*numbers)), Chat(Provider(*numbers))
     quiet.talk(4)
@@ -33,7 +33,7 @@ def test_one_answer_makes_the_next_counts_right(numbers):
 @pytest.mark.parametrize("numbers", PROVIDERS)
 def test_counts_stay_right_after_a_compaction(numbers):
     """Within 2 % on average right after it, better than plain estimates, and better again after an answer."""
-    chats = [Chat(Provider(*numbers), seed=seed) for seed in range(6)]
+    chats = [Chat(Provider(*numbers), seed=seed) for seed in range(3)]
     for chat in chats:
         chat.talk()
     windows = [(chat, chat.compacted()) for chat in chats]
@@ -185,24 +185,6 @@ def test_one_inflated_report_is_outlived(first):
     chat.say(18)
     assert [chat.say(1).ignored for _ in range(3)] == [""] * 3
     assert chat.error(chat.ask()) < 0.05
-
-
-@pytest.mark.parametrize(("reported", "ignored"), [(900_000, 1)])
-def test_reports_far_above_our_count_are_believed_when_they_agree(reported, ignored):
-    """A provider that puts a book into the prompt says so every time."""
-    chat = Chat(window=2_000_000)
-    chat.add(HumanMessage(""), 40_000)
-    first = chat.ask().estimates.total_tokens
-    lessons = []
-    for _ in range(12):
-        window = chat.ask(60)
-        grown = window.estimates.total_tokens - first
-        lessons.append(chat.answer(window, reported + grown))
-    assert [bool(lesson.ignored) for lesson in lessons] == [True] * ignored + [
-        False
-    ] * (12 - ignored)
-    grown = chat.ask(60).estimates.total_tokens - first
-    assert chat.ask(60).total_tokens == pytest.approx(reported + grown, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -64,27 +64,6 @@ def engine_of(limits=None, **settings):
     return ContextEngine(given, config=ContextConfig(output_reserve=0, **settings))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"max_images": 10}, {"max_request_bytes": int(10 * SHOT_CHARS / BYTES_SHARE)}],
-)
-def test_a_request_keeps_within_the_pictures_that_its_settings_state(settings):
-    """The oldest are left out, each told by a line beside its text; the history keeps them all."""
-    engine, history = engine_of(**settings), history_of(25)
-    request = engine.build(engine.measure(history))
-    results = [message for message in request if isinstance(message, ToolMessage)]
-    assert 5 <= images_in(request) <= 10
-    assert [images_in([message]) for message in results] == sorted(
-        images_in([message]) for message in results
-    )
-    told = {
-        "type": "text",
-        "text": "[image left out; still in the history as message t0]",
-    }
-    assert results[0].content == [{"type": "text", "text": "page 0"}, told]
-    assert images_in(history) == 25
-
-
 def test_limits_of_a_model_may_say_how_many_pictures_and_bytes_it_takes():
     """The smaller of what they and the settings say holds, whoever states it: the model, a catalog or a candidate."""
     history = history_of(25)

@@ -141,19 +141,6 @@ def test_undo_brings_pictures_back_into_the_request_and_the_state(adapter):
 
 
 @on_both
-def test_a_fork_before_and_after_what_left_goes_on(adapter):
-    agent, model = played(adapter)
-    past = [*agent.get_state_history(THREAD)]
-    for snapshot in (past[len(past) // 2], past[0]):
-        if snapshot.next:
-            agent.invoke(None, snapshot.config)
-        else:
-            take(agent, "turn again", snapshot.config)
-        assert values(agent)["messages"][-1].text == "done"
-    assert not any(request.refused for request in model.requests)
-
-
-@on_both
 def test_a_picture_that_is_missing_is_a_line(adapter):
     """No turn ends because of it: where it is to be shown again there is a line, the same in each request."""
     store = InMemoryStore()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from langchain.agents.structured_output import (
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.sqlite import SqliteSaver
 from pydantic import BaseModel
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
@@ -88,39 +86,6 @@ def test_the_session_is_stored_and_hidden(schema):
     ) == (True, 600)
     assert "question" in str(stored["context_record"]["lines"])
     assert "forged" not in str(stored)
-
-
-def test_the_agent_state_stores_linearly_what_the_plain_one_stores_again_and_again(
-    tmp_path,
-):
-    growth = {}
-    queries = (
-        "SELECT SUM(LENGTH(checkpoint)) FROM checkpoints",
-        "SELECT SUM(LENGTH(value)) FROM writes",
-    )
-    for schema in (ContextAgentState, None):
-        sizes = []
-        for turns in (10, 20):
-            connection = sqlite3.connect(
-                tmp_path / f"{schema}{turns}.db", check_same_thread=False
-            )
-            held(
-                agent_of(
-                    model_of(4000),
-                    checkpointer=SqliteSaver(connection),
-                    state_schema=schema,
-                ),
-                turns,
-                2200,
-            )
-            sizes.append(
-                sum(connection.execute(query).fetchone()[0] for query in queries)
-            )
-            connection.close()
-        growth[schema] = sizes[1] / sizes[0]
-    # the first compaction adds a record to every later checkpoint
-    assert growth[ContextAgentState] < 2.8
-    assert growth[None] > 3
 
 
 @pytest.mark.parametrize("is_async", [False, True])

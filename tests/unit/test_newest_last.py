@@ -64,7 +64,7 @@ def shown_chars(content):
     return len(head) + len(rest.partition(" ...]\n")[2])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     made=st.sampled_from((question, result)),
     share=SHARES,
@@ -83,7 +83,7 @@ def test_a_request_whose_newest_message_is_cut_is_nearly_full(made, share, old, 
         assert 0 < shown < whole
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(old=st.integers(0, 40), number=st.integers(1, 4), share=st.floats(0.02, 4))
 def test_results_after_a_question_that_filled_the_window_are_cut_to_what_fits(
     old, number, share
@@ -112,7 +112,7 @@ def test_results_after_a_question_that_filled_the_window_are_cut_to_what_fits(
         assert window.upper_tokens >= FULL * limit
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     made=st.sampled_from((question, result)),
     shares=st.tuples(SHARES, SHARES).map(sorted),

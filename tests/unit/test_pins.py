@@ -445,7 +445,7 @@ def work_of(messages, window=1_500):
 @pytest.mark.parametrize("history", [pinned_talk, pinned_steps])
 def test_twice_as_many_messages_take_about_twice_the_work(history):
     """Marks come from outside, too, and must not make a step take for ever."""
-    assert work_of(history(400)) < 3 * work_of(history(200))
+    assert work_of(history(200)) < 3 * work_of(history(100))
 
 
 @pytest.mark.parametrize("adapter", ["nodes", "middleware"])

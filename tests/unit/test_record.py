@@ -819,12 +819,6 @@ def test_what_a_person_says_or_a_checkpoint_holds_stays_on_its_line(texts):
     assert _marks(shown) == []
 
 
-@given(hostile_texts, hostile_texts)
-def test_the_frame_is_opened_and_closed_once(text, summary):
-    block = record_text(summary, record_of(said(text), *_exchange([text], "value")))
-    assert (block.count("<record>"), block.count("</record>")) in {(0, 0), (1, 1)}
-
-
 @pytest.mark.parametrize(
     "rules", ["(?i)mandatum", lambda sentence: "MANDATUM" in sentence]
 )

@@ -78,13 +78,6 @@ def test_a_run_changes_settings_for_itself(make, context):
 
 
 @pytest.mark.parametrize("make", [nodes, middleware])
-async def test_awaited_runs_change_them_too(make):
-    model = ScriptedChatModel()
-    await make(model, Settings).ainvoke(LONG, context=Settings(ctxwin=SMALL))
-    assert sent_tokens(model) < 1_200
-
-
-@pytest.mark.parametrize("make", [nodes, middleware])
 @pytest.mark.parametrize(
     ("given", "error"),
     [
