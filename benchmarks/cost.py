@@ -8,17 +8,13 @@ with itself: with `compact_when_idle`, and without.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import logging
 import multiprocessing
 import os
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
-import structlog
 from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
@@ -60,6 +56,7 @@ from sufficiency import (
     Policy,
     conversations,
 )
+from transcripts import parser_of, quiet
 
 MACHINE_TURNS = frozenset({"sweagent_claude_text"})
 """Here the user messages are results of commands: nobody thinks between them."""
@@ -262,9 +259,7 @@ class Session:
 
 
 def play(job: Job) -> tuple[int, Books, Counter[str]]:
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
-    )
+    quiet()
     return (job.window, *Session(job).run())
 
 
@@ -297,14 +292,7 @@ def report(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        help="folder with transcripts/*.jsonl.gz; generated ones without it",
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS)
     parser.add_argument(
         "--per-file", type=int, default=PER_FILE, help="conversations per file"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import logging
 import math
 import multiprocessing
 import os
@@ -19,12 +18,12 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-import structlog
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits, TokenEstimator
 from langchain_ctxwin.recall import create_recall_tool, handles, search_messages
 from langchain_ctxwin.text import query_terms, statement_spans, terms
+from transcripts import quiet
 
 RECALL_TOKENS = 2_000
 TOOL = f"the view and one recall of {RECALL_TOKENS:,} tokens"
@@ -296,9 +295,7 @@ def main() -> None:
         "--chats", type=int, help="measure only the first so many; all without it"
     )
     options = parser.parse_args()
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
-    )
+    quiet()
     began = time.perf_counter()
     chats = [*load(options.data)][: options.chats]
     with multiprocessing.Pool(os.cpu_count()) as pool:

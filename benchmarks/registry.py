@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import logging
 import tempfile
 import time
 from collections import Counter
@@ -13,12 +12,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
-import structlog
-
 from langchain_ctxwin.errors import UnknownModelError
 from langchain_ctxwin.models.registry import TTL_SECONDS, ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.observe import MemorySink
+from transcripts import quiet
 
 MONTHS = "model_facts/models_dev/*.json.gz"
 PRICE_TABLES = "model_facts/litellm/*.json.gz"
@@ -48,9 +46,7 @@ def main():
         "--data", type=Path, required=True, help=f"folder that holds {EVENTS}"
     )
     data = parser.parse_args().data
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
-    )
+    quiet()
     with tempfile.TemporaryDirectory() as folder:
         replay_months(data, Path(folder))
         replay_price_tables(data, Path(folder))

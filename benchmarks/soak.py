@@ -6,17 +6,13 @@ turns; the state is what the `context_*` keys take as JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
-import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-import structlog
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
@@ -31,7 +27,7 @@ from langchain_ctxwin import (
     TokenEstimator,
     add_context_nodes,
 )
-from transcripts import Transcript, load
+from transcripts import Transcript, load, parser_of, quiet
 
 WINDOW = 8_192
 TURNS = 1_000
@@ -180,17 +176,10 @@ def _texts(transcripts: list[Transcript], kind: str) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--data",
-        type=Path,
-        help="folder with transcripts/*.jsonl.gz; generated ones without it",
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--turns", type=int, default=TURNS)
     options = parser.parse_args()
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
-    )
+    quiet()
     script = Script(list(load(options.data, limit=5)), options.turns // BLOCKS)
     print(
         "| messages | ms a turn, ours | median | whole graph | bytes of state | compactions |"

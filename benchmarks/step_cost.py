@@ -8,16 +8,12 @@ is out of reach, so that nobody writes a summary; ours compacts, without a model
 
 from __future__ import annotations
 
-import argparse
 import gc
-import logging
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-import structlog
 from langchain.agents.middleware import SummarizationMiddleware
 from langchain.agents.middleware.types import ModelRequest
 from langchain_core.language_models import FakeListChatModel
@@ -26,7 +22,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits
 from langchain_ctxwin.agent import nodes as our_nodes
 from langchain_ctxwin.agent.storage import RunPlace
-from transcripts import Transcript, generate, load
+from transcripts import Transcript, generate, load, parser_of, quiet
 
 SIZES = (1_000, 10_000, 100_000)
 WAYS = ("the same objects", "loaded anew", "first sight")
@@ -164,19 +160,12 @@ def cost(messages: list[AnyMessage], make: Callable[[], Step], way: str) -> floa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--data",
-        type=Path,
-        help="folder with transcripts/*.jsonl.gz; generated ones without it",
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--sizes", type=int, nargs="+", default=SIZES, help="messages of the history"
     )
     options = parser.parse_args()
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
-    )
+    quiet()
     transcripts = (
         list(load(options.data, limit=5))
         if options.data

@@ -10,9 +10,7 @@ in the figures. Bytes are pages of the database, milliseconds are of one load.
 
 from __future__ import annotations
 
-import argparse
 import base64
-import logging
 import random
 import sqlite3
 import statistics
@@ -22,7 +20,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import structlog
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -48,7 +45,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.blobs import apart
 from langchain_ctxwin.pruning import prune_thread
-from transcripts import load
+from transcripts import load, parser_of, quiet
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 ARMS = (PlainContextState, ContextState)
@@ -63,23 +60,14 @@ GOAL_MB = 15.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        help="folder with transcripts/*.jsonl.gz; generated ones without it",
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--calls", type=int, default=360, help="model calls of the thread"
     )
     parser.add_argument("--window", type=int, default=16_384, help="tokens")
     parser.add_argument("--screenshots", type=int, default=0, help="steps with one")
     options = parser.parse_args()
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
-    )
+    quiet()
     if options.screenshots:
         compare_screenshots(options.screenshots, options.window)
         return

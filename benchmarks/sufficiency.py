@@ -10,10 +10,8 @@ needs no second look.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import itertools
-import logging
 import multiprocessing
 import os
 import random
@@ -26,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import structlog
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 import exact
@@ -37,7 +34,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.replay.playing import needed_values
 from plain_tails import Dropped, Newest
-from transcripts import Transcript, load
+from transcripts import Transcript, load, parser_of, quiet
 
 RESERVE = 0.25  # part of the window that stays free for the answer
 ANSWER_TOKENS = 1_024
@@ -330,9 +327,7 @@ def played(jobs: Sequence[Job]) -> Iterator[tuple[Job, Tally]]:
 
 
 def play(job: Job) -> Tally:
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
-    )
+    quiet()
     return Play(job).run()
 
 
@@ -393,14 +388,7 @@ def goals(window: int, tally: Tally) -> Iterator[tuple[bool, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        help="folder with transcripts/*.jsonl.gz; generated ones without it",
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--per-file", type=int, default=7, help="conversations per file"
     )

@@ -26,8 +26,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import structlog
-
 import arena
 import calibration
 import langchain_ctxwin
@@ -38,7 +36,7 @@ from langchain_ctxwin.core import pins as pinned
 from langchain_ctxwin.core import sizing
 from langchain_ctxwin.core.tool_schemas import tool_definition
 from step_cost import ROOMY, WAYS, cost, history, ours
-from transcripts import generate, load
+from transcripts import generate, load, quiet
 
 PACKAGE = "langchain_ctxwin"
 WINDOW = 8_192
@@ -514,9 +512,7 @@ def main() -> None:
         with suppress(ImportError):  # an extra that is not installed
             importlib.import_module(info.name)
     logging.disable(logging.CRITICAL)
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
-    )
+    quiet()
     warnings.simplefilter("ignore")
     how, began = How(data=options.data, is_quick=options.quick), time.perf_counter()
     rows = [

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
+import logging
 import random
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -35,6 +38,26 @@ WORDS = [
     "index",
     "parser",
 ]
+
+
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
+    """Read the arguments of a benchmark that plays recorded conversations, `--data` among them."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder with transcripts/*.jsonl.gz; generated ones without it",
+    )
+    return parser
+
+
+def quiet() -> None:
+    """Keep what the package logs out of the figures."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
