@@ -1,7 +1,6 @@
 """Does the demo prove what it says, and does it notice when a question, a result or a rule is lost?"""
 
 import re
-from functools import partial
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -201,18 +200,6 @@ def test_an_orphan_and_a_request_without_its_question_are_noticed():
     assert recorder.sizes == [count_tokens(messages)]
 
 
-@pytest.mark.parametrize("term", stories.TERMS)
-def test_what_stands_around_the_parts_is_not_counted(library, monkeypatch, term):
-    (library / "marks.txt").write_text(
-        "<document from='a'>\nthe import with a return\n</document>\n" * 90
-    )
-    monkeypatch.setattr(stories, "TERMS", (term,))
-    assert (
-        _failed(stories.any_size(Screen.standard(), Folder.open(library), window=2048))
-        == []
-    )
-
-
 def _call(place, name, **args):
     """The message that the agent's tool node would add."""
     tools = {tool.name: tool for tool in Folder.open(place).tools()}
@@ -241,16 +228,3 @@ def test_what_a_tool_refuses_is_a_tool_error_with_a_reason(library, name, args, 
     """The model can read why and go on; nothing outside the folder can be reached."""
     message = _call(library, name, **args)
     assert (message.status, reason in message.text.lower()) == ("error", True)
-
-
-def test_results_say_what_they_cover(library):
-    """The last line of each result holds its totals, long lines are cut, bad bytes are readable."""
-    assert (
-        _call(library, "list_files", order="size", limit=1).text.split("\n")[1]
-        == "[1 of 9 files]"
-    )
-    read = partial(_call, library, "read_file", last_line=1)
-    assert read(path="latin.txt").text == "1: caf\ufffd na\ufffdve\n[lines 1-1 of 400]"
-    assert len(read(path="endless.json").text) < 500
-    found = _call(library, "search", pattern="caf", path="./latin.txt").text
-    assert (found.count("\n"), found.endswith("[400 lines, 150 shown]")) == (150, True)

@@ -35,8 +35,6 @@ QUESTIONS = [
 ]
 STEPS = 4  # every second one calls two tools at once
 RESULTS = 6  # of a turn
-WAYS = ["invoke", "ainvoke", "stream", "astream"]
-SUMMARY = "SUMMARY of the doors so far"
 
 
 async def talk(agent, way, questions=QUESTIONS, config=CONFIG):
@@ -154,28 +152,6 @@ async def test_signatures_of_the_current_turn_come_back():
 def _plain(text):
     """Return base64 in one alphabet, without padding."""
     return text.replace("-", "+").replace("_", "/").rstrip("=")
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_window_that_is_four_times_too_large_heals_after_one_refusal(way):
-    """The node recovers, the thread goes on, and what the error said prevents a second one."""
-    with gemini(3000) as server:
-        agent = agent_of(server.chat_model(), 12_000, checkpointer=InMemorySaver())
-        await talk(agent, way, QUESTIONS[:9])
-        state = state_of(agent)
-    assert [SIZES in text for text in refusals(server)] == [True]
-    assert list(state["context_counts"]["limits"].values()) == [
-        {"max_input_tokens": 3000}
-    ]
-    assert state["context_report"]["input_limit"] == 3000
-    assert_all_answered(state["messages"], QUESTIONS[:9])
-    refused = next(
-        i for i, request in enumerate(server.requests) if request.status == 400
-    )
-    assert (
-        user_texts(server.requests[refused])[-1]
-        == user_texts(server.requests[refused + 1])[-1]
-    )
 
 
 def test_an_overflow_that_no_retry_cures_leaves_the_node_and_a_resume_works():

@@ -21,7 +21,6 @@ from support.openai_server import OpenAIServer
 from support.oracle import text_tokens
 from support.prompt_cache import STEP_TOKENS
 from support.provider_talks import (
-    EDIT_BETAS,
     LOCAL_WINDOW,
     TALKS,
     composed,
@@ -194,95 +193,6 @@ def test_one_conversation_moves_through_five_servers_and_back(llama_gguf):
     assert (outcome.refused, outcome.failed_turns) == ([], 0)
     assert outcome.texts == ["cut: 0"]
     assert outcome.compactions > 0
-
-
-def named(model):
-    """What an agent's answers are made by, as the conversation says."""
-    return model.response_metadata.get("model_provider")
-
-
-def test_a_conversation_moves_between_providers_and_back(start_llama):
-    """Nobody refuses what another one made, each says what it can read, and who comes back finds its own blocks."""
-    anthropic = AnthropicServer(
-        context_window=8_000, policy=speaking(thinks=True), min_compaction_trigger=1_000
-    )
-    openai, gemini = (
-        OpenAIServer(context_window=8_000, policy=responding),
-        GeminiServer(policy=tool_loop(steps=1)),
-    )
-    with anthropic, openai, gemini:
-        llama = start_llama(n_ctx=4_096)
-        compact = {
-            "type": "compact_20260112",
-            "trigger": {"type": "input_tokens", "value": 1_500},
-        }
-        managed = {"edits": [compact]}
-        think = {"type": "enabled", "budget_tokens": 1_024}
-        stateless = {
-            "store": False,
-            "include": ["reasoning.encrypted_content"],
-            "output_version": "responses/v1",
-        }
-        models = [
-            gemini.chat_model(),
-            anthropic.chat_model(
-                context_management=managed,
-                betas=EDIT_BETAS,
-                thinking=think,
-                max_tokens=1_280,
-            ),
-            openai.chat_model(
-                **stateless,
-                context_management=[{"type": "compaction", "compact_threshold": 1_500}],
-            ),
-            llama.chat_model(),
-        ]
-        saver, thread = InMemorySaver(), {"configurable": {"thread_id": "one"}}
-        for number in range(12):
-            model = models[number % len(models)]
-            limits = ModelLimits(
-                context_window=4_096 if model is models[-1] else 8_000,
-                max_output_tokens=256,
-            )
-            agent = create_context_agent(
-                model,
-                [look],
-                system_prompt="Be good.",
-                limits=limits,
-                checkpointer=saver,
-            )
-            agent.invoke(
-                {
-                    "messages": [
-                        HumanMessage(f"Question {number}? " + "The river ran on. " * 20)
-                    ]
-                },
-                thread,
-            )
-        state = agent.get_state(thread).values
-    for server in (anthropic, openai, gemini):
-        assert [
-            request.status for request in server.requests if request.status != 200
-        ] == []
-    makers = [
-        named(message)
-        for message in state["messages"]
-        if isinstance(message, AIMessage)
-    ]
-    assert makers.count("anthropic") >= 6
-    assert makers.count("google_genai") >= 6
-    last = anthropic.requests[-1].body["messages"]
-    blocks = [
-        block
-        for message in last
-        for block in message["content"]
-        if isinstance(block, dict)
-    ]
-    assert any(block["type"] == "compaction" for block in blocks)
-    assert "Question 9" in str(last)
-    told = str([message.get("content") for message in llama.sent[-1]["messages"]])
-    assert "Summary that the provider before wrote" in told
-    assert "encrypted" not in told
 
 
 LONG_PROMPT = "Answer in French, and mind the gap. " * 200

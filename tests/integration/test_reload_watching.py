@@ -160,18 +160,6 @@ def test_stopping_ends_the_thread_and_can_be_repeated(path):
         assert "ctxwin-config" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_a_callback_may_stop_the_watching(path):
-    called = threading.Event()
-
-    def stop(before, after):
-        settings.stop()
-        called.set()
-
-    settings = ConfigFile(path, on_change=stop).start()
-    path.write_text("keep = 0.1\n")
-    assert called.wait(PATIENCE_SECONDS)
-
-
 HANG = """
 import sys, threading
 from langchain_ctxwin.reload import ConfigFile

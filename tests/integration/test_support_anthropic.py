@@ -7,8 +7,6 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from support.anthropic_server import (
     ANSWER,
-    SUMMARY,
-    SUMMARY_PROMPT_TOKENS,
     AnthropicServer,
 )
 from support.loopback import script
@@ -191,84 +189,6 @@ def test_thinking_comes_back_as_it_was_issued(kind):
         server.chat_model().bind_tools([tool("look")]).invoke(["Where?", edited, done])
 
 
-DROPS = {
-    "thinking": {
-        "type": "adaptive",
-        "block_binding": {"prefix_mismatch_behavior": "drop_block"},
-    },
-    "betas": ["thinking-binding-controls-2026-08-01"],
-}
-
-
-def test_thinking_of_newer_models_is_tied_to_all_that_precedes_it():
-    """Another prompt, other tools, an edited message or a block left out between others: it has to be dropped."""
-    with AnthropicServer(
-        policy=lambda _: [thought("Hm."), {"type": "text", "text": "Seen."}], binds=True
-    ) as server:
-        chat = server.chat_model()
-        history = [SystemMessage("Be good."), HumanMessage("One?")]
-        for question in ("Two?", "Three?", "Four?"):
-            history += [chat.invoke(history), HumanMessage(question)]
-        bare = [
-            m.model_copy(update={"content": m.content[1:]})
-            if isinstance(m, AIMessage)
-            else m
-            for m in history
-        ]
-        chat.invoke(history)
-        # all of it up to a message may be left out
-        chat.invoke([*bare[:4], *history[4:]])
-        for changed, its in (
-            ([SystemMessage("Be quick."), *history[1:]], chat),
-            ([history[0], HumanMessage("Uno?"), *history[2:]], chat),
-            ([*history[:4], bare[4], *history[5:]], chat),
-            (history, chat.bind_tools([tool("look")])),
-        ):
-            with pytest.raises(
-                AnthropicInvalidRequestError, match="bound to a different conversation"
-            ):
-                its.invoke(changed)
-            its.invoke(changed, **DROPS)
-        with pytest.raises(
-            AnthropicInvalidRequestError, match="block_binding: Extra inputs"
-        ):
-            chat.invoke(history, thinking=DROPS["thinking"])
-        with pytest.raises(
-            AnthropicInvalidRequestError, match="`enabled` is not supported"
-        ):
-            server.chat_model(max_tokens=2048, thinking=THINK).invoke("Hi")
-    with (
-        AnthropicServer() as server,
-        pytest.raises(
-            AnthropicInvalidRequestError, match="not supported by this model"
-        ),
-    ):
-        server.chat_model().invoke("Hi", **DROPS)
-
-
-def test_what_precedes_the_newest_compaction_block_is_ignored():
-    """It is neither counted nor checked; a compaction that failed changes nothing."""
-    past = [HumanMessage(LONG), called("a"), HumanMessage("orphaned")]
-    block = {"type": "compaction", "content": "So far."}
-    with AnthropicServer() as server:
-        chat = server.chat_model()
-        chat.invoke([*past, AIMessage([block]), HumanMessage("And now?")])
-        with pytest.raises(
-            AnthropicInvalidRequestError, match="ids were found without"
-        ):
-            chat.invoke(
-                [
-                    *past,
-                    AIMessage([block | {"content": None}]),
-                    HumanMessage("And now?"),
-                ]
-            )
-    assert (
-        server.requests[0].tokens
-        == text_tokens("So far.") + text_tokens("And now?") + 2 * 4
-    )
-
-
 def clearing(**options):
     """Build the request options of tool clearing."""
     return {
@@ -277,41 +197,6 @@ def clearing(**options):
             "edits": [{"type": "clear_tool_uses_20250919", **options}]
         },
     }
-
-
-def compacting(value=1000, **options):
-    """Build the request options of a server-side compaction."""
-    edit = {
-        "type": "compact_20260112",
-        "trigger": {"type": "input_tokens", "value": value},
-        **options,
-    }
-    return {"betas": COMPACT, "context_management": {"edits": [edit]}}
-
-
-async def test_a_compaction_opens_the_answer_and_is_billed_apart():
-    """Usage leaves the compaction out, `iterations` has it, and the block stands for the past from then on."""
-    with AnthropicServer(min_compaction_trigger=1) as server:
-        chat = server.chat_model(**compacting())
-        found = await answers(chat, LONG)
-        chat.invoke([LONG, found[0], "And now?"])
-        chat.invoke([LONG, found[2], "And now?"])
-        changed = found[0].model_copy(
-            update={"content": [found[0].content[0] | {"content": "No."}]}
-        )
-        with pytest.raises(AnthropicInvalidRequestError, match="content was changed"):
-            chat.invoke([LONG, changed, "And now?"])
-    after = text_tokens(SUMMARY) + 4
-    assert {
-        (reply.content[0]["type"], reply.content[0]["content"], reply.text)
-        for reply in found
-    } == {("compaction", SUMMARY, ANSWER)}
-    assert {reply.usage_metadata["input_tokens"] for reply in found} == {after}
-    (compaction, message) = server.requests[0].reply["usage"]["iterations"]
-    assert compaction["input_tokens"] == text_tokens(LONG) + 4 + SUMMARY_PROMPT_TOKENS
-    assert (message["type"], message["input_tokens"]) == ("message", after)
-    later = after + text_tokens(ANSWER) + text_tokens("And now?") + 4
-    assert [request.tokens for request in server.requests[4:]] == [later, later, 0]
 
 
 def test_a_requested_compaction_is_signed_and_comes_first():

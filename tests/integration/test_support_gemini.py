@@ -9,7 +9,6 @@ from langchain_google_genai.chat_models import (
     GoogleInvalidRequestError,
 )
 
-from support.fakes import digest
 from support.gemini_policy import answer, tool_loop
 from support.gemini_server import (
     RATE_LIMIT,
@@ -25,27 +24,9 @@ SIGNATURES = "__gemini_function_call_thought_signatures__"
 
 
 @tool
-def look(name: str, depth: int) -> str:
-    """Look at something."""
-    return f"{name} at {depth}"
-
-
-@tool
 def listen(name: str) -> str:
     """Listen to something."""
     return f"{name} is silent"
-
-
-def run_turn(model, question, tools):
-    """Let the model call tools until it answers."""
-    history = [SystemMessage("You look around."), HumanMessage(question)]
-    by_name = {each.name: each for each in tools}
-    while True:
-        reply = model.invoke(history)
-        history.append(reply)
-        if not reply.tool_calls:
-            return history
-        history += [by_name[call["name"]].invoke(call) for call in reply.tool_calls]
 
 
 def test_invoke_reports_the_true_count():
@@ -65,31 +46,6 @@ def test_invoke_reports_the_true_count():
     assert reply.usage_metadata["output_token_details"] == {"reasoning": 5}
     assert reply.text == "one two three"
     assert reply.response_metadata["finish_reason"] == "MAX_TOKENS"
-
-
-@pytest.mark.parametrize("model", ["gemini-test", "gemini-3-test"])
-def test_tool_calls_round_trip_with_signatures(model):
-    """Three steps of calls, one of them parallel, come back signed and in order, and the answer saw everything."""
-    with GeminiServer(policy=tool_loop(steps=3), model=model) as server:
-        history = run_turn(
-            server.chat_model().bind_tools([look, listen]),
-            "What is here?",
-            [look, listen],
-        )
-    assert [request.status for request in server.requests] == [200] * 4
-    assert [
-        len(message.tool_calls) for message in history if isinstance(message, AIMessage)
-    ] == [1, 2, 1, 0]
-    assert history[-1].text.startswith(
-        f"seen {digest('What is here?')}: What is here? | results 4, last "
-    )
-    assert [request.cached_tokens > 0 for request in server.requests] == [
-        False,
-        True,
-        True,
-        True,
-    ]
-    assert server.requests[1].cached_tokens == server.requests[0].tokens
 
 
 @pytest.mark.parametrize("model", ["gemini-test", "gemini-3-test"])

@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_openai.chat_models.base import OpenAIInvalidRequestError
 
 from support.loopback import script
-from support.openai_server import ANSWER, SUMMARY, OpenAIServer
+from support.openai_server import ANSWER, OpenAIServer
 from support.oracle import text_tokens
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -175,33 +175,3 @@ async def test_encrypted_reasoning_comes_back_as_it_was_and_where_it_was():
             assert chat.invoke(["Where?", reply, done(reply)]).text == "Seen."
     counted = text_tokens("Hm, the mill.")
     assert server.requests[-1].tokens - server.requests[0].tokens > counted
-
-
-async def test_a_server_side_compaction_is_part_of_the_answer():
-    """Over the threshold the answer begins with the item, and what precedes it counts no more."""
-    with OpenAIServer() as server:
-        managed = {
-            "context_management": [{"type": "compaction", "compact_threshold": 1000}]
-        }
-        found = await answers(
-            server.chat_model(**managed),
-            [SystemMessage("Be brief."), HumanMessage(LONG)],
-        )
-        calm = server.chat_model(**managed).invoke("Short.")
-        chained = server.chat_model(use_previous_response_id=True)
-        for reply in found:
-            for chat in (server.chat_model(), chained):
-                chat.invoke(
-                    [
-                        SystemMessage("Be brief."),
-                        HumanMessage(LONG),
-                        reply,
-                        HumanMessage("And now?"),
-                    ]
-                )
-    assert {tuple(block["type"] for block in reply.content) for reply in found} == {
-        ("compaction", "text")
-    }
-    assert [block["type"] for block in calm.content] == ["text"]
-    later = size_of("Be brief.", ANSWER, "And now?") + text_tokens(SUMMARY)
-    assert {request.tokens for request in server.requests[5:]} == {later}

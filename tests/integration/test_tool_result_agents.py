@@ -14,7 +14,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
 from langgraph.prebuilt import InjectedState
 from langgraph.store.sqlite import SqliteStore
-from langgraph.store.sqlite.aio import AsyncSqliteStore
 from langgraph.types import Command
 
 from langchain_ctxwin import (
@@ -180,20 +179,6 @@ def test_a_nearly_full_window_still_gets_a_page(kind):
 
 @agents
 @both
-def test_many_turns_of_large_results_fit(kind, is_async):
-    model = model_of(reader("query", parallel=3))
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=3_000))
-    agent = agent_of(kind, model, guard, [query])
-    for turn in range(4):
-        assert (
-            ask(agent, is_async=is_async, text=f"Turn {turn}: what is there?")[-1].text
-            == "done"
-        )
-    assert not any(request.refused for request in model.requests)
-
-
-@agents
-@both
 def test_a_thread_cannot_read_what_belongs_to_another(kind, is_async):
     guard = ToolResultGuard(ToolResultConfig(max_tokens=600))
     first = model_of(script(AIMessage("", tool_calls=[call("query")]), "done"))
@@ -233,24 +218,6 @@ def test_results_in_a_sqlite_store_are_read_by_another_process(kind, tmp_path):
     cursor = last_cursor(once(call("query")).text)
     page = once(call("read_more", "c2", cursor=cursor))
     assert (page.status, page.text.startswith("[Result of query.")) == ("success", True)
-
-
-@agents
-async def test_results_in_an_async_sqlite_store_are_read(kind, tmp_path):
-    async with AsyncSqliteStore.from_conn_string(
-        str(tmp_path / "results.sqlite")
-    ) as store:
-        await store.setup()
-        guard = ToolResultGuard(
-            ToolResultConfig(max_tokens=600), store=LangGraphResultStore(store)
-        )
-        agent = agent_of(kind, model_of(reader("query")), guard, [query])
-        config = {"configurable": {"thread_id": "1"}, "recursion_limit": 400}
-        state = await agent.ainvoke(
-            {"messages": [HumanMessage("What is there?")]}, config
-        )
-    statuses = [message.status for message in results_of(state["messages"])]
-    assert (len(statuses) > 2, set(statuses)) == (True, {"success"})
 
 
 @both

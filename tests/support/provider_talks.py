@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from langchain.agents import create_agent
@@ -43,6 +44,7 @@ COMPACT_EDIT = {
     "type": "compact_20260112",
     "trigger": {"type": "input_tokens", "value": COMPACT_TRIGGER_TOKENS},
 }
+COMPACT_ITEM = {"type": "compaction", "compact_threshold": COMPACT_TRIGGER_TOKENS}
 CONVERSATION = ("messages", "input", "contents")
 """Where the requests of each provider have what was said."""
 
@@ -333,133 +335,88 @@ Play = Callable[..., Outcome]
 """Holds a talk on a server with a model."""
 
 
-def anthropic_compaction(play: Play = play) -> Outcome:
-    """The server compacts, as the model was set to."""
-    with AnthropicServer(
-        context_window=WINDOW,
-        policy=speaking(thinks=True),
-        min_compaction_trigger=1_000,
-    ) as server:
-        management = {"edits": [COMPACT_EDIT]}
-        thinking = {"type": "enabled", "budget_tokens": 1_024}
-        options = {
-            "context_management": management,
-            "betas": EDIT_BETAS,
-            "thinking": thinking,
-            "max_tokens": 1_280,
-        }
-        return play(server, server.chat_model(**options))
+@dataclass(frozen=True, kw_only=True)
+class Talk:
+    """A server that keeps a provider's rules, how its model is set, and what our agent is given."""
 
+    serve: Callable[..., Any]
+    model: dict[str, Any] = field(default_factory=dict)
+    ours: dict[str, Any] = field(default_factory=dict)
+    tools: Sequence[Any] = (look,)
 
-def anthropic_editing(play: Play = play) -> Outcome:
-    """The server clears old tool results."""
-    with AnthropicServer(
-        context_window=WINDOW, policy=speaking(thinks=False)
-    ) as server:
-        model = server.chat_model(
-            context_management={"edits": [CLEAR_EDIT]}, betas=EDIT_BETAS
-        )
-        return play(server, model)
-
-
-def anthropic_thinking(play: Play = play) -> Outcome:
-    """We compact; thinking stays as it was signed."""
-    with AnthropicServer(context_window=WINDOW, policy=speaking(thinks=True)) as server:
-        model = server.chat_model(
-            thinking={"type": "enabled", "budget_tokens": 1_024}, max_tokens=1_280
-        )
-        return play(server, model)
-
-
-def anthropic_bound_thinking(play: Play = play) -> Outcome:
-    """We compact; thinking is tied to all that precedes it, as with models since September 2026."""
-    with AnthropicServer(
-        context_window=WINDOW, policy=speaking(thinks=True), binds=True
-    ) as server:
-        return play(server, server.chat_model(max_tokens=1_280))
-
-
-def anthropic_on_demand(play: Play = play) -> Outcome:
-    """The same with blocks that the provider writes on demand; what is kept of thinking stays valid."""
-    with AnthropicServer(
-        context_window=WINDOW, policy=speaking(thinks=True), binds=True
-    ) as server:
-        return play(server, server.chat_model(max_tokens=1_280), **on_demand(play))
-
-
-def openai_on_demand(play: Play = play) -> Outcome:
-    """Encrypted items that the provider writes on demand."""
-    with OpenAIServer(context_window=WINDOW, policy=responding) as server:
-        return play(
-            server,
-            server.chat_model(max_tokens=256, **STATELESS),
-            **on_demand(play),
-        )
-
-
-def on_demand(play: Play) -> dict[str, str]:
-    """LangChain's own middleware knows none."""
-    return {} if play is play_peer else {"summarizer": "native"}
-
-
-def anthropic_deferred(play: Play = play) -> Outcome:
-    """A hundred deferred tools, far more than the window holds."""
-    with AnthropicServer(
-        context_window=WINDOW, policy=speaking(thinks=False)
-    ) as server:
-        return play(server, server.chat_model(), tools=[look, *many_tools(100)])
-
-
-def openai_chain(play: Play = play) -> Outcome:
-    """The server keeps the history."""
-    with OpenAIServer(context_window=WINDOW, policy=responding) as server:
-        return play(
-            server, server.chat_model(use_previous_response_id=True, max_tokens=256)
-        )
+    def __call__(self, play: Play = play) -> Outcome:
+        """Hold the talk; what is ours alone is not given to LangChain's own middleware."""
+        ours = {} if play is play_peer else self.ours
+        with self.serve() as server:
+            model = server.chat_model(**self.model)
+            return play(server, model, tools=self.tools, **ours)
 
 
 def openai_forgetting(play: Play = play) -> Outcome:
     """The server forgets what it kept, now and then."""
-    with OpenAIServer(context_window=WINDOW, policy=responding) as server:
-        policy, calls = server.policy, iter(range(1_000))
+    calls = iter(range(1_000))
 
-        def forgetting(body: dict[str, Any]) -> Any:
-            if next(calls) % 7 == 5:
-                server.stored.clear()
-            return policy(body)
+    def forgetting(body: dict[str, Any]) -> Any:
+        if next(calls) % 7 == 5:
+            server.stored.clear()
+        return responding(body)
 
-        server.policy = forgetting
-        outcome = play(
-            server, server.chat_model(use_previous_response_id=True, max_tokens=256)
-        )
+    server = OpenAIServer(context_window=WINDOW, policy=forgetting)
+    outcome = Talk(serve=lambda: server, model=CHAINED)(play)
     outcome.refused = [
         text for text in outcome.refused if "previous_response_not_found" not in text
     ]
     return outcome
 
 
-def openai_compaction(play: Play = play) -> Outcome:
-    """The server compacts, as the model was set to."""
-    with OpenAIServer(context_window=WINDOW, policy=responding) as server:
-        management = [
-            {"type": "compaction", "compact_threshold": COMPACT_TRIGGER_TOKENS}
-        ]
-        return play(
-            server, server.chat_model(context_management=management, max_tokens=256)
-        )
-
-
-def openai_stateless(play: Play = play) -> Outcome:
-    """Nothing is stored; encrypted reasoning goes back and forth."""
-    with OpenAIServer(context_window=WINDOW, policy=responding) as server:
-        return play(server, server.chat_model(max_tokens=256, **STATELESS))
-
-
-def gemini_signatures(play: Play = play) -> Outcome:
-    """Calls carry signed thoughts, and have to come back with them."""
-    with GeminiServer(input_limit=WINDOW, policy=tool_loop(steps=1)) as server:
-        return play(server, server.chat_model(max_output_tokens=256))
-
+CLAUDE = partial(AnthropicServer, context_window=WINDOW)
+TALKER = partial(CLAUDE, policy=speaking(thinks=False))
+THINKER = partial(CLAUDE, policy=speaking(thinks=True))
+GPT = partial(OpenAIServer, context_window=WINDOW, policy=responding)
+GEMINI = partial(GeminiServer, input_limit=WINDOW, policy=tool_loop(steps=1))
+BRIEF = {"max_tokens": 256}
+CHAINED = {"use_previous_response_id": True, **BRIEF}
+THINKING = {
+    "thinking": {"type": "enabled", "budget_tokens": 1_024},
+    "max_tokens": 1_280,
+}
+NATIVE = {"summarizer": "native"}
+TALKS: dict[str, Callable[..., Outcome]] = {
+    "anthropic: native compaction": Talk(
+        serve=partial(THINKER, min_compaction_trigger=1_000),
+        model={
+            "context_management": {"edits": [COMPACT_EDIT]},
+            "betas": EDIT_BETAS,
+            **THINKING,
+        },
+    ),
+    "anthropic: context editing": Talk(
+        serve=TALKER,
+        model={"context_management": {"edits": [CLEAR_EDIT]}, "betas": EDIT_BETAS},
+    ),
+    "anthropic: thinking": Talk(serve=THINKER, model=THINKING),
+    "anthropic: 100 deferred tools": Talk(serve=TALKER, tools=[look, *many_tools(100)]),
+    # as with models since September 2026
+    "anthropic: bound thinking": Talk(
+        serve=partial(THINKER, binds=True), model={"max_tokens": 1_280}
+    ),
+    "anthropic: bound thinking, compaction on demand": Talk(
+        serve=partial(THINKER, binds=True), model={"max_tokens": 1_280}, ours=NATIVE
+    ),
+    "gemini: thought signatures": Talk(serve=GEMINI, model={"max_output_tokens": 256}),
+    "openai: server-side history": Talk(serve=GPT, model=CHAINED),
+    "openai: history that is forgotten": openai_forgetting,
+    "openai: native compaction": Talk(
+        serve=GPT, model={"context_management": [COMPACT_ITEM], **BRIEF}
+    ),
+    "openai: stateless, encrypted reasoning": Talk(
+        serve=GPT, model={**BRIEF, **STATELESS}
+    ),
+    "openai: stateless, compaction on demand": Talk(
+        serve=GPT, model={**BRIEF, **STATELESS}, ours=NATIVE
+    ),
+}
+"""Every talk, by provider and what it manages."""
 
 DEEP_WINDOW = 12_000  # the tools of a deep agent alone take half of it
 
@@ -547,20 +504,3 @@ def moving(
         failed_turns=failed,
         texts=[f"cut: {hosts[3].cut}"],
     )
-
-
-TALKS: dict[str, Callable[..., Outcome]] = {
-    "anthropic: native compaction": anthropic_compaction,
-    "anthropic: context editing": anthropic_editing,
-    "anthropic: thinking": anthropic_thinking,
-    "anthropic: 100 deferred tools": anthropic_deferred,
-    "anthropic: bound thinking": anthropic_bound_thinking,
-    "anthropic: bound thinking, compaction on demand": anthropic_on_demand,
-    "gemini: thought signatures": gemini_signatures,
-    "openai: server-side history": openai_chain,
-    "openai: history that is forgotten": openai_forgetting,
-    "openai: native compaction": openai_compaction,
-    "openai: stateless, encrypted reasoning": openai_stateless,
-    "openai: stateless, compaction on demand": openai_on_demand,
-}
-"""Every talk, by provider and what it manages."""
