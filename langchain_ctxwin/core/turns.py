@@ -25,7 +25,6 @@ from langchain_core.messages import (
 )
 
 from langchain_ctxwin.core.blobs import apart
-from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.calls import (
     call_ids,
     calls_of,
@@ -44,12 +43,12 @@ Price = Callable[[AnyMessage], int]
 
 
 PRICED_STEPS, SAMPLED_EVERY = 250, 5
-"""Newest steps that are priced one by one, and of how many older ones one is. The sum is within two percent of that of
-all on recorded histories, where an estimate without a report is off by more."""
+"""Newest steps that are priced one by one, and of how many like older ones one is. The sum is within two percent of
+that of all on recorded histories, where an estimate without a report is off by more."""
 
-FRAME_CHARS = (
-    40  # of a message beside its text: its role, the names and arguments of its calls
-)
+FRAME_BYTES = 40  # of a message beside its text
+# The multiples of the golden ratio, less their whole part, keep no time with any pattern of a history.
+SPREAD = (5**0.5 - 1) / 2
 
 
 @dataclass(kw_only=True)
@@ -125,18 +124,43 @@ class VisibleSteps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have sl
 
 
 def _sampled_tokens(steps: Sequence[Step]) -> int:
-    """About what many steps cost: some of them are priced, and stand for the others by their length."""
-    sample = steps[::SAMPLED_EVERY]
-    if not sample:
-        return 0
-    tokens = sum(step.tokens for step in sample)
-    return round(tokens * sum(map(_length, steps)) / sum(map(_length, sample)))
+    """About what many steps cost.
+
+    Texts and calls of a usual length stand for others by their length; what is long, or anything else, is priced.
+    """
+    lengths = list(map(_length, steps))
+    longest = SAMPLED_EVERY * sum(lengths) / max(1, len(lengths))
+    tokens = sampled_tokens = sampled = 0
+    others = list[tuple[Step, int]]()
+    for step, length in zip(steps, lengths, strict=True):
+        if not step.is_standard or length > longest:
+            tokens += step.tokens
+        elif step.index * SPREAD % 1 < 1 / SAMPLED_EVERY:
+            sampled_tokens += step.tokens
+            sampled += length
+        else:
+            others.append((step, length))
+    if not sampled:
+        return tokens + sum(step.tokens for step, _ in others)
+    length = sum(length for _, length in others)
+    return tokens + round(sampled_tokens * (1 + length / sampled))
 
 
 def _length(step: Step) -> int:
-    """Characters of a step, and some for what frames its messages."""
-    texts = (text_of(message.content) for message in step.messages)
-    return FRAME_CHARS * step.size + sum(map(len, texts))
+    """About the bytes of a step in standard form: of its texts, calls and reasoning; those of scripts cost alike."""
+    if not step.is_standard:
+        return 0
+    texts: list[Any] = [message.content for message in step.messages]
+    first = step.messages[0]
+    if isinstance(first, AIMessage) and first.tool_calls:
+        texts.append(str(first.tool_calls))
+    if first.additional_kwargs:
+        texts.append(str(first.additional_kwargs))
+    return FRAME_BYTES * step.size + sum(map(_bytes, texts))
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 # Of a polynomial over the messages, so that a checksum can go on from another one; a Mersenne prime keeps it small.

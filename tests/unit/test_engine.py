@@ -454,3 +454,36 @@ def test_many_steps_are_priced_by_some_of_them_where_a_count_is_an_estimate():
     assert every == len(messages)
     assert some < every / 3
     assert estimate == pytest.approx(exact, rel=0.02)
+
+
+def called(argument):
+    call = {"name": "write", "args": {"text": argument}, "id": "c"}
+    return AIMessage("", tool_calls=[call]), ToolMessage("ok", tool_call_id="c")
+
+
+LONG = "alpha beta gamma delta. " * 2_000
+PICTURE = {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}
+
+
+@pytest.mark.parametrize(
+    "unlike",
+    [
+        [HumanMessage(LONG)],
+        [HumanMessage("\u4f60\u597d\u4e16\u754c" * 2_000)],
+        called(LONG),
+        [AIMessage("4", additional_kwargs={"reasoning_content": LONG})],
+        [AIMessage([{"type": "thinking", "thinking": LONG}, "4"])],
+        [HumanMessage([PICTURE] * 10)],
+    ],
+    ids=["long", "other script", "arguments", "reasoning", "blocks", "pictures"],
+)
+@pytest.mark.parametrize("place", range(100, 106))
+def test_a_step_unlike_the_others_counts_wherever_it_stands_in_a_long_history(
+    unlike, place
+):
+    like = [HumanMessage(f"Why {n}? " * (n % 17 + 1)) for n in range(400)]
+    messages = [*like[:place], *unlike, *like[place:]]
+    engine = ContextEngine(ModelLimits(context_window=10**7), counter=TokenEstimator())
+    steps = engine.measure(messages).steps
+    every = sum(step.tokens for step in steps)
+    assert steps.total_tokens == pytest.approx(every, rel=0.02)
