@@ -335,8 +335,7 @@ def _lines(
     """The lines of messages, as far as a record of this size has a place for them.
 
     A long history that is met at once is read from the newest message on, while what the oldest messages read did and
-    showed has a place. Of what came before only statements of people that go on to hold, or have a value, compete with
-    that.
+    showed has a place. Of what came before only what is `lasting` competes with that.
     """
     messages = request.parts.messages
     lines = list[RecordLine]()
@@ -357,13 +356,8 @@ def _lines(
         stop, most = start, 2 * most
         reads_on = bool(stop) and has_place(older, lines, room_tokens)
     for i in positions[:stop]:
-        if is_user(messages[i]):
-            yield from lasting(
-                messages[i],
-                message_id(messages, i),
-                messages[i - 1] if i else None,
-                rules,
-            )
+        before = messages[i - 1] if i else None
+        yield from lasting(messages[i], message_id(messages, i), before, rules)
     yield from lines
 
 

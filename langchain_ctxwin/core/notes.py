@@ -18,7 +18,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin.core.blocks import said_in, text_of
-from langchain_ctxwin.core.calls import standard
+from langchain_ctxwin.core.calls import is_user, standard
 from langchain_ctxwin.core.record import (
     EARLIER,
     EDGES,
@@ -252,7 +252,12 @@ def lasting(
     before: AnyMessage | None = None,
     rules: Rules = is_standing,
 ) -> list[RecordLine]:
-    """Return the lines for what a person said that goes on to hold, or has a value; of a document the former alone."""
+    """Return the lines for what goes on to hold: what the agent asked to keep, and what a person said.
+
+    Of a person's words also those with a value, unless they are in a document.
+    """
+    if not is_user(message):
+        return [*_lines_of_request(message, key)]
     text = _text(message.content)
     is_document = len(text) > DOCUMENT_CHARS
     if _commands_before(text, before):

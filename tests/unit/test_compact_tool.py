@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import (
     ContextConfig,
+    ContextEngine,
+    ModelLimits,
     create_compact_tool,
     render_record,
 )
+from langchain_ctxwin.core.notes import COMPACT_KEY
 from support.agents import (
     THREAD,
     WORD,
@@ -99,6 +102,26 @@ def test_what_to_keep_stays_through_later_compactions(adapter, before, after, co
     state, _ = ran(adapter, compacting(before=before, after=after), **config)
     assert state["context_guard"]["compactions"] > (1 if before else 0)
     assert set(KEPT) <= {*record_of(state)}
+
+
+def test_what_to_keep_stays_where_a_long_history_is_met_at_once():
+    """Of the oldest messages only that and what people said is read."""
+    asked = call("compact_context", "keep", keep=KEEP)
+    kept = ToolMessage(
+        "Done.", tool_call_id="keep", additional_kwargs={COMPACT_KEY: KEEP}
+    )
+    read_since = [
+        one
+        for n in range(800)
+        for one in (
+            call("read", f"c{n}", part=n),
+            ToolMessage(WORD, tool_call_id=f"c{n}"),
+        )
+    ]
+    history = [HumanMessage("Refund it."), asked, kept, *read_since]
+    engine = ContextEngine(ModelLimits(context_window=4_000))
+    session = engine.fit(history).session
+    assert set(KEPT) <= {*record_of(session)}
 
 
 class StoppedError(Exception):
