@@ -45,6 +45,21 @@ def invoked(model, history, *, window=8_000, tools=(look,), **options):
     return agent.invoke({"messages": history}, {**THREAD, "recursion_limit": 500})
 
 
+def talked(server, *, window):
+    """The state of a conversation after more turns than the window holds."""
+    agent = create_context_agent(
+        server.chat_model(),
+        [look],
+        limits=ModelLimits(context_window=window, max_output_tokens=256),
+        counter=TokenEstimator("openai"),
+        checkpointer=InMemorySaver(),
+    )
+    for turn in range(24):
+        asked = HumanMessage(f"{turn}? " + "River. " * 60)
+        agent.invoke({"messages": [asked]}, THREAD)
+    return agent.get_state(THREAD).values
+
+
 @tool
 def screenshot(place: str) -> list[dict]:
     """Take a picture of a place."""
@@ -101,20 +116,8 @@ def test_redacted_thinking_is_tied_as_well():
 
     server = AnthropicServer(context_window=6_000, policy=policy, binds=True)
     with server:
-        limits = ModelLimits(context_window=6_000, max_output_tokens=256)
-        agent = create_context_agent(
-            server.chat_model(),
-            [look],
-            limits=limits,
-            counter=TokenEstimator("openai"),
-            checkpointer=InMemorySaver(),
-        )
-        for turn in range(24):
-            agent.invoke(
-                {"messages": [HumanMessage(f"{turn}? " + "River. " * 60)]}, THREAD
-            )
-        compactions = agent.get_state(THREAD).values["context_guard"]["compactions"]
-    assert compactions > 0
+        state = talked(server, window=6_000)
+    assert state["context_guard"]["compactions"] > 0
     assert set(statuses(server)) == {200}
     assert "redacted_thinking" in str(server.requests[-1].body)
 
@@ -193,18 +196,7 @@ def test_what_a_provider_refuses_is_repaired_before_it_is_sent(history, provider
 def test_a_server_that_cuts_silently_is_noticed_and_its_window_learned():
     """It keeps half its window of a larger prompt, says nothing, and reports the size of what it kept."""
     with OllamaServer(num_ctx=4_096, policy=looking) as server:
-        limits = ModelLimits(context_window=32_000, max_output_tokens=256)
-        agent = create_context_agent(
-            server.chat_model(),
-            [look],
-            limits=limits,
-            counter=TokenEstimator("openai"),
-            checkpointer=InMemorySaver(),
-        )
-        for turn in range(24):
-            agent.invoke(
-                {"messages": [HumanMessage(f"{turn}? " + "River. " * 60)]}, THREAD
-            )
+        talked(server, window=32_000)
     assert 0 < server.cut <= 5
     assert server.cut < 0.1 * len(server.requests)
 

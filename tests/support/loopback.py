@@ -71,15 +71,15 @@ def script(*answers: str | list[Item]) -> Policy:
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
 
-class Loopback:
-    """Answers HTTP requests on a free port of the loopback interface while the `with` block runs."""
+class Served:
+    """Serves HTTP on a free port of the loopback interface while the `with` block runs."""
 
-    def __init__(self) -> None:
-        self.requests: list[Any] = []
-        self._lock = threading.Lock()
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        """Return what answers requests."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self._thread = threading.Thread(
             target=self._http.serve_forever, args=(POLL_SECONDS,), daemon=True
         )
@@ -95,6 +95,18 @@ class Loopback:
     def url(self) -> str:
         """Address without a path."""
         return f"http://127.0.0.1:{self._http.server_port}"
+
+
+class Loopback(Served):
+    """Answers requests as a provider does, and keeps them."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self._lock = threading.Lock()
+
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        """Answer by `answer`."""
+        return _handler(self)
 
     @property
     def refused(self) -> list[dict[str, Any]]:

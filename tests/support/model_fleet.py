@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from support import model_shapes as shapes
-
-POLL_SECONDS = 0.02  # how long stopping may wait for the accept loop
+from support.loopback import Served
 
 LISTS: dict[str, Any] = {
     "/openai/v1/models": shapes.OPENAI,
@@ -52,7 +51,7 @@ PAGES: dict[str, tuple[str, dict[str, Any]]] = {
 """Path -> query parameter of the next page, and the pages by its value."""
 
 
-class ModelFleet:
+class ModelFleet(Served):
     """Serves every provider of the tests while the `with` block runs.
 
     `asked` holds a (method, path with query, headers) per request. Broken servers: `/hang`, `/http500`, `/truncated`.
@@ -66,26 +65,13 @@ class ModelFleet:
         self.asked: list[tuple[str, str, dict[str, str]]] = []
         self.released = threading.Event()
 
-    def __enter__(self) -> Self:
-        self._http = ThreadingHTTPServer(
-            ("127.0.0.1", 0), type("Handler", (_Handler,), {"fleet": self})
-        )
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, args=(POLL_SECONDS,), daemon=True
-        )
-        self._thread.start()
-        return self
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        """Answer for the fleet."""
+        return type("Handler", (_Handler,), {"fleet": self})
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *details: object) -> None:
         self.released.set()
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
-
-    @property
-    def url(self) -> str:
-        """Address of the fleet; a provider's own is below it."""
-        return f"http://127.0.0.1:{self._http.server_port}"
+        super().__exit__(*details)
 
     def paths(self) -> list[str]:
         """Paths asked so far, without their queries."""
