@@ -95,21 +95,6 @@ def test_nobody_waits_for_a_slow_summarizer(gate):
     )
 
 
-def test_each_summary_starts_where_the_last_one_ended():
-    writer = Writer()
-    chat = chat_of(writer)
-    for _ in range(100):
-        chat.ask()
-        if len(writer.given) > 2:
-            break
-    told = [text for messages, _ in writer.given for text in messages]
-    assert told == [m.content for m in chat.state["messages"]][: len(told)]
-    first, *others = [previous for _, previous in writer.given]
-    assert first == ""
-    assert len(others) > 1
-    assert all(text.startswith(SUMMARY) for text in others)
-
-
 class Forgetful(SummaryJobs):
     """A process that ends right after it began a summary: the work is never done."""
 

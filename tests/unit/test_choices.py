@@ -24,7 +24,7 @@ from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.tools import ToolSelector
 from support.agents import THREAD, agent_on, call, is_refused, on_both, values
 from support.fakes import ScriptedChatModel, SdkError, core_overflow, script
-from support.routing import router, scripted, unavailable
+from support.routing import router, scripted
 
 ROOM_TOKENS = 250  # two or three of the tools below
 WORDS = "the quick brown fox jumps over the lazy dog " * 40  # about 400 tokens
@@ -156,50 +156,6 @@ def test_what_cannot_be_made_to_fit_moves(adapter):
     )
     assert turns(agent, "hi", WORDS * 30)[-1] in {"small", "large"}
     assert not is_refused(small, large)
-
-
-@adapters
-def test_a_conversation_stays_with_the_model_that_answered_last(adapter):
-    down, cheap = (
-        scripted("down", 8_000, faults=[unavailable()]),
-        scripted("cheap", 8_000),
-    )
-    agent = on(adapter, routed(down, cheap, scripted("dear", 8_000)))
-    events = agent.stream(
-        {"messages": [("user", "One?")]}, THREAD, stream_mode="custom"
-    )
-    changes = [
-        (event.get("before", ""), event["model"])
-        for event in events
-        if event["type"] == "context.model_chosen"
-    ]
-    assert changes == [("", "down"), ("down", "cheap")]
-    assert turns(agent, "Two?", "Three?") == ["cheap"] * 2
-    routes = [
-        message.response_metadata["route"]
-        for message in values(agent)["messages"][1::2]
-    ]
-    assert [route["model"] for route in routes] == ["cheap"] * 3
-    assert routes[-1]["reason"] == "kept: the conversation's prompt cache"
-    assert values(agent)["context_model"]["model"] == "cheap"
-
-
-@pytest.mark.parametrize("adapter", ["nodes", "middleware"])
-def test_a_candidate_that_failed_rests_for_everybody(adapter):
-    """Also where each request is routed by itself."""
-    down, up = (
-        scripted("down", 8_000, faults=[unavailable()] * 9),
-        scripted("up", 8_000),
-    )
-    agent = on(adapter, routed(down, up, config=RoutingConfig(sticky=False)))
-    asked = []
-    for thread in ("1", "1", "2"):
-        agent.invoke(
-            {"messages": [("user", f"One of {thread}?")]},
-            {"configurable": {"thread_id": thread}},
-        )
-        asked.append(len(down.requests))
-    assert asked == [1, 1, 1]
 
 
 @adapters

@@ -8,8 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import (
     BudgetExceededError,
@@ -55,27 +54,6 @@ def asked(engine, messages, tokens, state=None):
         **after_measure(window).to_json(),
         "context_counts": from_answer(window, answer).counts,
     }
-
-
-def test_the_regions_add_up():
-    window = engine_of().measure(
-        turns(2), system_prompt="S" * 40, tools=[{"name": "f"}]
-    )
-    names = (
-        "system_tokens",
-        "tool_tokens",
-        "summary_tokens",
-        "record_tokens",
-        "pinned_tokens",
-        "history_tokens",
-    )
-    assert sum(window.report[name] for name in names) == window.total_tokens
-    assert (window.report["counted_by"], window.report["input_limit"]) == ("exact", 600)
-    assert window.report["utilization"] == round(window.total_tokens / 600, 4)
-    of_langchain = engine_of(counter=count_tokens_approximately).measure(
-        turns(2), system_prompt="hi"
-    )
-    assert of_langchain.report["counted_by"] == "estimate"
 
 
 def test_one_call_compacts_as_its_steps_do_and_goes_on_from_its_session():
@@ -143,32 +121,6 @@ def test_the_reported_size_anchors_the_count_of_its_prefix_only():
 # ---- bad summarizers, bad input -------------------------------------------------------------------------------------
 
 
-ORPHAN = ToolMessage("r", tool_call_id="x")
-
-
-@pytest.mark.parametrize(
-    ("messages", "prompt", "request_"),
-    [
-        ([], "", []),
-        ([SystemMessage("A"), SystemMessage("B")], "S", [("system", "S\n\nA\n\nB")]),
-        ([ORPHAN, HumanMessage("q"), ORPHAN], "", [("human", "q")]),
-    ],
-    ids=["nothing", "system messages are merged", "results without calls are left out"],
-)
-def test_an_odd_history_is_a_valid_request(messages, prompt, request_):
-    engine = engine_of()
-    window = engine.measure(messages, system_prompt=prompt)
-    assert [(m.type, m.content) for m in engine.build(window)] == request_
-    assert [m.content for m in window.messages] == [
-        text for kind, text in request_ if kind != "system"
-    ]
-    assert (window.over_by, engine.plan(window), engine.emergency(window)) == (
-        0,
-        None,
-        None,
-    )
-
-
 @pytest.mark.parametrize(
     ("limits", "error", "message"),
     [
@@ -186,18 +138,6 @@ def test_an_engine_without_room_for_input_is_refused(limits, error, message):
         config=ContextConfig(allow_guess=True),
     )
     assert (engine.limits.context_window, engine.limits.source) == (4000, "guess")
-
-
-def test_a_shrunken_history_is_said_loudly():
-    """Also without ids; a removal at the end is not one."""
-    engine = engine_of()
-    state = after_measure(
-        engine.measure([HumanMessage("a"), AIMessage("b"), HumanMessage("c")])
-    ).to_json()
-    assert engine.measure([HumanMessage("a")], session=state).session.faults == ()
-    state = after_measure(engine.measure(turns(2))).to_json()
-    (fault,) = engine.measure(turns(2)[2:], session=state).session.faults
-    assert fault.startswith("history has 3 messages, the state remembers 5")
 
 
 @pytest.mark.parametrize("family", ["generic", "openai", "gemini"])

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
@@ -16,16 +15,12 @@ from langchain_ctxwin import (
     ContextNodes,
 )
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
-from langchain_ctxwin.testing import request_faults
 from support.agents import (
     LONG,
     THREAD,
-    WAYS,
-    agent_on,
     ask,
     engine_of,
     is_refused,
-    model_of,
     values,
 )
 from support.desk import TOOLS, agent_of
@@ -36,7 +31,6 @@ from support.fakes import (
     exact_count,
     openai_overflow,
     script,
-    tool_loop,
 )
 from support.graphs import chat_on
 
@@ -65,12 +59,6 @@ FIXED = {
     ("build_messages", "agent"),
     ("tools", "budget_check"),
 }
-
-
-@tool
-def read(path: str = "a") -> str:
-    """Read a file."""
-    return f"contents of {path}: {LONG}"
 
 
 def graph_of(model, window=1000, *, tools=(), engine=None, **options):
@@ -142,94 +130,6 @@ def test_the_route_follows_the_budget(state, destination):
     assert (
         ContextNodes(engine_of(500, exact_count)).route_on_budget(state) == destination
     )
-
-
-async def test_sync_async_and_streaming_send_the_same_requests():
-    runs = []
-    for how in ("invoke", "ainvoke", "stream", "astream"):
-        model = ScriptedChatModel(input_limit=700, policy=tool_loop(steps=3))
-        graph = graph_of(model, 700, tools=[read])
-        for number in range(6):
-            message = {
-                "messages": [HumanMessage(f"question {number}", id=f"q{number}")]
-            }
-            match how:
-                case "invoke":
-                    graph.invoke(message, THREAD)
-                case "ainvoke":
-                    await graph.ainvoke(message, THREAD)
-                case "stream":
-                    list(graph.stream(message, THREAD, stream_mode="messages"))
-                case _:
-                    [
-                        chunk
-                        async for chunk in graph.astream(
-                            message, THREAD, stream_mode="messages"
-                        )
-                    ]
-        view = values(graph)
-        runs.append(
-            (sent(model), view["context_summary"], view["context_record"]["left"])
-        )
-    assert runs[1:] == runs[:1] * 3
-
-
-@pytest.mark.parametrize(("adapter", "is_async"), WAYS)
-async def test_a_long_conversation_and_a_long_turn_fit_in_every_request(
-    adapter, is_async
-):
-    parallel = [
-        [{"name": "read", "args": {}, "id": f"c{step}-{i}"} for i in range(3)]
-        for step in range(20)
-    ]
-    steps = [AIMessage("", tool_calls=calls) for calls in parallel]
-    model = model_of(1_200, policy=script(*["fine"] * 20, *steps, "done"))
-    agent = agent_on(adapter, model, [read], system_prompt=PROMPT)
-    for number in range(21):
-        given = {"messages": [HumanMessage(f"question {number} {LONG[:200]}")]}
-        out = (
-            await agent.ainvoke(given, THREAD)
-            if is_async
-            else agent.invoke(given, THREAD)
-        )
-    assert out["messages"][-1].content == "done"
-    assert [(r.refused, request_faults(list(r.messages))) for r in model.requests] == [
-        (False, [])
-    ] * 41
-    assert len(values(agent)["messages"]) == 2 * 20 + 2 + 20 * 4
-    for number, request in enumerate(model.requests):
-        asked = [m.content for m in request.messages if m.type == "human"]
-        assert any(text.startswith(f"question {min(number, 20)} ") for text in asked)
-        assert request.messages[0].content.startswith(PROMPT)
-
-
-def test_a_five_megabyte_tool_result_is_shown_by_head_and_tail_and_kept_whole():
-    @tool
-    def dump() -> str:
-        """Return everything."""
-        return "start " + "x" * 5_000_000 + " end"
-
-    def by_chars(messages, *, tools=None):
-        return sum(
-            4 + len(str(message.content)) // 4 for message in messages
-        ) + 30 * len(tools or ())
-
-    model = ScriptedChatModel(
-        policy=tool_loop(steps=1), input_limit=2000, counter=by_chars
-    )
-    result = ask(
-        graph_of(model, tools=[dump], engine=engine_of(1500, by_chars)), "dump it"
-    )
-    assert (
-        len(
-            next(
-                message for message in result["messages"] if message.type == "tool"
-            ).content
-        )
-        == 5_000_010
-    )
-    shown = model.requests[-1].messages[-1].content
-    assert (shown[:7], shown[-5:], len(shown) < 6000) == ("start x", "x end", True)
 
 
 @pytest.mark.parametrize("overflow", [core_overflow, openai_overflow])

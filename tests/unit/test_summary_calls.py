@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -100,23 +100,6 @@ def test_callbacks_of_the_run_see_the_calls_of_its_summarizer(way):
         is_child and any("nostream" in tag for tag in tags) for tags, is_child in ours
     )
     assert len(watch.calls) - len(ours) == len(questions())
-
-
-@pytest.mark.parametrize("way", ["inline", "background"])
-def test_usage_callbacks_count_the_calls_of_a_summarizer(way):
-    """What it costs is part of what the run costs."""
-    model, jobs, writer = (
-        ScriptedChatModel(name="agent"),
-        SummaryJobs(),
-        Writer(name="writer"),
-    )
-    with get_usage_metadata_callback() as usage:
-        ask(agent_with(writer, jobs, model=model, summarize=way))
-        jobs.drain(PATIENCE)
-    counted = sum(one["input_tokens"] for one in usage.usage_metadata.values())
-    assert counted == sum(
-        request.tokens for request in (*model.requests, *writer.requests)
-    )
 
 
 @pytest.mark.parametrize("way", ["inline", "background"])
