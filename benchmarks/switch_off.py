@@ -223,12 +223,6 @@ ROWS = (
         measures=("arena",),
     ),
     Row(
-        name="steps of a small current turn stay",
-        instead="they leave like others",
-        seams={"core.request:Request.leaves_turn_whole": value(False)},
-        measures=("shown", "arena"),
-    ),
-    Row(
         name="steps of the current turn leave",
         instead="whole turns alone, then clamps",
         seams={"core.compaction:step_cuts": returning([])},

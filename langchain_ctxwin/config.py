@@ -206,7 +206,9 @@ class ContextConfig(Settings):
             budget, or tokens). None waits for the limit, because each compaction breaks the prompt cache once; an
             inline summary is then made at 0.95. `("messages", 50)` means from 50 messages in the view on.
             `("fraction", 0.8)` and `("tokens", 2000)` are read here, in `prepare` and in `keep`.
-        keep: Low-water mark: what a compaction leaves of the history (share of the history budget, or tokens).
+        keep: Low-water mark: what a compaction leaves of the history before the newest step, which stays in any case (share
+            of the history budget, or tokens). A large newest step leaves less of it; half stays where somebody asked to
+            compact.
         trigger_messages: Number of messages in the view past which a summary is made, whatever their size.
         max_history_tokens: Cap of the room that `trigger` and `keep` are shares of: a huge window need not be filled.
         compact_when_idle: Compact before the next request, when a compaction is near (`prepare`) and the prompt cache
@@ -280,7 +282,7 @@ class ContextConfig(Settings):
 
     prepare: Share = 0.6
     trigger: Share | None = None
-    keep: Share = 0.15
+    keep: Share = 0.25
     trigger_messages: Annotated[int, Field(ge=2, le=MAX_AMOUNT)] | None = None
     max_history_tokens: Count | None = None
     compact_when_idle: bool = False

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
 
@@ -65,14 +64,11 @@ ASKED_BY_HOST = "asked by the host"
 IDLE = "compact_when_idle: the prompt cache is cold, and a compaction is near"
 
 Tier = Callable[[Request], Request]
-Need = Literal["over", "asked"]
-"""The request is past a bound; the agent asked to compact at the end of a phase of its turn."""
-
 
 # ---- what leaves, tier by tier --------------------------------------------------------------------------------------
 
 
-def smaller(before: Request, need: Need = "over") -> Request:
+def smaller(before: Request) -> Request:
     """Return the request with what has to leave taken out; the same one where nothing can.
 
     A question that filled the window is shortened first, then a finished summary is shown. The result may still not
@@ -82,7 +78,7 @@ def smaller(before: Request, need: Need = "over") -> Request:
     request = with_lasting_question(before)
     if summary and not request.is_low:
         request = with_summary(request, summary)
-    for tier in TIERS[need]:
+    for tier in TIERS:
         if request.is_low or _stays_valid(request):
             break
         candidate = tier(request)
@@ -149,20 +145,12 @@ def cut_turns(request: Request) -> Request:
     return _cut_first(request, turn_cuts(request))
 
 
-def cut_large_turn(request: Request) -> Request:
-    """Drop the oldest steps of a large current turn; its user message is pinned and its newest step stays."""
-    return request if request.leaves_turn_whole else cut_steps(request)
-
-
 def cut_steps(request: Request) -> Request:
-    """Drop the oldest steps of the current turn, however small it is."""
+    """Drop the oldest steps of the current turn; its user message is pinned and its newest step stays."""
     return _cut_first(request, step_cuts(request))
 
 
-TIERS: dict[Need, tuple[Tier, ...]] = {
-    "over": (clear_results, cut_turns, cut_large_turn),
-    "asked": (clear_results, cut_turns, cut_steps),
-}
+TIERS: tuple[Tier, ...] = (clear_results, cut_turns, cut_steps)
 
 
 def _cut_first(request: Request, cuts: Sequence[int]) -> Request:
@@ -185,9 +173,8 @@ def emergency(request: Request, target_tokens: int | None = None) -> Compaction 
     before = replace(request, limit=limit)
     if before.fits:
         return None
-    compaction = _compaction(
-        before, f"a request of up to {before.upper_tokens:,} tokens exceeds {limit:,}"
-    )
+    reason = f"a request of up to {before.upper_tokens:,} tokens exceeds {limit:,}"
+    compaction = _compaction(before, reason, is_strict=target_tokens is not None)
     after = compaction.after if compaction else before.shown_as(before.view)
     # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
     if target_tokens is None and after.lower_tokens > limit:
@@ -195,8 +182,10 @@ def emergency(request: Request, target_tokens: int | None = None) -> Compaction 
     return compaction
 
 
-def _compaction(before: Request, reason: str, need: Need = "over") -> Compaction | None:
-    after = smaller(before, need)
+def _compaction(
+    before: Request, reason: str, *, is_strict: bool = False
+) -> Compaction | None:
+    after = replace(smaller(replace(before, is_strict=is_strict)), is_strict=False)
     if after.view == before.view and after.summary == before.summary:
         return None
     return Compaction(kind="force", reason=reason, before=before, after=after)
@@ -210,7 +199,7 @@ def relieve(request: Request) -> Compaction | None:
     if request.over_by:
         return None
     if asks_to_compact(request.parts.messages, request.session.since):
-        return _compaction(request, ASKED, "asked")
+        return _compaction(request, ASKED, is_strict=True)
     if (
         is_idle(request)
         and (early := _compaction(request, IDLE))
@@ -258,8 +247,10 @@ def compaction_on_request(request: Request, *, is_local: bool) -> Compaction | N
         and request.parts.settings.summarize != "off"
         and not request.over_by
     )
-    summary = _summary(request, ASKED_BY_HOST) if may_summarize else None
-    compaction = summary or _compaction(request, ASKED_BY_HOST, "asked")
+    summary = (
+        _summary(request, ASKED_BY_HOST, is_strict=True) if may_summarize else None
+    )
+    compaction = summary or _compaction(request, ASKED_BY_HOST, is_strict=True)
     is_worth = compaction is not None and (
         request.over_by or _pays(request, compaction.tokens_after)
     )
@@ -316,11 +307,13 @@ def summary_due(request: Request, *, is_local: bool) -> Compaction | None:
     return compaction if _pays(request, compaction.tokens_after) else None
 
 
-def _summary(request: Request, reason: str) -> Compaction | None:
+def _summary(
+    request: Request, reason: str, *, is_strict: bool = False
+) -> Compaction | None:
     """The summary that is due; None when it would not pay for itself."""
     parts = request.parts
     summary_tokens = summary_size(request)
-    start = _summary_stop(request, summary_tokens)
+    start = _summary_stop(replace(request, is_strict=is_strict), summary_tokens)
     if start is None:
         return None
     covered = position_of(parts.messages, start - 1)

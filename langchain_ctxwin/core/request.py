@@ -56,9 +56,9 @@ FILLED_SHARE = (
 # What a bound by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow.
 KEPT_MESSAGES_SHARE, MAX_MESSAGES_SHARE = 0.5, 0.8
 LEAST_MESSAGES = 2  # a question and its answer
-# Of the room for history: what the current turn stays whole within. An agent does again what it no longer sees
-# (measured on recorded agents and in the arena, at no cost).
-WHOLE_TURN_SHARE = 0.35
+# Of the room for history: what the newest step and what is kept before it take together.
+KEPT_WITH_NEWEST_SHARE = 0.5
+STRICT_SHARE = 0.5  # of `keep`: what stays where somebody asked to compact, or a provider refused the request
 REGIONS = (*FIXED_REGIONS, "history_tokens")
 NOTHING = Regions(
     system_tokens=0, tool_tokens=0, summary_tokens=0, pinned_tokens=0, history_tokens=0
@@ -98,6 +98,9 @@ class Request:
     reserved_tokens: int = 0
     limit: int = 0
     """What the request has to fit: the input limit, or less after a refusal."""
+
+    is_strict: bool = False
+    """Less than usual stays: somebody asked to compact, or the provider refused the request."""
 
     unbound: int = 0
     """Position up to which reasoning is tied to what requests under the stored view no longer begin with."""
@@ -510,8 +513,16 @@ class Request:
 
     @property
     def low_water(self) -> int:
-        """Total that a compaction aims for; pins, summary and record count as cost before it is set."""
-        return self.fixed_tokens + portion(self.parts.settings.keep, self.room)
+        """Total that a compaction aims for; pins, summary and record count as cost before it is set.
+
+        `keep` is about what came before the newest step, which stays in any case; a large one leaves less of that.
+        """
+        kept = portion(self.parts.settings.keep, self.room)
+        if self.is_strict:
+            return self.fixed_tokens + int(STRICT_SHARE * kept)
+        newest = self.newest.tokens if self.newest else 0
+        beside = min(kept + newest, portion(KEPT_WITH_NEWEST_SHARE, self.room))
+        return self.fixed_tokens + max(kept, beside)
 
     @property
     def shown_messages(self) -> int:
@@ -533,16 +544,6 @@ class Request:
         most = self.parts.settings.trigger_messages
         is_few = most is None or self.shown_messages <= self.kept_messages
         return self.fits and self.total_tokens <= self.low_water and is_few
-
-    @property
-    def leaves_turn_whole(self) -> bool:
-        """True when the current turn, which is all of the history that is left, is small enough to stay whole."""
-        most = self.fixed_tokens + portion(WHOLE_TURN_SHARE, self.room)
-        return (
-            self.parts.settings.trigger_messages is None
-            and self.fits
-            and self.total_tokens <= most
-        )
 
     @property
     def has_no_room(self) -> bool:

@@ -22,7 +22,7 @@ example of LangChain's `SummarizationMiddleware`."""
 KEPT_RESULTS = 3  # newest results that `clear-tool-results` leaves, the default of LangChain's `ClearToolUsesEdit`
 CLEARED = "[cleared]"
 
-KEEPS, RECORD_SHARES = (0.1, 0.15, 0.3, 0.5), (0.15, 0.38)
+KEEPS, RECORD_SHARES = (0.1, 0.25, 0.4, 0.6), (0.15, 0.38)
 """What a recommendation tries: how much a compaction leaves, and how much of the room the record may take."""
 
 Sizes = Callable[[AnyMessage], int]

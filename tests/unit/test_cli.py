@@ -192,7 +192,7 @@ def test_settings_are_shown_without_a_file_and_without_extras(capsys, monkeypatc
     for name in ("rich", "rich.console"):
         monkeypatch.setitem(sys.modules, name, None)
     assert main(["config", "show"]) == 0
-    assert "keep = 0.15" in capsys.readouterr().out
+    assert "keep = 0.25" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["check", "show"])

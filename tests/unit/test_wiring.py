@@ -275,7 +275,10 @@ OpenAILike.__name__ = "ChatOpenAI"
     ("model_class", "sent"),
     [
         (OpenAILike, ["ai", "human", "ai", "ai", "tool", "system", "human"]),
-        (GeminiLike, ["ai", "human", "ai", "human", "ai", "tool", "human", "human"]),
+        (
+            GeminiLike,
+            ["human", "ai", "human", "ai", "human", "ai", "tool", "human", "human"],
+        ),
         (
             ScriptedChatModel,
             ["human", "ai", "human", "ai", "ai", "tool", "human", "human"],
