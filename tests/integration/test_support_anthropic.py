@@ -9,7 +9,7 @@ from support.anthropic_server import (
     ANSWER,
     AnthropicServer,
 )
-from support.loopback import script
+from support.loopback import answers, called, result, script
 from support.oracle import text_tokens
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -31,22 +31,6 @@ def said(*blocks):
     return HumanMessage(list(blocks))
 
 
-def called(*names, prefix="id"):
-    """Build an AI message that calls tools."""
-    return AIMessage(
-        "",
-        tool_calls=[
-            {"name": name, "args": {"q": LONG}, "id": f"{prefix}-{name}"}
-            for name in names
-        ],
-    )
-
-
-def result(name, content="done", prefix="id"):
-    """Build the result of a call."""
-    return ToolMessage(content, tool_call_id=f"{prefix}-{name}", name=name)
-
-
 def tool(name, **more):
     """Build a tool definition in the API's own form."""
     return {
@@ -64,14 +48,6 @@ def use(name, **args):
 def thought(text):
     """Build thinking as a script writes it."""
     return {"type": "thinking", "thinking": text}
-
-
-async def answers(model, messages):
-    """Return the answer of every way to ask, streams merged."""
-    chunks = list(model.stream(messages))
-    async_chunks = [chunk async for chunk in model.astream(messages)]
-    merged = [sum(each[1:], each[0]) for each in (chunks, async_chunks)]
-    return [model.invoke(messages), await model.ainvoke(messages), *merged]
 
 
 async def test_every_way_to_ask_gets_one_answer_and_the_true_count():

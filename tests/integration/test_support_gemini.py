@@ -16,6 +16,7 @@ from support.gemini_server import (
     UNAVAILABLE,
     GeminiServer,
 )
+from support.loopback import called, result
 from support.oracle import text_tokens
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -67,19 +68,6 @@ def test_a_lost_or_forged_signature_is_refused(model):
                 chat.invoke(["What is here?", broken, result])
         later = chat.invoke(["What is here?", lost, result, "And now?"])
     assert later.tool_calls
-
-
-def called(*names):
-    """Build an AI message that calls functions."""
-    return AIMessage(
-        "",
-        tool_calls=[{"name": name, "args": {}, "id": f"id-{name}"} for name in names],
-    )
-
-
-def result(name):
-    """Build the result of a call."""
-    return ToolMessage("done", tool_call_id=f"id-{name}", name=name)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_openai.chat_models.base import OpenAIInvalidRequestError
 
-from support.loopback import script
+from support.loopback import answers, called, result, script
 from support.openai_server import ANSWER, OpenAIServer
 from support.oracle import text_tokens
 
@@ -30,30 +30,9 @@ def size_of(*texts):
     return sum(text_tokens(text) + 4 for text in texts)
 
 
-def called(*names):
-    """Build an AI message that calls tools."""
-    return AIMessage(
-        "",
-        tool_calls=[{"name": name, "args": {}, "id": f"id-{name}"} for name in names],
-    )
-
-
-def result(name):
-    """Build the result of a call."""
-    return ToolMessage("done", tool_call_id=f"id-{name}", name=name)
-
-
 def done(message):
     """Build the result of the only call of an answer."""
     return ToolMessage("done", tool_call_id=message.tool_calls[0]["id"])
-
-
-async def answers(model, messages):
-    """Return the answer of every way to ask, streams merged."""
-    chunks = list(model.stream(messages))
-    async_chunks = [chunk async for chunk in model.astream(messages)]
-    merged = [sum(each[1:], each[0]) for each in (chunks, async_chunks)]
-    return [model.invoke(messages), await model.ainvoke(messages), *merged]
 
 
 async def test_every_way_to_ask_gets_one_answer_and_the_true_count():

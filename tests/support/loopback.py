@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from langchain_core.messages import AIMessage, ToolMessage
+
 POLL_SECONDS = 0.02  # how long stopping may wait for the accept loop
 OK, BAD_REQUEST = 200, 400
 
@@ -182,3 +184,22 @@ def _handler(api: Loopback) -> type[BaseHTTPRequestHandler]:
             """Stay silent: the requests are recorded."""
 
     return Handler
+
+
+def called(*names: str) -> AIMessage:
+    """Build an AI message that calls tools."""
+    calls = [{"name": name, "args": {}, "id": f"id-{name}"} for name in names]
+    return AIMessage("", tool_calls=calls)
+
+
+def result(name: str) -> ToolMessage:
+    """Build the result of a call."""
+    return ToolMessage("done", tool_call_id=f"id-{name}", name=name)
+
+
+async def answers(model: Any, messages: Any) -> list[Any]:
+    """Return the answer of every way to ask, streams merged."""
+    chunks = list(model.stream(messages))
+    async_chunks = [chunk async for chunk in model.astream(messages)]
+    merged = [sum(each[1:], each[0]) for each in (chunks, async_chunks)]
+    return [model.invoke(messages), await model.ainvoke(messages), *merged]
