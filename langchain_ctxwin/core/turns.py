@@ -35,6 +35,8 @@ from langchain_ctxwin.core.calls import (
 from langchain_ctxwin.errors import ConfigError, expect
 
 NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
+# Of `additional_kwargs`: what was spoken or thought, which not every provider takes as it is.
+SPECIAL_KEYS = frozenset({"audio", "reasoning"})
 SOURCE = "langchain_ctxwin"  # what `lc_source`, LangChain's mark of what wrote a message or makes a call, says of ours
 
 
@@ -359,15 +361,15 @@ def _is_standard(messages: tuple[AnyMessage, ...], calls: tuple[str, ...]) -> bo
     """True for a text, and for an answer whose calls have ids of their own, followed by a text for each in order."""
     first, results = messages[0], messages[1:]
     content: Any = first.content
-    if type(content) is not str or type(first) not in {AIMessage, HumanMessage}:
+    if type(content) is not str or not SPECIAL_KEYS.isdisjoint(first.additional_kwargs):
         return False
     if not calls:
-        return bool(content) and not content.isspace()
+        is_text = bool(content) and not content.isspace()
+        return is_text and type(first) in {AIMessage, HumanMessage}
     if (
-        not isinstance(first, AIMessage)
+        type(first) is not AIMessage
         or not len(first.tool_calls) == len(calls) == len(results) == len({*calls})
         or content.isspace()
-        or "audio" in first.additional_kwargs
     ):
         return False
     return all(map(_is_text_for, results, calls))

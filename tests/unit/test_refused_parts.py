@@ -6,13 +6,19 @@ Each case is a history whose payload an integration makes as it is, with what it
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
 from langchain_ctxwin import ContextEngine, ModelLimits
+from langchain_ctxwin.core.history import Before, show_step
+from langchain_ctxwin.core.provider_rules import Rules
 from langchain_ctxwin.core.tokens import pieces
+from langchain_ctxwin.core.turns import split_steps
+from langchain_ctxwin.core.view import View
 
 ENGINE = ContextEngine(ModelLimits(40_000, max_output_tokens=1_000))
 MODELS = {
@@ -293,3 +299,37 @@ def test_a_spoken_answer_that_is_sent_in_writing_counts_once():
     spoken = HISTORIES["spoken"]
     request = ENGINE.build(ENGINE.measure(spoken, called=MODELS["gemini"]))
     assert [*pieces(request[1])] == ["It is red."]
+
+
+RULES = [
+    Rules(provider=provider, is_stateless=is_stateless, loads_tools=loads)
+    for provider in ("", "anthropic", "openai", "gemini", "other")
+    for is_stateless in (False, True)
+    for loads in (False, True)
+]
+SAID = st.builds(
+    AIMessage,
+    st.sampled_from(["", " ", "x"]),
+    additional_kwargs=st.sampled_from(
+        [
+            {},
+            {"audio": {"id": "a", "transcript": "said"}},
+            {"reasoning": {"type": "reasoning", "summary": []}},
+        ]
+    ),
+    response_metadata=st.just({"model_provider": "openai"}),
+    tool_calls=st.sampled_from([[], [call("c")]]),
+    id=st.just("a"),
+)
+
+
+@given(answer=SAID, content=st.sampled_from(["", "ok", [PNG]]))
+def test_a_step_in_standard_form_is_one_that_no_provider_needs_otherwise(
+    answer, content
+):
+    """Such a step is sent as it is, and nobody looks at it again."""
+    results = [result("c", content)] if answer.tool_calls else []
+    step = next(split_steps([answer, *results]))
+    before = [Before(message=ASKED, rules=rules, is_answered=True) for rules in RULES]
+    sent = [show_step(step, View(), one, set()) for one in before]
+    assert not step.is_standard or all(one is step for one in sent)
