@@ -421,7 +421,7 @@ TALKS: dict[str, Callable[..., Outcome]] = {
 DEEP_WINDOW = 12_000  # the tools of a deep agent alone take half of it
 
 
-def composed(make: Callable[..., Any], *, ours_first: bool) -> Outcome:
+def composed(make: Callable[..., Any], *, ours_first: bool, turns: int = 40) -> Outcome:
     """Ours and the middleware for prompt caching in an agent that `make` makes, such as `create_deep_agent`."""
     with AnthropicServer(
         context_window=DEEP_WINDOW, policy=speaking(thinks=False)
@@ -437,7 +437,7 @@ def composed(make: Callable[..., Any], *, ours_first: bool) -> Outcome:
             "checkpointer": InMemorySaver(),
         }
         agent = make(server.chat_model(), [look], **options)
-        failed = talk(agent, 40)
+        failed = talk(agent, turns)
         return outcome_of(server, [], agent.get_state(THREAD).values, failed)
 
 
