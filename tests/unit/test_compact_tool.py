@@ -75,7 +75,7 @@ def record_of(state):
 def test_a_call_compacts_once_to_the_low_water_mark_and_keeps_what_it_names_line_by_line(
     adapter,
 ):
-    """Although the request fits: an eighth of the room for history is full by default then, and the newest step is there."""
+    """Although the request fits: an eighth of its room is full by default then, and the newest step is there."""
     state, model = ran(adapter, compacting(before=20))
     full, after = model.requests[20:22]
     assert full.tokens < LIMIT
