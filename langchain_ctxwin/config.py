@@ -263,11 +263,11 @@ class ContextConfig(Settings):
     ) -> ContextConfig:
         """Return settings for one purpose, with any of them changed.
 
-        `balanced` is the default: the cheapest that shows what the next call needs, nothing capped. `lean` caps the
-        history near the cheapest room whatever the window. `roomy` keeps the window filled with whole messages: after
-        the first compaction requests take .80 or more of the input limit on average (windows of 4,096 to 32,768
-        tokens; `balanced` .82 to .57), for 10 to 65 % more billed input per call. Where answers report no usage, more
-        of the limit stays free. The docs have all measured figures.
+        `balanced` is the default: it shows what the next call needs, at about the cost of a plain tail that drops to half,
+        nothing capped. `lean` caps the history near the cheapest room whatever the window. `roomy` keeps the window filled
+        with whole messages, .80 or more of the input limit on average, for 5 to 60 % more billed input per call (recorded
+        agents, windows of 4,096 to 32,768 tokens). That needs reported sizes: where answers bring no usage, our bound on
+        the size leaves more of the limit free.
 
         Raises:
             ConfigError: there is no preset of this name.
