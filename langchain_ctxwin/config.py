@@ -206,9 +206,9 @@ class ContextConfig(Settings):
             budget, or tokens). None waits for the limit, because each compaction breaks the prompt cache once; an
             inline summary is then made at 0.95. `("messages", 50)` means from 50 messages in the view on.
             `("fraction", 0.8)` and `("tokens", 2000)` are read here, in `prepare` and in `keep`.
-        keep: Low-water mark: what a compaction leaves of the history before the newest step, which stays in any case (share
-            of the history budget, or tokens). A large newest step leaves less of it; half stays where somebody asked to
-            compact.
+        keep: Low-water mark: what a compaction leaves of the history before the newest step, which stays in any case
+            (share of the history budget, or tokens). A large newest step leaves less of it; half stays where somebody
+            asked to compact.
         trigger_messages: Number of messages in the view past which a summary is made, whatever their size.
         max_history_tokens: Cap of the room that `trigger` and `keep` are shares of: a huge window need not be filled.
         compact_when_idle: Compact before the next request, when a compaction is near (`prepare`) and the prompt cache
@@ -263,11 +263,10 @@ class ContextConfig(Settings):
     ) -> ContextConfig:
         """Return settings for one purpose, with any of them changed.
 
-        `balanced` is the default: it shows what the next call needs, at about the cost of a plain tail that drops to half,
-        nothing capped. `lean` caps the history near the cheapest room whatever the window. `roomy` keeps the window filled
-        with whole messages, .80 or more of the input limit on average, for 5 to 60 % more billed input per call (recorded
-        agents, windows of 4,096 to 32,768 tokens). That needs reported sizes: where answers bring no usage, our bound on
-        the size leaves more of the limit free.
+        `balanced` is the default: it shows what the next call needs, at about the cost of a plain tail that drops to
+        half. `lean` caps the history near the cheapest room whatever the window. `roomy` keeps the window filled with
+        whole messages, .80 or more of the input limit on average, for 5 to 60 % more billed input per call (recorded
+        agents, windows of 4,096 to 32,768 tokens). Where answers report no usage, more of the limit stays free.
 
         Raises:
             ConfigError: there is no preset of this name.
