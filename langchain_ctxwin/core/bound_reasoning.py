@@ -3,7 +3,7 @@
     another view changes what precedes an answer  ->  all reasoning until then is left out (`unbound_under`)
     a provider's own block stands for just that   ->  reasoning behind it stays (`swaps_prefix`)
 
-Positions are those of the history. What else reasoning is tied to, such as the system prompt, is `Request.before`.
+Positions are those of the history. What else reasoning is tied to, such as the system prompt, is `Request.tied_to`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ def unbound_under(parts: Parts, session: Session, view: View, unbound: int) -> i
     if swaps_prefix(parts, session, view):
         return max(unbound, start)
     stop = unbound_before(messages, len(messages), parts.rules)
-    visible_indexes = (
-        *(position.index for position in view.pinned),
-        *range(start, stop),
-    )
+    visible_indexes = parts.visible_indexes(view, stop)
     newest = (
         i + 1 for i in reversed(visible_indexes) if has_bound_reasoning(messages[i])
     )

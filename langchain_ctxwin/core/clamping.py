@@ -189,12 +189,8 @@ def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
 def _lengths(request: Request, kind: Kind) -> dict[int, int]:
     """Return the shown messages of a kind that can be cut: their lengths in characters, by position."""
     messages = request.parts.messages
-    start = request.start
-    pinned = [
-        position.index for position in request.view.pinned if position.index < start
-    ]
     lengths = dict[int, int]()
-    for index in (*pinned, *range(start, len(messages))):
+    for index in request.parts.visible_indexes(request.view, len(messages)):
         if message_id(messages, index) not in request.view.cleared and kind(index):
             lengths[index] = clampable_chars(messages[index])
     return {

@@ -15,7 +15,7 @@ from langchain_ctxwin.core.pins import final_answer, last_user
 from langchain_ctxwin.core.record import FOCUSED, RecordLine, extended, has_place
 from langchain_ctxwin.core.request import Request, portion
 from langchain_ctxwin.core.session import uncovered
-from langchain_ctxwin.core.standing import rules_of
+from langchain_ctxwin.core.standing import standing_test
 from langchain_ctxwin.core.turns import starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
 
@@ -340,7 +340,7 @@ def _lines(
     messages = request.parts.messages
     lines = list[RecordLine]()
     stop = len(positions)
-    rules = rules_of(request.parts.settings.rules)
+    holds = standing_test(request.parts.settings.rules)
     taken = request.parts.pricer.parameters(request.parts.tools)
     most, reads_on = READ_AT_ONCE, True
     while stop and reads_on:
@@ -351,13 +351,13 @@ def _lines(
         for run in _runs(positions[start:stop]):
             ids = [message_id(messages, i) for i in run]
             before = messages[run[0] - 1] if run[0] else None
-            older += record_lines([messages[i] for i in run], ids, before, rules, taken)
+            older += record_lines([messages[i] for i in run], ids, before, holds, taken)
         lines = [*older, *lines]
         stop, most = start, 2 * most
         reads_on = bool(stop) and has_place(older, lines, room_tokens)
     for i in positions[:stop]:
         before = messages[i - 1] if i else None
-        yield from lasting(messages[i], message_id(messages, i), before, rules)
+        yield from lasting(messages[i], message_id(messages, i), before, holds)
     yield from lines
 
 

@@ -268,27 +268,24 @@ def show_steps(
     last = before.message
     unanswered = set(before.unanswered)
     for step in history.steps_from(start):
-        is_known = taken.isdisjoint(step.calls) and (
+        is_unsealed = step.index < before.unsealed
+        is_own = taken.isdisjoint(step.calls) and (
             not edited or edited.isdisjoint(_ids(step))
         )
-        is_sent = step.is_standard and step.index >= before.unsealed
-        if is_known and is_sent and may_follow(step, last, rules):
+        is_sent = is_own and step.is_standard and not is_unsealed
+        if is_sent and may_follow(step, last, rules):
             taken.update(step.calls)
             last = step.messages[-1]
             yield step
             continue
         is_known = (
-            is_known
+            is_own
             and step.is_paired
             and last is messages[step.index - 1]
             and not isinstance(step.messages[0], SystemMessage)
         )
-        key = (
-            step.index,
-            step.index < before.unbound,
-            step.index < before.unsealed,
-        )
-        memoized = memo.get(key) if is_known and last is not None else None
+        key = (step.index, step.index < before.unbound, is_unsealed)
+        memoized = memo.get(key) if is_known else None
         if memoized is not None and memoized[0] is step:
             visible_step = memoized[1]
         else:
@@ -299,7 +296,7 @@ def show_steps(
                 is_answered=step.stop == len(messages) or _says(messages[step.stop]),
             )
             visible_step = show_step(step, view, follows, taken)
-            if is_known and last is not None:
+            if is_known:
                 memo[key] = (step, visible_step)
         taken.update(visible_step.calls)
         if visible_step is not step:

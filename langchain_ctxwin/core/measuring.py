@@ -19,7 +19,7 @@ from langchain_ctxwin.core.media import MediaLimits
 from langchain_ctxwin.core.parts import Parts
 from langchain_ctxwin.core.recovery import learned_media, remembered_limit
 from langchain_ctxwin.core.request import Request, last_report_of
-from langchain_ctxwin.core.session import Session, counted, last_position
+from langchain_ctxwin.core.session import Session, guard_after, last_position
 from langchain_ctxwin.core.sizing import Sizes
 from langchain_ctxwin.core.updates import from_history, sizes_for
 from langchain_ctxwin.core.view import View, message_id, position_of
@@ -96,7 +96,7 @@ def with_record_anew(request: Request) -> Session | None:
     view = request.parts.history.with_checksum(
         recorded(request, replace(request, view=View())).view
     )
-    guard = counted(session, messages, reason="what had left was edited or removed")
+    guard = guard_after(session, messages, reason="what had left was edited or removed")
     return replace(
         session, view=view, counts=session.unanchored, guard=guard, has_edits=False
     )
@@ -133,7 +133,7 @@ def started_by_provider(request: Request) -> Session | None:
         reason = "the provider compacted what was before"
         # what follows is tied to its compaction
         changes = {"unbound": position_of(messages, start - 1).to_json()}
-    guard = counted(session, messages, reason=reason, **changes)
+    guard = guard_after(session, messages, reason=reason, **changes)
     faults = (*session.faults, f"{reason}: the view begins anew")
     return replace(
         session,
@@ -151,14 +151,16 @@ def with_reasoning_untied(request: Request) -> Session | None:
 
     None where all of it still is behind what preceded it. A compaction has its own rule.
     """
-    session, before = request.session, request.before
-    tied_to = session.counts.get("tied_to")
-    if tied_to in (None, before) or not request.parts.rules.binds_reasoning:
+    session, tied_to = request.session, request.tied_to
+    if (
+        session.counts.get("tied_to") in (None, tied_to)
+        or not request.parts.rules.binds_reasoning
+    ):
         return None
     last = last_position(request.parts.messages)
     return replace(
         session,
-        counts={**session.unanchored, "tied_to": before},
+        counts={**session.unanchored, "tied_to": tied_to},
         guard={**session.guard, "unbound": last},
     )
 

@@ -41,7 +41,7 @@ from langchain_ctxwin.core.standing import (
     DOCUMENT_CHARS,
     MAX_STATEMENTS,
     STATEMENT_CHARS,
-    Rules,
+    StandingTest,
     is_standing,
     sentences,
     statements,
@@ -225,7 +225,7 @@ def record_lines(
     messages: Sequence[AnyMessage],
     ids: Sequence[str],
     before: AnyMessage | None = None,
-    rules: Rules = is_standing,
+    holds: StandingTest = is_standing,
     parameters: Collection[str] = (),
 ) -> Iterator[RecordLine]:
     """Yield the lines of whole steps that leave after a message; each thing seen is a line until it is merged.
@@ -241,7 +241,7 @@ def record_lines(
         [part for part, _ in parts],
         [key for _, key in parts],
         before,
-        rules,
+        holds,
         parameters,
     )
 
@@ -250,7 +250,7 @@ def lasting(
     message: AnyMessage,
     key: str,
     before: AnyMessage | None = None,
-    rules: Rules = is_standing,
+    holds: StandingTest = is_standing,
 ) -> list[RecordLine]:
     """Return the lines for what goes on to hold: what the agent asked to keep, and what a person said.
 
@@ -263,7 +263,7 @@ def lasting(
     if _commands_before(text, before):
         return []
     least = HOLDS if is_document else USED
-    return [line for line in statements(text, key, rules) if line.uses >= least]
+    return [line for line in statements(text, key, holds) if line.uses >= least]
 
 
 def parse_record(text: str) -> tuple[RecordLine, ...]:
@@ -294,7 +294,7 @@ def _notes(
     messages: Sequence[AnyMessage],
     ids: Sequence[str],
     before: AnyMessage | None,
-    rules: Rules,
+    holds: StandingTest,
     parameters: Collection[str],
 ) -> Iterator[RecordLine]:
     answers, others = _results(messages, ids)
@@ -316,7 +316,7 @@ def _notes(
             ]
             yield from _of_answer(message, key, results, parameters)
         elif isinstance(message, HumanMessage):
-            yield from _of_person(_text(message.content), key, before, rules)
+            yield from _of_person(_text(message.content), key, before, holds)
         # a system message in mid-conversation
         elif not isinstance(message, ToolMessage):
             yield from _values(_text(message.content), key, uses=USED)
@@ -404,7 +404,7 @@ def _of_answer(
 
 
 def _of_person(
-    text: str, key: str, previous: AnyMessage | None, rules: Rules
+    text: str, key: str, previous: AnyMessage | None, holds: StandingTest
 ) -> Iterator[RecordLine]:
     if commands := _commands_before(text, previous):
         text = _PROMPT.sub("", text)
@@ -412,7 +412,7 @@ def _of_person(
         yield RecordLine("done", ran, key, USED)
         yield from _seen(text, key, ())
         return
-    lines, is_document = statements(text, key, rules), len(text) > DOCUMENT_CHARS
+    lines, is_document = statements(text, key, holds), len(text) > DOCUMENT_CHARS
     if (
         is_document
         or len(lines) >= MAX_STATEMENTS

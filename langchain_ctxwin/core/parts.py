@@ -213,6 +213,12 @@ class Parts:
         """Position of the view's first message; the view must be valid for this history."""
         return max(self.first, view.start.index) if view.start else self.first
 
+    def visible_indexes(self, view: View, stop: int) -> list[int]:
+        """Return the positions of what is shown before `stop`: pins, then the history from the start of the view."""
+        start = self.start_of(view)
+        pins = (place.index for place in view.pinned if place.index < start)
+        return [*pins, *range(start, stop)]
+
     def lead(self, view: View) -> int | None:
         """Position of the newest compaction by the provider that is shown, and that the provider reads."""
         return self._newest_compaction(view, is_native_compaction)

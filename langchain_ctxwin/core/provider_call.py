@@ -89,12 +89,9 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
         messages = with_prompt_breakpoint(messages, record=_record_in_prompt(window))
     if rules.keeps_history and session.since and session.compactions:
         # The server's history with the answers up to the latest compaction is another one.
-        history, start = window.parts.messages, window.parts.start_of(session.view)
-        visible_indexes = (
-            *(position.index for position in session.view.pinned),
-            *range(start, session.since.index + 1),
-        )
-        old = (history[index] for index in visible_indexes if index < len(history))
+        history = window.parts.messages
+        seen = window.parts.visible_indexes(session.view, session.since.index + 1)
+        old = (history[index] for index in seen if index < len(history))
         messages = without_response_ids(
             messages, {str(_response_id(message)) for message in old}
         )
@@ -168,17 +165,16 @@ def call_arguments(
         config := _counted_down(window, model_arguments)
     ):
         arguments["output_config"] = config
+    betas: list[str] = []
     if _may_drop(window, model_arguments):
-        betas = arguments.get("betas", model_arguments.get("betas")) or ()
         # models that tie reasoning think like that anyway
-        thinking = {"type": "adaptive", "block_binding": DROP_BLOCK}
-        arguments |= {
-            "thinking": thinking,
-            "betas": [*dict.fromkeys([*betas, BINDING_BETA])],
-        }
+        arguments["thinking"] = {"type": "adaptive", "block_binding": DROP_BLOCK}
+        betas.append(BINDING_BETA)
     if window.block is not None and rules.takes_betas:
-        betas = arguments.get("betas", model_arguments.get("betas")) or ()
-        arguments["betas"] = [*dict.fromkeys([*betas, DEMAND_BETA])]
+        betas.append(DEMAND_BETA)
+    if betas:
+        own = model_arguments.get("betas") or ()
+        arguments["betas"] = [*dict.fromkeys([*own, *betas])]
     if rules.provider == "gemini" and model_arguments.get("cached_content"):
         arguments["tools"] = []  # the content that somebody stored has the tools
     return arguments

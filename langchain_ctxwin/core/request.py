@@ -437,7 +437,7 @@ class Request:
         return cut
 
     @property
-    def before(self) -> str:
+    def tied_to(self) -> str:
         """Fingerprint of what reasoning is tied to beside the view: model, prompt, tools, pictures that left."""
         parts = self.parts
         texts = (

@@ -432,7 +432,7 @@ def _deleted(counts: Mapping[str, Any], messages: Sequence[AnyMessage]) -> list[
     ]
 
 
-def counted(
+def guard_after(
     session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any
 ) -> dict[str, Any]:
     """Return the guard after one more compaction at this point of the history."""
@@ -526,7 +526,7 @@ def with_new_pins(
             view = replace(view, cleared=view.cleared - pinned, clamped=clamps)
     if view is session.view:
         return session
-    guard = counted(session, messages, reason="a message that had left is pinned")
+    guard = guard_after(session, messages, reason="a message that had left is pinned")
     return replace(session, view=history.with_checksum(view), guard=guard)
 
 

@@ -210,10 +210,11 @@ _ORDERS_IN_S = frozenset(
 )
 
 
-Rules = Callable[[str], bool]  # says whether a sentence of a person goes on to hold
+StandingTest = Callable[[str], bool]
+"""Says whether a sentence of a person goes on to hold."""
 
 
-def statements(text: str, key: str, rules: Rules) -> list[RecordLine]:
+def statements(text: str, key: str, holds: StandingTest) -> list[RecordLine]:
     """The statements of a person, of a long text from both ends; one behind a label ("RULE: ...") is an instruction."""
     both = (
         f"{text[:DOCUMENT_CHARS]}\n{text[-DOCUMENT_CHARS:]}"
@@ -225,7 +226,7 @@ def statements(text: str, key: str, rules: Rules) -> list[RecordLine]:
         for sentence in sentences(line):
             uses = (
                 HOLDS
-                if is_labelled(line) or rules(sentence)
+                if is_labelled(line) or holds(sentence)
                 else USED
                 if _has_value(sentence)
                 else NAMED
@@ -275,7 +276,7 @@ def is_standing(sentence: str) -> bool:
     )
 
 
-def rules_of(others: str | Rules | None) -> Rules:
+def standing_test(others: str | StandingTest | None) -> StandingTest:
     """Return the test for standing instructions: the words of this module, and a pattern or function of the user's."""
     if others is None:
         return is_standing

@@ -16,7 +16,12 @@ from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.native import has_bound_reasoning
 from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.request import LastReport, Request, Window
-from langchain_ctxwin.core.session import Session, counted, last_position, read_session
+from langchain_ctxwin.core.session import (
+    Session,
+    guard_after,
+    last_position,
+    read_session,
+)
 from langchain_ctxwin.core.sizing import ReportedSize, Sizes, Span, is_plausible
 from langchain_ctxwin.core.usage import (
     answered_by,
@@ -64,7 +69,9 @@ def after_compaction(
     session = window.session
     messages = window.parts.messages
     dropped = int(session.guard.get("dropped_turns", 0)) + compaction.dropped_turns
-    guard = counted(session, messages, reason=compaction.reason, dropped_turns=dropped)
+    guard = guard_after(
+        session, messages, reason=compaction.reason, dropped_turns=dropped
+    )
     is_summary = compaction.kind == "summarize" or compaction.summary is not None
     parts, view = request.parts, request.view
     unbound = unbound_under(parts, request.session, view, request.unbound)
@@ -78,7 +85,7 @@ def after_compaction(
         )
     counts = session.unanchored
     if "tied_to" in counts:
-        counts["tied_to"] = request.before
+        counts["tied_to"] = request.tied_to
     start = window.parts.start_of(request.view)
     if sizes := counts.get("sizes"):
         counts["sizes"] = {
@@ -126,7 +133,9 @@ def after_undo(window: Window) -> Session | None:
     before = read_session(session.former, window.parts.history)
     if before.faults:
         return None
-    guard = counted(session, messages, reason="the latest compaction was taken back")
+    guard = guard_after(
+        session, messages, reason="the latest compaction was taken back"
+    )
     return replace(before, counts=session.unanchored, guard=guard)
 
 
@@ -281,7 +290,7 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
     """Learn from the usage that came with the answer to a request; one without usage changes nothing."""
     counts, tokens = dict(window.session.counts), sent_tokens(reply)
     if has_bound_reasoning(reply):
-        counts["tied_to"] = window.before
+        counts["tied_to"] = window.tied_to
     if tokens is None:
         return Lesson(counts=counts)
     sizes, extends, model = (
