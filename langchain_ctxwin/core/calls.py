@@ -59,7 +59,7 @@ def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
         return ()
     calls: list[AnyCall] = [*message.tool_calls, *message.invalid_tool_calls]
     if type(message.content) is list:
-        calls += _calls_in_blocks(message.content, calls)
+        calls = [*calls, *_calls_in_blocks(message.content, calls)]
     if not calls and not KEPT_CALLS.isdisjoint(message.additional_kwargs):
         calls += _kept_calls(message.additional_kwargs)
     return tuple(calls)

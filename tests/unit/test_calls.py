@@ -104,6 +104,12 @@ def test_a_call_is_found_in_every_form_that_is_sent(message):
     )[0].tool_calls == [CALL]
 
 
+def test_every_call_without_an_id_is_found():
+    names = ["depot", "stock", "price"]
+    blocks = [{"type": "tool_use", "name": name, "input": {}} for name in names]
+    assert [call["name"] for call in calls_of(AIMessage(blocks))] == names
+
+
 def results(*numbers, said=""):
     blocks = [
         {"type": "tool_result", "tool_use_id": f"c{n}", "content": f"{n}: {STOCK}"}
