@@ -172,9 +172,9 @@ class Request:
             history_tokens=0,
         )
         steps = VisibleSteps(show_steps(parts.history, start, view, begin))
-        steps.is_estimated = parts.pricer.doubt.has_margin
         if parts.has_deferred:
             steps = self._with_loaded_tools(steps)
+        steps.is_estimated = parts.pricer.doubt.has_margin
         return replace(
             self,
             view=view,
@@ -266,7 +266,7 @@ class Request:
             } - loaded_names
             loaded_names |= names
             tokens = sum(parts.pricer.loaded(parts.tools, name) for name in names)
-            loaded.append(replace(step, loaded_tokens=tokens))
+            loaded.append(replace(step, loaded_tokens=tokens) if tokens else step)
         return VisibleSteps(loaded)
 
     def _pinned_steps(

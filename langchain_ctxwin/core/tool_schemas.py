@@ -190,8 +190,6 @@ SINGLE_PARTS = (
 )
 # keywords that hold schemas by name
 NAMED_PARTS = ("properties", "$defs", "definitions")
-# Where definitions keep their schema: OpenAI and Gemini, Anthropic, MCP and Bedrock, LangChain.
-PARAMETER_KEYS = ("parameters", "input_schema", "inputSchema", "args_schema")
 # What LangChain and pydantic raise for a tool that they cannot describe.
 UNREADABLE = (KeyError, ValueError, TypeError, AttributeError, NameError, RuntimeError)
 

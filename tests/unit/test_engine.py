@@ -241,7 +241,11 @@ def test_a_refusal_names_value_limit_regions_and_what_to_change(report, need, ad
 # ---- what is remembered is only ever a shortcut ---------------------------------------------------------------------
 
 
-def test_a_message_is_priced_once_while_the_history_grows():
+DEFERRED = {"name": "find", "input_schema": {}, "defer_loading": True}
+
+
+@pytest.mark.parametrize("tools", [[], [DEFERRED]], ids=["no tools", "a deferred one"])
+def test_a_message_is_priced_once_while_the_history_grows(tools):
     """So is the system prompt, of which each request makes a message anew."""
     priced = []
 
@@ -253,7 +257,7 @@ def test_a_message_is_priced_once_while_the_history_grows():
     messages = [HumanMessage("a", id="1"), AIMessage("b", id="2")]
     for text in "cde":
         messages = [*messages, HumanMessage(text, id=text)]
-        engine.measure(messages, system_prompt="Be brief.").report  # noqa: B018
+        engine.measure(messages, system_prompt="Be brief.", tools=tools).report  # noqa: B018
     assert sorted(priced) == ["Be brief.", *"abcde"]
 
 
