@@ -173,17 +173,15 @@ CHAT_COMPLETIONS = ("openai", "deepseek", "qwen")
 
 # Settings of chat models that go along with every call and concern the context.
 CALL_SETTINGS = (
-    *(
-        "betas",
-        "cache_control",
-        "cached_content",
-        "context_management",
-        "output_config",
-        "prompt_cache_key",
-        "store",
-        "thinking",
-        "truncation",
-    ),
+    "betas",
+    "cache_control",
+    "cached_content",
+    "context_management",
+    "output_config",
+    "prompt_cache_key",
+    "store",
+    "thinking",
+    "truncation",
 )
 # Settings of a chat model that make it use OpenAI's Responses API, which keeps and compacts history.
 RESPONSES_MARKS = (

@@ -136,34 +136,14 @@ def is_believed(
 ) -> bool:
     """True when a report is near what is expected, or bears out the one before it, which was doubted.
 
-    The arguments are those of `contradicts` and `agrees`.
-    """
-    is_odd = contradicts(
-        report,
-        expected,
-        limit_tokens=limit_tokens,
-        is_first=is_first,
-        extended_tokens=extended_tokens,
-    )
-    return not is_odd or agrees(report, doubted, is_first=is_first, ratio=ratio)
-
-
-def contradicts(
-    report: ReportedSize,
-    expected: Sequence[int],
-    *,
-    limit_tokens: int | None,
-    is_first: bool,
-    extended_tokens: int = 0,
-) -> bool:
-    """Return whether a report is too large or too small to be believed by itself.
-
     Args:
         report: the reported size, and our own count of the request.
+        doubted: the same of the report before, where it was too large or too small to be believed by itself.
         expected: the size by the reports before it, and others that it may be near.
         limit_tokens: what the model takes: a request that it answered cannot be larger.
         is_first: nothing was reported before.
         extended_tokens: the reported size of a request that this one extends.
+        ratio: counted over estimated tokens of what was added.
     """
     planned = expected[0]
     fallen = LEAST_SHARE_AFTER_FALL * min(planned, report.estimate)
@@ -174,17 +154,18 @@ def contradicts(
         )
     least = max(LEAST_SHARE * min(expected), min(extended_tokens, fallen))
     is_over = limit_tokens is not None and report.tokens > limit_tokens
-    return is_over or not least <= report.tokens <= largest
+    is_near = least <= report.tokens <= largest and not is_over
+    return is_near or _agrees(report, doubted, is_first=is_first, ratio=ratio)
 
 
-def agrees(
+def _agrees(
     report: ReportedSize,
     before: ReportedSize | None,
     *,
     is_first: bool,
-    ratio: float = 1.0,
+    ratio: float,
 ) -> bool:
-    """Return whether two reports in a row that are too large bear each other out.
+    """True when two reports in a row that are too large bear each other out.
 
     They do when they differ by what was added, scaled by `ratio`, or are the same multiple of our counts, while nothing
     else was reported. Sums over calls are neither.
