@@ -43,7 +43,6 @@ SOURCE = "langchain_ctxwin"  # what `lc_source`, LangChain's mark of what wrote 
 Price = Callable[[AnyMessage], int]
 """Tokens of one message, role overhead included."""
 
-
 PRICED_STEPS, SAMPLED_EVERY = 250, 5
 """Newest steps that are priced one by one, and of how many like older ones one is. The sum is within two percent of
 that of all on recorded histories, where an estimate without a report is off by more."""
@@ -149,7 +148,10 @@ def _sampled_tokens(steps: Sequence[Step]) -> int:
 
 
 def _length(step: Step) -> int:
-    """About the bytes of a step in standard form: of its texts, calls and reasoning; those of scripts cost alike."""
+    """About the bytes of a step in standard form: its texts, calls and reasoning.
+
+    A byte costs about the same in all scripts, a character does not.
+    """
     if not step.is_standard:
         return 0
     texts: list[Any] = [message.content for message in step.messages]
@@ -229,15 +231,11 @@ def as_messages(
         "messages",
         "a list of messages, or of dicts, pairs or texts like them",
     )
-    if not isinstance(messages, str) and all(
-        issubclass(kind, BaseMessage) for kind in set(map(type, messages))
-    ):
-        return cast("Sequence[AnyMessage]", messages)
+    several = [messages] if isinstance(messages, str) else messages
+    if all(issubclass(kind, BaseMessage) for kind in set(map(type, several))):
+        return cast("Sequence[AnyMessage]", several)
     try:
-        return cast(
-            "Sequence[AnyMessage]",
-            convert_to_messages([messages] if isinstance(messages, str) else messages),
-        )
+        return cast("Sequence[AnyMessage]", convert_to_messages(several))
     except (
         ValueError,
         NotImplementedError,
