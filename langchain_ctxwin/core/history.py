@@ -119,7 +119,8 @@ class MessageHistory:
     def checksum_until(self, stop: int) -> int:
         """Return the checksum of the messages before a position, which goes on from the last one before it."""
         if stop not in self.checksums:
-            begin = max((at for at in self.checksums if at <= stop), default=self.first)
+            known = [at for at in [*self.checksums] if at <= stop]  # threads share them
+            begin = max(known, default=self.first)
             total = self.checksums.get(begin, 0)
             self.checksums[stop] = checksum(self.messages[begin:stop], total)
         return self.checksums[stop]
