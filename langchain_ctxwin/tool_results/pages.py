@@ -256,7 +256,8 @@ def first_page(view: ResultView, config: ToolResultConfig, room: PageRoom) -> Pa
 def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> int:
     """Return where the page ends that begins at `start`: as much as fits in `budget_tokens`, at least one character.
 
-    It ends after a line where that fills half of the budget, else after a word.
+    It ends after a line where that fills half of the budget, else after a word; in the middle of a word where the text
+    before it costs more by itself, as it may with real tokenizers.
     """
     most = min(len(text) - start, budget_tokens * MOST_CHARS_PER_TOKEN)
     chars = most_that_fit(
@@ -268,7 +269,8 @@ def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> in
     if stop >= len(text):
         return len(text)
     line = text.rfind("\n", (start + stop) // 2, stop) + 1
-    return line or word_cut(text, start, stop)
+    readable = line or word_cut(text, start, stop)
+    return readable if price(text[start:readable]) <= budget_tokens else stop
 
 
 def tail_start(text: str, budget_tokens: int, price: WholePrice, earliest: int) -> int:

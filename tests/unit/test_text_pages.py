@@ -1,6 +1,6 @@
 """Do pages of text end at readable places, fit their budgets, and give the whole text together?"""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_ctxwin import TokenEstimator
@@ -37,6 +37,7 @@ def pages(text, budget, price=len):
     return found
 
 
+@example("word word word ", 7, UNEVEN[0])
 @given(TEXTS, st.integers(-1, 200), PRICES)
 def test_pages_give_the_text_and_fit(text, budget, price):
     found = pages(text, budget, price)
