@@ -1,4 +1,4 @@
-"""Writes the figures of README.md and docs/figures.md from RESULTS.md, so that what is quoted is what was measured.
+"""Writes the figures of README.md and pages of the docs from RESULTS.md, so that what is quoted is what was measured.
 
     python benchmarks/figures.py            # writes them
     python benchmarks/figures.py --check    # says whether they are as the results say
@@ -20,7 +20,11 @@ from pathlib import Path
 from run import BENCHMARKS, RESULTS, Section, sections
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "figures.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "figures.md",
+    ROOT / "docs" / "providers.md",
+)
 PLACE = re.compile(
     r"(<!-- figures: (?P<name>.+?) -->\n).*?(?=<!-- end of figures -->)", re.DOTALL
 )
