@@ -208,7 +208,7 @@ class ContextConfig(Settings):
             `("fraction", 0.8)` and `("tokens", 2000)` are read here, in `prepare` and in `keep`.
         keep: Low-water mark: what a compaction leaves of the history before the newest step, which stays in any case
             (share of the history budget, or tokens). A large newest step leaves less of it; half stays where somebody
-            asked to compact.
+            asked to compact. Unless stated, it is half of a `trigger` that is lower.
         trigger_messages: Number of messages in the view past which a summary is made, whatever their size.
         max_history_tokens: Cap of the room that `trigger` and `keep` are shares of: a huge window need not be filled.
         compact_when_idle: Compact before the next request, when a compaction is near (`prepare`) and the prompt cache
@@ -342,7 +342,8 @@ class ContextConfig(Settings):
             raise ValueError(
                 f"trigger={trigger:g} is neither a share (at most 1) nor {least}"
             )
-        if (trigger <= 1) == (keep <= 1) and keep >= trigger:
+        is_stated = "keep" in self.model_fields_set
+        if is_stated and (trigger <= 1) == (keep <= 1) and keep >= trigger:
             advice = f"lower keep, for example to {trigger / 2:g}, or raise trigger"
             raise ValueError(
                 f"keep={keep:g} is not below trigger={trigger:g}: {advice}"

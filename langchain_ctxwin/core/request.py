@@ -56,7 +56,7 @@ FILLED_SHARE = (
 # What a bound by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow.
 KEPT_MESSAGES_SHARE, MAX_MESSAGES_SHARE = 0.5, 0.8
 LEAST_MESSAGES = 2  # a question and its answer
-# Of the room for history: what the newest step and what is kept before it take together.
+# Of what the history may take before it leaves: what the newest step and what is kept before it take together.
 KEPT_WITH_NEWEST_SHARE = 0.5
 STRICT_SHARE = 0.5  # of `keep`: what stays where somebody asked to compact, or a provider refused the request
 REGIONS = (*FIXED_REGIONS, "history_tokens")
@@ -518,10 +518,12 @@ class Request:
         `keep` is about what came before the newest step, which stays in any case; a large one leaves less of that.
         """
         kept = portion(self.parts.settings.keep, self.room)
+        if self.parts.settings.trigger is not None and kept >= self.most_history:
+            kept = self.most_history // 2  # a low trigger beside the default of `keep`
         if self.is_strict:
             return self.fixed_tokens + int(STRICT_SHARE * kept)
         newest = self.newest.tokens if self.newest else 0
-        beside = min(kept + newest, portion(KEPT_WITH_NEWEST_SHARE, self.room))
+        beside = min(kept + newest, int(KEPT_WITH_NEWEST_SHARE * self.most_history))
         return self.fixed_tokens + max(kept, beside)
 
     @property

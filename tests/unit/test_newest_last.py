@@ -180,7 +180,12 @@ def test_the_note_names_a_tool_that_the_agent_has(tools, told):
 @pytest.mark.parametrize("summarize", ["background", "inline", "off"])
 @pytest.mark.parametrize(
     ("trigger", "largest"),
-    [(0.3, 0.3 * LIMIT), (("tokens", 1_500), 1_500), (("messages", 12), LIMIT)],
+    [
+        (0.2, 0.2 * LIMIT),
+        (0.3, 0.3 * LIMIT),
+        (("tokens", 1_500), 1_500),
+        (("messages", 12), LIMIT),
+    ],
 )
 def test_a_trigger_holds_in_every_mode(summarize, trigger, largest):
     """Past it the oldest turns leave, into a summary or into the record."""
@@ -203,6 +208,22 @@ def test_a_trigger_holds_in_every_mode(summarize, trigger, largest):
         assert window.history_tokens <= 1.25 * largest
         assert config.trigger_messages is None or window.stop - window.start <= 12
     assert window.report["compactions"] > 1
+
+
+@pytest.mark.parametrize("trigger", [0.3, 0.4])
+def test_a_low_trigger_holds_where_each_message_is_large(trigger):
+    """The newest step, which stays in any case, is no reason to keep more than the trigger lets be."""
+    config = ContextConfig(output_reserve=0, trigger=trigger, pin_first_user=False)
+    engine = ContextEngine(ModelLimits(LIMIT), CharCounter(), config=config)
+    history, state = [], {}
+    for number in range(20):
+        history.append(HumanMessage(text(LIMIT // 6), id=f"q{number}"))
+        window = engine.measure(history, session=state)
+        if compaction := engine.plan(window):
+            state |= engine.apply(compaction, window)
+            window = engine.measure(history, session=state)
+        history.append(AIMessage("Yes.", id=f"a{number}"))
+        assert window.history_tokens <= trigger * LIMIT
 
 
 @pytest.mark.parametrize(
