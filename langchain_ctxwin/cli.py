@@ -73,8 +73,8 @@ SOURCE_KINDS = {
 """Servers that can be asked about models; `openai` is anything that speaks its protocol."""
 
 SOURCES = (
-    "OpenAI chat or LangChain messages or LangSmith runs (.jsonl or .json, also gzipped), LangGraph's checkpoints (a "
-    "SQLite file, or postgresql://...)"
+    "OpenAI chat or LangChain messages (.jsonl or .json, also gzipped), LangGraph's checkpoints (a SQLite file, or "
+    "postgresql://...)"
 )
 """What conversations are read from."""
 

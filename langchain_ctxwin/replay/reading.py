@@ -1,11 +1,9 @@
-"""Recorded conversations out of files and databases: OpenAI chat, LangChain messages, LangSmith runs, checkpoints.
+"""Recorded conversations out of files and databases: OpenAI chat, LangChain messages, checkpoints.
 
     one conversation a line     {"id": ..., "messages": [...], "tools": [...]}   .jsonl, .jsonl.gz
     one message a line          {"role": "user", "content": ...}                 the same; the file is a conversation
     one event a line            {"sessionId": ..., "message": {"role": ...}}     the same; a conversation per session
-    one run a line              {"run_type": ..., "inputs": ..., "outputs": ...} the same; a conversation per thread
     one conversation a file     [message, ...] or {"messages": [...]}            .json, .json.gz; also a list of them
-    runs in a file              [run, ...], {"runs": [...]} or one run           the same; a conversation per thread
     LangGraph's checkpoints     a SQLite file, postgresql://...                  a conversation per thread
 
 What cannot be read is reported with file and line, and left out; nothing else is: each conversation fails alone.
@@ -33,7 +31,6 @@ from langchain_core.messages import (
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.errors import PATH, ConfigError, expect_each
 from langchain_ctxwin.replay.messages import ROLES, is_pair, read_message, short
-from langchain_ctxwin.replay.runs import is_run, runs_in, threads_of
 from langchain_ctxwin.replay.threads import (
     is_address,
     is_database,
@@ -189,21 +186,16 @@ class _Session:
 
 
 def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
-    """The conversations of a file; messages in lines of their own are one for each session, and runs are joined."""
+    """The conversations of a file; messages in lines of their own are one for each session."""
     sessions = defaultdict[str, _Session](_Session)
-    runs, others = list[Any](), 0
+    others = 0
     for place, name, row in _rows(path, tell):
-        if row_runs := runs_in(row):
-            runs += row_runs
-        elif _is_message(row):
+        if _is_message(row):
             sessions[_session(row) or path.name].add(row, place)
         elif isinstance(row, Mapping) and "type" in row and "messages" not in row:
             others += 1  # an event of a session, such as its title
         else:
             yield from _conversations(row, name, place, tell)
-    for row in threads_of(runs):
-        place = f"{path}: thread {row['id']}"
-        yield from _conversations(row, path.name, place, tell)
     for name, session in sessions.items():
         yield from _conversations(
             session.messages, name, str(path), tell, session.places
@@ -264,9 +256,9 @@ def _parsed(text: str, place: str, tell: Tell) -> Iterator[Any]:
 
 
 def _is_whole(item: Any) -> bool:
-    """True for a conversation or a run, where a message could stand too."""
+    """True for a conversation, where a message could stand too."""
     if isinstance(item, Mapping):
-        return is_run(item) or "messages" in item
+        return "messages" in item
     return isinstance(item, list) and not is_pair(item)
 
 

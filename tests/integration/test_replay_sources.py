@@ -13,12 +13,9 @@ import ormsgpack
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
-from langchain_core.tracers.base import BaseTracer
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
-from langsmith._internal._serde import dumps_json as serialized
 
 from langchain_ctxwin import (
     ConfigError,
@@ -33,7 +30,6 @@ from support.fakes import script
 
 pytestmark = pytest.mark.integration
 TURNS = 8
-EXPORTED = ("id", "trace_id", "run_type", "name", "inputs", "outputs", "extra")
 
 
 @tool
@@ -165,64 +161,6 @@ def test_threads_of_a_postgres_checkpointer_are_read(postgres_dsn):
         {name: told(messages) for name, messages in said.items()},
         [],
     )
-
-
-class Exported(BaseTracer):
-    """Writes each run to a file, in the form in which LangSmith's tracer sends it."""
-
-    def __init__(self, file):
-        super().__init__(_schema_format="original+chat")
-        self.file = file
-
-    def _persist_run(self, run):
-        with self.file.open("a") as lines:
-            for one in walk(run):
-                row = json.loads(dumps(one))
-                lines.write(json.dumps(row) + "\n")
-
-
-def walk(run):
-    yield run
-    for child in run.child_runs:
-        yield from walk(child)
-
-
-def dumps(run):
-    return serialized({name: getattr(run, name) for name in EXPORTED})
-
-
-@pytest.mark.parametrize("form", ["lines", "list", "models only"])
-def test_runs_of_langsmith_are_read_one_conversation_per_thread(tmp_path, form):
-    runs = tmp_path / "runs.jsonl"
-    answers = script(call("look", "c", host="db"), "it is there", "thanks", "ok")
-    agent = create_context_agent(
-        model_of(9_000, policy=answers),
-        [look],
-        checkpointer=InMemorySaver(),
-        recall=False,
-    )
-    config = {
-        "configurable": {"thread_id": "t"},
-        "metadata": {"thread_id": "t"},
-        "callbacks": [Exported(runs)],
-    }
-    for text in ("Where is db?", "Good.", "Bye."):
-        state = agent.invoke({"messages": [HumanMessage(text)]}, config)
-    if form == "list":
-        rows = [json.loads(line) for line in runs.read_text().splitlines()]
-        runs = tmp_path / "runs.json"
-        runs.write_text(json.dumps(rows))
-    elif form == "models only":
-        kept = [
-            line
-            for line in runs.read_text().splitlines()
-            if json.loads(line)["run_type"] in ("llm", "chat_model")
-        ]
-        runs.write_text("\n".join(kept))
-    found, faults = read(runs)
-    assert (found, faults) == ({"t": told(state["messages"])}, [])
-    (conversation,) = read_conversations([runs])
-    assert [one["function"]["name"] for one in conversation.tools] == ["look"]
 
 
 def test_one_thread_is_shown_as_its_model_sees_it_or_as_a_replay_would(

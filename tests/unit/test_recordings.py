@@ -3,7 +3,6 @@
 import gzip
 import json
 import sqlite3
-from itertools import product
 
 import pytest
 from langchain_core.messages import (
@@ -134,12 +133,13 @@ def test_what_is_no_conversation_is_told_with_its_line(written):
         '"a text"',
         '{"messages": []}',
         json.dumps({"messages": [USER]}),
+        json.dumps({"run_type": "chain", "inputs": {"messages": [USER, ANSWER]}}),
         "",
         good[:90],
     ]
     found, faults = read(written("\n".join(rows).encode() + b"\xff\xfe"))
     assert [len(one.messages) for one in found] == [5]
-    assert [fault.split(":")[1] for fault in faults] == ["2", "3", "4", "5", "7"]
+    assert [fault.split(":")[1] for fault in faults] == ["2", "3", "4", "5", "6", "8"]
     assert "no JSON" in read(written("[", "cut.json"))[1][0]
 
 
@@ -370,104 +370,7 @@ def test_what_a_user_names_is_required_and_what_a_folder_holds_is_told(
             read(path)
 
 
-def run(messages, answer=None, *, trace="t", start="", **more):
-    """One run of the thread T, as an export of LangSmith has it."""
-    about = {
-        "id": trace,
-        "trace_id": trace,
-        "run_type": "chain",
-        "inputs": {"messages": messages},
-        "outputs": {},
-    }
-    about |= {"outputs": {"messages": [*messages, answer]}} if answer else {}
-    return {
-        **about,
-        "start_time": start,
-        "extra": {"metadata": {"thread_id": "T"}},
-        **more,
-    }
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def ai(text):
-    return {"role": "assistant", "content": text}
-
-
 def threads(path):
     """The texts of each conversation by its name, and what is told."""
     found, faults = read(path)
     return {one.name: said(one) for one in found}, faults
-
-
-SYSTEM = {"role": "system", "content": "Be brief."}
-WHOLE = [("human", "a"), ("ai", "b"), ("human", "c"), ("ai", "d")]
-TURN = run([user("a")], ai("b"))
-FIRST, ALONE = (
-    run([user("a")], ai("b"), trace="1", start="1"),
-    run([user("c")], ai("d"), trace="2", start="2"),
-)
-TOOLS = {
-    "extra": {
-        "metadata": {"thread_id": "T"},
-        "invocation_params": {"tools": [{"name": "find"}]},
-    }
-}
-SPLIT = [
-    run([user("a")], ai("d"), trace="2", start="2"),
-    FIRST,
-    {**run([user("a")], trace="2", start="2"), "id": "part"},
-]
-
-
-@pytest.mark.parametrize(
-    ("runs", "expected"),
-    [
-        ([TURN], WHOLE[:2]),
-        # turns that are traces of their own are joined in time
-        *[(runs, WHOLE) for runs in ([FIRST, ALONE], [ALONE, FIRST])],
-        # the system prompt is repeated, and the history
-        *[
-            (
-                [
-                    run([SYSTEM, user("a")], ai("b"), start="1"),
-                    run([SYSTEM, *history, user("c")], ai("d"), trace="2", start="2"),
-                ],
-                [SAID[0], *WHOLE],
-            )
-            for history in ([], [user("a"), ai("b")])
-        ],
-        # a request of the second turn alone looks like the beginning of the first one
-        (SPLIT, [*WHOLE[:2], ("human", "a"), ("ai", "d")]),
-        # what a run adds follows what it was given
-        ([{**run([user("a")]), "outputs": {"messages": [ai("b")]}}], WHOLE[:2]),
-        # a run of a tool, and what is no run among runs, says nothing
-        ({"runs": [TURN, {"run_type": "tool", "inputs": {}}, None]}, WHOLE[:2]),
-        (TURN, WHOLE[:2]),
-    ],
-)
-def test_the_runs_of_a_thread_are_one_conversation(written, runs, expected):
-    """In lines of their own or in one file, whatever a run holds of the conversation."""
-    assert threads(written(json.dumps(runs), "runs.json")) == ({"T": expected}, [])
-    if isinstance(runs, list):
-        assert threads(written(runs)) == ({"T": expected}, [])
-
-
-LISTS = [["a"], "a", [["human", "a"]], [[user("a")]], user("a")]
-ANSWERS = [{"output": ai("b")}, ai("b"), {"choices": [{"message": ai("b")}]}]
-
-
-@pytest.mark.parametrize(
-    ("inputs", "outputs"),
-    [
-        *product([*({"messages": one} for one in LISTS), [user("a")]], ANSWERS),
-    ],
-)
-def test_inputs_and_outputs_in_every_form_are_read(written, inputs, outputs):
-    """As graphs, chains and models of several libraries have them."""
-    assert threads(written([{**run([]), "inputs": inputs, "outputs": outputs}])) == (
-        {"T": WHOLE[:2]},
-        [],
-    )
