@@ -30,8 +30,14 @@ from langchain_ctxwin.replay.playing import (
 )
 from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
 from langchain_ctxwin.replay.reader import LanguageModel, Read, read_conversation, table
-from langchain_ctxwin.replay.reading import Conversation, LeftOut, read_conversations
-from langchain_ctxwin.replay.threads import is_database, shown_address, thread_states
+from langchain_ctxwin.replay.reading import (
+    Conversation,
+    LeftOut,
+    is_database,
+    read_conversations,
+    shown_address,
+    thread_states,
+)
 from langchain_ctxwin.util.files import replace_text
 from langchain_ctxwin.util.log import aligned, say
 

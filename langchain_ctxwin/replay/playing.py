@@ -34,9 +34,8 @@ from langchain_ctxwin.errors import (
     expect,
     expect_each,
 )
-from langchain_ctxwin.replay.messages import short
 from langchain_ctxwin.replay.policies import Policy
-from langchain_ctxwin.replay.reading import Conversation, LeftOut, Tell
+from langchain_ctxwin.replay.reading import Conversation, LeftOut, Tell, short
 
 CACHED_PRICE = 0.1
 """What a token costs that the provider has in its cache, beside one that it has not (Anthropic, OpenAI, Gemini)."""

@@ -1,44 +1,68 @@
-"""Recorded conversations out of files and databases: OpenAI chat, LangChain messages, checkpoints.
+"""Recorded conversations out of files and databases: OpenAI chat, LangChain messages, LangGraph's checkpoints.
 
     one conversation a line     {"id": ..., "messages": [...], "tools": [...]}   .jsonl, .jsonl.gz
     one message a line          {"role": "user", "content": ...}                 the same; the file is a conversation
-    one event a line            {"sessionId": ..., "message": {"role": ...}}     the same; a conversation per session
     one conversation a file     [message, ...] or {"messages": [...]}            .json, .json.gz; also a list of them
     LangGraph's checkpoints     a SQLite file, postgresql://...                  a conversation per thread
 
 What cannot be read is reported with file and line, and left out; nothing else is: each conversation fails alone.
+Nothing is written.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
 import zlib
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from langchain_core.exceptions import OutputParserException
+from langchain_core.load.load import load as load_object
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
+    BaseMessage,
+    BaseMessageChunk,
     HumanMessage,
+    RemoveMessage,
     SystemMessage,
     ToolMessage,
+    convert_to_messages,
+    message_chunk_to_message,
+    messages_from_dict,
 )
+from langchain_core.messages.tool import tool_call
+from langchain_core.output_parsers.openai_tools import (
+    make_invalid_tool_call,
+    parse_tool_call,
+)
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import START, StateGraph
+from pydantic import ValidationError
 
+from langchain_ctxwin.agent.state import ContextState
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.errors import PATH, ConfigError, expect_each
-from langchain_ctxwin.replay.messages import ROLES, is_pair, read_message, short
-from langchain_ctxwin.replay.threads import (
-    is_address,
-    is_database,
-    shown_address,
-    thread_states,
-)
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+ROLES = {"human", "user", "ai", "assistant", "system", "developer", "tool", "function"}
+# what the blocks of OpenAI's Responses API call a text
+TEXT_BLOCKS = {"input_text", "output_text"}
+
+SQLITE_MAGIC = b"SQLite format 3\0"  # the first bytes of every SQLite database (sqlite.org/fileformat)
+LOCK_SECONDS = (
+    5.0  # how long to wait for somebody who writes; savers write for milliseconds
+)
+SCHEMES = ("postgresql://", "postgres://")
+
+Opened = tuple[Callable[[Any], BaseCheckpointSaver[str]], type[Exception]]
+"""Makes a saver with a serializer, and the error of the whole database."""
 
 Tell = Callable[[str], None]
 """Is called with what was left out, and why; of a conversation, with a `LeftOut`."""
@@ -164,65 +188,24 @@ def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
         tell(f"{address}: no thread that can be read")
 
 
-@dataclass(slots=True)
-class _Session:
-    """Messages in lines of their own; several events may tell of one answer."""
-
-    messages: list[Any] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
-    answers: dict[str, list[Any]] = field(default_factory=dict)
-
-    def add(self, row: Any, place: str) -> None:
-        said = row.get("message") if isinstance(row, Mapping) else None
-        if isinstance(said, Mapping) and isinstance(said.get("content"), list):
-            key = said.get("id")
-            if key in self.answers:
-                self.answers[key] += said["content"]
-                return
-            if key:
-                self.answers[key] = said["content"]
-        self.messages.append(row)
-        self.places.append(place)
-
-
 def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
-    """The conversations of a file; messages in lines of their own are one for each session."""
-    sessions = defaultdict[str, _Session](_Session)
-    others = 0
+    """The conversations of a file; messages in lines of their own are one."""
+    messages, places = list[Any](), list[str]()
     for place, name, row in _rows(path, tell):
         if _is_message(row):
-            sessions[_session(row) or path.name].add(row, place)
-        elif isinstance(row, Mapping) and "type" in row and "messages" not in row:
-            others += 1  # an event of a session, such as its title
+            messages.append(row)
+            places.append(place)
         else:
             yield from _conversations(row, name, place, tell)
-    for name, session in sessions.items():
-        yield from _conversations(
-            session.messages, name, str(path), tell, session.places
-        )
-    if others:
-        fault = f"{path}: left out {others:,} lines that are no messages"
-        tell(fault if sessions else LeftOut(fault))
+    if messages:
+        yield from _conversations(messages, path.name, str(path), tell, places)
 
 
 def _is_message(row: Any) -> bool:
-    if not isinstance(row, Mapping):
-        return is_pair(row)
-    if isinstance(row.get("message"), Mapping):
-        return True
-    is_event = "sessionId" in row
     return (
-        not is_event
+        isinstance(row, Mapping)
         and "messages" not in row
         and ("role" in row or row.get("type") in ROLES)
-    )
-
-
-def _session(row: Any) -> str:
-    """The session that an event belongs to, with the name of the agent where it is not the one that was asked."""
-    about = row if isinstance(row, Mapping) else {}
-    return " ".join(
-        str(about[key]) for key in ("sessionId", "agentId") if about.get(key)
     )
 
 
@@ -257,9 +240,7 @@ def _parsed(text: str, place: str, tell: Tell) -> Iterator[Any]:
 
 def _is_whole(item: Any) -> bool:
     """True for a conversation, where a message could stand too."""
-    if isinstance(item, Mapping):
-        return "messages" in item
-    return isinstance(item, list) and not is_pair(item)
+    return isinstance(item, list) or (isinstance(item, Mapping) and "messages" in item)
 
 
 def _conversations(
@@ -285,7 +266,7 @@ def _conversation(
     read = list[tuple[int, Any]]()
     for number, said in enumerate(listed, 1):
         try:
-            read += [(number, message) for message in read_message(said)]
+            read += [(number, message) for message in _read_message(said)]
         except Exception as error:
             at = f" ({places[number - 1]})" if places else ""
             raise ConfigError(f"message {number}{at}: {short(error)}") from error
@@ -325,3 +306,268 @@ def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list
             f"{place}: left out {len(orphans):,} results of calls that are not there before them: message {listed}"
         )
     return paired
+
+
+# ---- messages --------------------------------------------------------------------------------------------------
+
+
+def _read_message(said: Any) -> list[BaseMessage]:
+    """Return one recorded message; of Anthropic's user messages each tool result is a message of its own.
+
+    Tool calls whose arguments are no JSON object become `invalid_tool_calls`, as LangChain's own parsers make them.
+    What is no message, or says nothing that is understood, raises whatever its reader raises.
+    """
+    if isinstance(said, BaseMessage):
+        read = [said]
+    elif not isinstance(said, Mapping):
+        raise ConfigError(f"a message is {type(said).__name__}, not an object")
+    elif "lc" in said:
+        read = [load_object(dict(said), allowed_objects="messages")]
+    elif isinstance(said.get("data"), Mapping):
+        read = messages_from_dict([dict(said)])
+    else:
+        read = [*_of_role(said)]
+    for message in read:
+        if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
+            raise ConfigError(
+                f"{type(message).__name__} is no message of a conversation"
+            )
+    return [
+        message_chunk_to_message(one) if isinstance(one, BaseMessageChunk) else one
+        for one in read
+    ]
+
+
+def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
+    """The messages of an object with `role` or `type`, whose other fields stand beside it."""
+    role = str(said.get("role") or said.get("type"))
+    # LangChain's types of streamed messages, `AIMessageChunk`
+    if role.endswith("MessageChunk"):
+        role = role.removesuffix("MessageChunk").lower()
+    if role not in ROLES:
+        raise ConfigError(f"unknown role {role!r}")
+    # ids are given anew, null is what a message does not say
+    fields = {
+        key: value
+        for key, value in said.items()
+        if value is not None and key not in {"id", "role", "type"}
+    }
+    content = fields["content"] = _content(
+        fields, is_answer=role in {"ai", "assistant"}
+    )
+    blocks = [block for block in content if isinstance(block, Mapping)]
+    if role in {"ai", "assistant"}:
+        yield _answer(
+            fields, [block for block in blocks if block.get("type") == "tool_use"]
+        )
+        return
+    # Anthropic's results are blocks of what the user says
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    for block in results:
+        yield ToolMessage(
+            block.get("content") or "",
+            tool_call_id=block["tool_use_id"],
+            status="error" if block.get("is_error") else "success",
+        )
+    if results:
+        fields["content"] = [block for block in content if block not in results]
+    if fields["content"] or not results:
+        yield from convert_to_messages([{**fields, "role": role}])
+
+
+def _content(fields: dict[str, Any], *, is_answer: bool) -> Any:
+    """The content of a message; a `ConfigError` where it may stand in a field that is not read."""
+    content = fields.pop("content", None) or fields.pop("text", None) or ""
+    if not isinstance(content, str | list):
+        raise ConfigError(
+            f"its content is {type(content).__name__}, neither text nor a list"
+        )
+    if fields.get("parts") or (
+        not content and not is_answer and "tool_call_id" not in fields
+    ):
+        raise ConfigError(
+            f"it says nothing that is understood: it has {', '.join(sorted(fields)) or 'no content'}"
+        )
+    if isinstance(content, str):
+        return content
+    return [
+        {**block, "type": "text"}
+        if isinstance(block, Mapping) and block.get("type") in TEXT_BLOCKS
+        else block
+        for block in content
+    ]
+
+
+def _answer(fields: dict[str, Any], uses: list[Any]) -> AIMessage:
+    """An answer with its calls in OpenAI's, LangChain's or Anthropic's form, valid or not."""
+    calls, invalid = [], list(fields.pop("invalid_tool_calls", ()))
+    for raw in fields.pop("tool_calls", None) or uses:
+        try:
+            calls.append(_call(raw))
+        except (OutputParserException, ValidationError) as error:
+            invalid.append(make_invalid_tool_call(raw, str(error)))
+    return AIMessage(
+        **{
+            **convert_to_messages([{**fields, "role": "assistant"}])[0].model_dump(),
+            "tool_calls": calls,
+            "invalid_tool_calls": invalid,
+        }
+    )
+
+
+def _call(raw: Any) -> Any:
+    if "function" in raw:
+        call = parse_tool_call(raw, return_id=True)
+        if call is None or not isinstance(call["args"], dict):
+            raise OutputParserException("its arguments are no JSON object")
+        return call
+    arguments = raw.get("args", raw.get("input"))
+    return tool_call(name=raw["name"], args=arguments or {}, id=raw.get("id"))
+
+
+def short(error: BaseException) -> str:
+    """Return the message of an error in one line."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]
+    return (str(error).strip().partition("\n")[0] or type(error).__name__)[:200]
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------
+
+
+def is_address(text: str | Path) -> bool:
+    """True for the address of a server, also of one that is none of Postgres."""
+    return "://" in str(text)
+
+
+def shown_address(place: str | Path) -> str:
+    """Return a place for people: where a badly written address ends its password, nobody can tell."""
+    return (
+        f"{str(place).partition('://')[0]}://***" if is_address(place) else str(place)
+    )
+
+
+def is_database(place: str | Path) -> bool:
+    """True for the address of a server and for a SQLite file, whatever it is called."""
+    if is_address(place) or not Path(place).is_file():
+        return is_address(place)
+    try:
+        with Path(place).open("rb") as file:
+            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+    except OSError:  # its reader says why
+        return False
+
+
+def thread_states(
+    place: str | Path, *, tell: Callable[[str], None]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each thread of a checkpointer with its newest state, the oldest thread first.
+
+    A thread that cannot be read is reported, and left out.
+    """
+    name, opened = shown_address(place), _postgres if is_address(place) else _sqlite
+    with opened(str(place)) as (saver_with, unreadable):
+        graph = StateGraph(ContextState).add_node("none", lambda _: {})
+        # It makes no classes but LangChain's and LangGraph's own values.
+        strict = JsonPlusSerializer(allowed_msgpack_modules=None)
+        compiled = graph.add_edge(START, "none").compile(saver_with(strict))
+        for thread in _threads(name, saver_with(_Unread()), unreadable):
+            try:
+                state = dict(
+                    compiled.get_state({"configurable": {"thread_id": thread}}).values
+                )
+                state["messages"] = convert_to_messages(state.get("messages") or ())
+            except unreadable:
+                raise
+            except Exception as error:  # noqa: BLE001  # what a thread holds may be of any program
+                tell(f"{name}: left out thread {thread}: {short(error)}")
+            else:
+                yield thread, state
+
+
+class _Unread:
+    """Reads nothing of what is stored: to list threads, their names are enough."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:  # noqa: ARG002  # the name is part of the protocol
+        raise TypeError("a serializer that lists threads writes nothing")
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:  # noqa: ARG002
+        return {}
+
+
+def _threads(
+    place: str, saver: BaseCheckpointSaver[str], unreadable: type[Exception]
+) -> list[str]:
+    """The threads of the root graph; savers list the newest checkpoint first."""
+    newest_checkpoints = dict[str, str]()
+    try:
+        for one in saver.list(None):
+            about = one.config["configurable"]
+            if not about.get("checkpoint_ns"):
+                newest_checkpoints[about["thread_id"]] = about["checkpoint_id"]
+    except unreadable:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"{place}: its threads cannot be listed ({short(error)}): mend or delete that row"
+        ) from error
+    return sorted(newest_checkpoints, key=lambda thread: newest_checkpoints[thread])
+
+
+@contextmanager
+def _sqlite(path: str) -> Iterator[Opened]:
+    try:
+        from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415  # optional packages, only for this
+    except ImportError as error:
+        raise ConfigError(
+            f"{path} is a SQLite database: pip install langgraph-checkpoint-sqlite"
+        ) from error
+
+    def saver_with(serde: Any) -> BaseCheckpointSaver[str]:
+        saver = SqliteSaver(connection, serde=serde)
+        saver.is_setup = True  # else it would make its tables
+        return saver
+
+    try:
+        address = f"{Path(path).resolve().as_uri()}?mode=ro"
+        with closing(
+            sqlite3.connect(
+                address, uri=True, timeout=LOCK_SECONDS, check_same_thread=False
+            )
+        ) as connection:
+            yield saver_with, sqlite3.Error
+    except sqlite3.Error as error:
+        raise ConfigError(
+            f"{path} cannot be read as a database of LangGraph's SQLite saver: {error}"
+        ) from error
+
+
+@contextmanager
+def _postgres(address: str) -> Iterator[Opened]:
+    place = shown_address(address)
+    if not address.startswith(SCHEMES):
+        raise ConfigError(
+            f"{place}: the address of a server begins with {' or '.join(SCHEMES)}"
+        )
+    try:
+        import psycopg  # noqa: PLC0415  # optional packages, only for this
+        from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415
+        from psycopg.rows import dict_row  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(
+            f"{place} is a Postgres server: pip install langgraph-checkpoint-postgres"
+        ) from error
+    options: Any = {
+        "options": "-c default_transaction_read_only=on",
+        "autocommit": True,
+        "row_factory": dict_row,
+    }
+    try:
+        with psycopg.connect(address, prepare_threshold=0, **options) as connection:
+            yield lambda serde: PostgresSaver(connection, serde=serde), psycopg.Error
+    except psycopg.Error as error:  # whose text may quote parts of a password
+        raise ConfigError(
+            f"{place} cannot be read ({type(error).__name__}): check that the server runs, has LangGraph's tables, and "
+            "that @ / : ? in a password are written %40 %2F %3A %3F"
+        ) from None

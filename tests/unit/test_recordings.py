@@ -155,73 +155,6 @@ def test_a_damaged_archive_gives_what_comes_before_the_damage(written):
     assert faults[-1].startswith(f"{path}: left out the rest: broken off (")
 
 
-def event(message, **more):
-    """A line of a coding agent's session."""
-    return {
-        "type": message["role"],
-        "sessionId": "s1",
-        "uuid": "u",
-        "message": message,
-        **more,
-    }
-
-
-def test_a_message_inside_each_event_is_read_by_session_and_agent(written):
-    """The parts of one answer stand in lines of their own, and other events lie between them."""
-    uses = [
-        {"type": "tool_use", "id": f"c{n}", "name": "find", "input": {"n": n}}
-        for n in (1, 2)
-    ]
-    results = [
-        {"type": "tool_result", "tool_use_id": f"c{n}", "content": f"r{n}"}
-        for n in (1, 2)
-    ]
-    inner = [event(USER, agentId="a7"), event(ANSWER, agentId="a7")]
-    path = written(
-        [
-            {"type": "summary", "summary": "of another", "leafUuid": "x"},
-            event(USER),
-            event(
-                {
-                    "role": "assistant",
-                    "id": "m",
-                    "content": [{"type": "text", "text": "I look."}],
-                }
-            ),
-            event({"role": "assistant", "id": "m", "content": [uses[0]]}),
-            event({"role": "user", "content": [results[0]]}),
-            {
-                "type": "system",
-                "subtype": "note",
-                "sessionId": "s1",
-                "content": "A hook ran.",
-            },
-            event({"role": "assistant", "id": "m", "content": [uses[1]]}),
-            *inner,
-            event({"role": "user", "content": [results[1]]}),
-            event(
-                {
-                    "role": "assistant",
-                    "id": "o",
-                    "content": [{"type": "text", "text": "Done."}],
-                }
-            ),
-        ]
-    )
-    expected = [
-        ("human", "Hi"),
-        ("ai", "I look."),
-        ("tool", "r1"),
-        ("tool", "r2"),
-        ("ai", "Done."),
-    ]
-    found, faults = threads(path)
-    assert found == {"s1": expected, "s1 a7": [("human", "Hi"), ("ai", "Hello")]}
-    assert faults == [f"{path}: left out 2 lines that are no messages"]
-    ours = next(one for one in read(path)[0] if one.name == "s1")
-    assert [call["id"] for call in ours.messages[1].tool_calls] == ["c1", "c2"]
-
-
 @pytest.mark.parametrize("form", ["openai", "flat", "dict"])
 def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
     broken = calling("c1", "c2", arguments='{"invoice": ')
@@ -296,6 +229,10 @@ def test_results_and_calls_that_do_not_pair_are_told(written, messages, kept, fa
         ({"role": "bot", "content": "x"}, "unknown role 'bot'"),
         ({"role": "user", "content": {"a": 1}}, "its content is dict"),
         (
+            {"type": "user", "sessionId": "s1", "message": USER},
+            "it says nothing that is understood: it has message, sessionId",
+        ),
+        (
             {"role": "user", "body": "Hi"},
             "it says nothing that is understood: it has body",
         ),
@@ -318,7 +255,7 @@ def test_a_message_that_cannot_be_read_is_told_with_file_line_and_number(
     whole = json.dumps([{"messages": ROWS}, {"messages": [message]}])
     (fault,) = read(path := written(whole, "a.json"))[1]
     assert fault.startswith(f"{path}: item 2: left out the conversation: message 1: ")
-    if isinstance(message, dict) and "role" in message:
+    if isinstance(message, dict) and {"role", "sessionId"} & message.keys():
         (fault,) = read(path := written([USER, ANSWER, message]))[1]
         assert f"message 3 ({path}:3): " in fault
 
@@ -368,9 +305,3 @@ def test_what_a_user_names_is_required_and_what_a_folder_holds_is_told(
     ]:
         with pytest.raises(ConfigError, match=why):
             read(path)
-
-
-def threads(path):
-    """The texts of each conversation by its name, and what is told."""
-    found, faults = read(path)
-    return {one.name: said(one) for one in found}, faults
