@@ -27,7 +27,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import ContextConfig
-from langchain_ctxwin.core.blocks import text_of
+from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.replay.playing import Sent, quiet, replay
 from langchain_ctxwin.replay.policies import DropToHalf, KeepLast, Policy
 from langchain_ctxwin.replay.reader import (

@@ -43,7 +43,7 @@ from langchain_ctxwin import (
     PlainContextState,
     add_context_nodes,
 )
-from langchain_ctxwin.core.blobs import apart
+from langchain_ctxwin.core.media import apart
 from langchain_ctxwin.pruning import prune_thread
 from transcripts import load, parser_of, quiet
 

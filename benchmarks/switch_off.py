@@ -32,8 +32,8 @@ import langchain_ctxwin
 import sufficiency
 from arena_parts.play import Job, play
 from arena_parts.script import CLOCK, SCENARIOS
-from langchain_ctxwin.core import pins as pinned
 from langchain_ctxwin.core import sizing
+from langchain_ctxwin.core import turns as pinned
 from langchain_ctxwin.core.tool_schemas import tool_definition
 from step_cost import ROOMY, WAYS, cost, history, ours
 from transcripts import generate, load, quiet
@@ -247,7 +247,7 @@ ROWS = (
     ),
     Row(
         name="a pinned question carries its answer",
-        seams={"core.pins:final_answer": returning(None)},
+        seams={"core.turns:final_answer": returning(None)},
         measures=("shown", "arena"),
     ),
     Row(

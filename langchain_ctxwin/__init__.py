@@ -24,10 +24,10 @@ from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
-from langchain_ctxwin.core.pins import pin
 from langchain_ctxwin.core.record import render_record
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
+from langchain_ctxwin.core.turns import pin
 from langchain_ctxwin.engine import ContextEngine, Fitted
 from langchain_ctxwin.errors import (
     BudgetExceededError,

@@ -41,8 +41,8 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from langchain_ctxwin.core.blocks import compact_json
 from langchain_ctxwin.core.model_info import family_of
+from langchain_ctxwin.core.provider_blocks import compact_json
 from langchain_ctxwin.core.tokens import TokenEstimator, request_tokens
 from langchain_ctxwin.core.tool_schemas import FRAMING, tool_definition
 from langchain_ctxwin.errors import PATH, ConfigError, expect

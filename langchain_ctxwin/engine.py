@@ -14,7 +14,6 @@ from langchain_core.messages import AnyMessage, MessageLikeRepresentation, Syste
 
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core import plan as planning
-from langchain_ctxwin.core.assembly import merge_system
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import (
@@ -26,19 +25,18 @@ from langchain_ctxwin.core.limits import (
 from langchain_ctxwin.core.measuring import measured
 from langchain_ctxwin.core.model_info import (
     ModelInfo,
+    Rules,
     arguments_of,
     family_of,
     model_name,
     rules_of,
     unbound,
 )
-from langchain_ctxwin.core.native import NEVER_DEFER
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.parts import Parts
-from langchain_ctxwin.core.pins import PinWhen
+from langchain_ctxwin.core.parts import Parts, merge_system
 from langchain_ctxwin.core.plan import last_request, request_until, shown_part
+from langchain_ctxwin.core.provider_blocks import NEVER_DEFER
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
-from langchain_ctxwin.core.provider_rules import Rules
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import learned_limit, refused, retry_target
 from langchain_ctxwin.core.request import Window
@@ -49,7 +47,7 @@ from langchain_ctxwin.core.session import (
     with_new_pins,
 )
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
-from langchain_ctxwin.core.turns import as_messages
+from langchain_ctxwin.core.turns import PinWhen, as_messages
 from langchain_ctxwin.core.updates import (
     after_compaction,
     after_failure,

@@ -24,9 +24,14 @@ from langchain_core.runnables.config import (
 )
 from langgraph.config import get_stream_writer
 
-from langchain_ctxwin.core.cache_misses import SentRequest
 from langchain_ctxwin.core.compaction import Compaction, dropped_positions
-from langchain_ctxwin.core.events import AlertEvent, CompactionEvent, Event, NoticeEvent
+from langchain_ctxwin.core.events import (
+    AlertEvent,
+    CompactionEvent,
+    Event,
+    NoticeEvent,
+    SentRequest,
+)
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.request import Window

@@ -24,7 +24,7 @@ from langchain_ctxwin.core.model_info import (
     model_name,
     unbound,
 )
-from langchain_ctxwin.core.native import is_deferred
+from langchain_ctxwin.core.provider_blocks import is_deferred
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tool_schemas import listed, name_of, recall_name

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_ctxwin.core.blobs import apart, digests_in, filled
-from langchain_ctxwin.core.media import ALL
+from langchain_ctxwin.core.media import ALL, apart, digests_in, filled
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.work import Work

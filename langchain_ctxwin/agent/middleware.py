@@ -35,7 +35,7 @@ from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import family_of, model_name, unbound
-from langchain_ctxwin.core.pins import PinWhen
+from langchain_ctxwin.core.turns import PinWhen
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
 from langchain_ctxwin.observe.validation import Validator

@@ -16,11 +16,12 @@ from langchain_ctxwin.agent.choices import known_name
 from langchain_ctxwin.agent.spending import count_spent
 from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import AgentStep
-from langchain_ctxwin.core.cache_misses import SentRequest, cache_miss
 from langchain_ctxwin.core.events import (
     NoticeEvent,
     OverflowEvent,
+    SentRequest,
     StepEvent,
+    cache_miss,
 )
 from langchain_ctxwin.core.limits import REGIONS, ModelLimits
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow

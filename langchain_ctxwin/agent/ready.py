@@ -29,8 +29,8 @@ from langchain_ctxwin.agent.state import ContextState, State
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import NamedLimits, limits_given
 from langchain_ctxwin.core.model_info import family_of, model_name
-from langchain_ctxwin.core.pins import PinWhen
 from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.core.turns import PinWhen
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.limit_memory import FollowedLimits, is_registry

@@ -17,7 +17,7 @@ from langgraph.types import interrupt
 from langchain_ctxwin.core.events import Notice, NoticeEvent
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.spending import Usage, as_money
+from langchain_ctxwin.core.usage import Usage, as_money
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import ConfigError, ThreadBudgetError, brief
 from langchain_ctxwin.util.log import log

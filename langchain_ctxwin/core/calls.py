@@ -23,11 +23,14 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
-from langchain_ctxwin.core.blocks import (
+from langchain_ctxwin.core.provider_blocks import (
     RESULT_KEYS,
     RESULT_TYPES,
     block_text,
     kind_of,
+    media_count,
+    spoken,
+    text_of,
     with_fields,
     without_blocks,
 )
@@ -97,6 +100,16 @@ def is_result(message: AnyMessage) -> bool:
 def is_user(message: AnyMessage) -> bool:
     """True for a user message that says something: one of tool results alone does not."""
     return isinstance(message, HumanMessage) and not is_result(message)
+
+
+def is_empty(message: AnyMessage) -> bool:
+    """True when a message has neither content nor calls, nor was spoken."""
+    return not (
+        text_of(message.content).strip()
+        or media_count(message)
+        or call_ids(message)
+        or spoken(message)
+    )
 
 
 def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:

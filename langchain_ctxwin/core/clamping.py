@@ -16,10 +16,9 @@ from langchain_ctxwin.core.calls import is_result, is_user
 from langchain_ctxwin.core.compaction import RECORD_FRAME_TOKENS, first_that
 from langchain_ctxwin.core.edits import clampable_chars
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.pins import last_user
 from langchain_ctxwin.core.record import fitted
 from langchain_ctxwin.core.request import Request
-from langchain_ctxwin.core.turns import Step
+from langchain_ctxwin.core.turns import Step, last_user
 from langchain_ctxwin.core.view import Clamp, message_id
 
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
 from typing import Literal
 
-from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.calls import is_user, result_ids
 from langchain_ctxwin.core.notes import lasting, record_lines, requested_lines
-from langchain_ctxwin.core.pins import final_answer, last_user
+from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.core.record import FOCUSED, RecordLine, extended, has_place
 from langchain_ctxwin.core.request import Request, portion
 from langchain_ctxwin.core.session import uncovered
 from langchain_ctxwin.core.standing import standing_test
-from langchain_ctxwin.core.turns import starts_turn
+from langchain_ctxwin.core.turns import final_answer, last_user, starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
 
 # The largest answer that a pinned question carries along: a share of the room for history, at least two sentences.

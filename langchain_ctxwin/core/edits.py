@@ -11,13 +11,6 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from langchain_ctxwin.core.blocks import (
-    RESULT_KEYS,
-    block_text,
-    kind_of,
-    media_count,
-    text_of,
-)
 from langchain_ctxwin.core.calls import (
     is_result,
     result_ids,
@@ -25,6 +18,13 @@ from langchain_ctxwin.core.calls import (
     without_kept_calls,
 )
 from langchain_ctxwin.core.media import without_media
+from langchain_ctxwin.core.provider_blocks import (
+    RESULT_KEYS,
+    block_text,
+    kind_of,
+    media_count,
+    text_of,
+)
 from langchain_ctxwin.core.view import Clamp, View
 
 TextEdit = Callable[[str], str]

@@ -13,29 +13,30 @@ from operator import is_
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 
-from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.media import has_media
-from langchain_ctxwin.core.native import (
-    compaction_in,
-    is_stored,
-    loading,
-    readable,
-    unsealed,
-    without_bound_reasoning,
-)
+from langchain_ctxwin.core.model_info import UNKNOWN, Rules
 from langchain_ctxwin.core.pairing import (
     repair_step,
     unanswered_in,
     unique_calls,
 )
-from langchain_ctxwin.core.pins import PinWhen, is_pinned
-from langchain_ctxwin.core.provider_rules import UNKNOWN, Rules
+from langchain_ctxwin.core.provider_blocks import (
+    compaction_in,
+    is_stored,
+    loading,
+    readable,
+    text_of,
+    unsealed,
+    without_bound_reasoning,
+)
 from langchain_ctxwin.core.turns import (
+    PinWhen,
     Price,
     Step,
     checksum,
+    is_pinned,
     split_steps,
     starts_turn,
 )

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.bound_reasoning import unbound_before
 from langchain_ctxwin.core.compaction import cut, recorded
 from langchain_ctxwin.core.limits import (
     ModelLimits,
@@ -16,7 +15,7 @@ from langchain_ctxwin.core.limits import (
     smaller_of,
 )
 from langchain_ctxwin.core.media import MediaLimits
-from langchain_ctxwin.core.parts import Parts
+from langchain_ctxwin.core.parts import Parts, unbound_before
 from langchain_ctxwin.core.recovery import learned_media, remembered_limit
 from langchain_ctxwin.core.request import Request, last_report_of
 from langchain_ctxwin.core.session import Session, guard_after, last_position

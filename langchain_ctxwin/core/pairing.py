@@ -22,27 +22,27 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_ctxwin.core.blobs import with_media
-from langchain_ctxwin.core.blocks import (
-    block_text,
-    blocks_of,
-    kind_of,
-    media_count,
-    spoken,
-    text_of,
-    with_fields,
-    without_blocks,
-)
 from langchain_ctxwin.core.calls import (
     AnyCall,
     call_ids,
     calls_of,
     is_call_block,
+    is_empty,
     result_ids,
     standard,
     without_kept_calls,
 )
-from langchain_ctxwin.core.provider_rules import UNKNOWN, Rules
+from langchain_ctxwin.core.media import with_media
+from langchain_ctxwin.core.model_info import UNKNOWN, Rules
+from langchain_ctxwin.core.provider_blocks import (
+    block_text,
+    blocks_of,
+    kind_of,
+    spoken,
+    text_of,
+    with_fields,
+    without_blocks,
+)
 from langchain_ctxwin.core.turns import NOTE_KEY, SOURCE
 
 EMPTY_USER_TEXT = "[empty message]"
@@ -203,16 +203,6 @@ def note_message(content: Any, note_id: str) -> HumanMessage:
         content=content,
         id=note_id,
         additional_kwargs={NOTE_KEY: True, "lc_source": SOURCE},
-    )
-
-
-def is_empty(message: AnyMessage) -> bool:
-    """True when a message has neither content nor calls, nor was spoken."""
-    return not (
-        text_of(message.content).strip()
-        or media_count(message)
-        or call_ids(message)
-        or spoken(message)
     )
 
 

@@ -1,14 +1,27 @@
-"""What a caller hands over for a request, before anything is left out: `Parts`, with settings and prices."""
+"""What a request is made of: `Parts`, with settings and prices; the messages it becomes; which reasoning stays valid.
+
+Reasoning may be tied to all that precedes it (Anthropic, preserved thinking):
+
+    another view changes what precedes an answer  ->  all reasoning until then is left out (`unbound_under`)
+    a provider's own block stands for just that   ->  reasoning behind it stays (`swaps_prefix`)
+
+Positions are those of the history. What else reasoning is tied to, such as the system prompt, is `Request.tied_to`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from langchain_core.messages import AnyMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    SystemMessage,
+)
 
-from langchain_ctxwin.core.blobs import digests_in
+from langchain_ctxwin.core.calls import is_user, result_ids
 from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.media import (
@@ -16,12 +29,28 @@ from langchain_ctxwin.core.media import (
     NO_LIMITS,
     MediaLimits,
     MediaSize,
+    digests_in,
     left_out,
     surplus,
 )
-from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.native import is_native_compaction, is_usable_compaction
-from langchain_ctxwin.core.provider_rules import ELSEWHERE, UNKNOWN, Rules
+from langchain_ctxwin.core.model_info import ELSEWHERE, UNKNOWN, ModelInfo, Rules
+from langchain_ctxwin.core.pairing import note_message
+from langchain_ctxwin.core.provider_blocks import (
+    block_message,
+    has_bound_reasoning,
+    is_native_compaction,
+    is_usable_compaction,
+    text_of,
+)
+from langchain_ctxwin.core.record import (
+    CLOSING,
+    FENCE,
+    NO_MARKS,
+    OPENING,
+    Record,
+    render_record,
+)
+from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import Doubt
 from langchain_ctxwin.core.turns import Price
 from langchain_ctxwin.core.view import View, message_id
@@ -282,3 +311,189 @@ class Parts:
             (i for i in visible if is_usable(self.messages[i], self._reader(i))),
             default=None,
         )
+
+
+_OPENERS = r"<\uff1c\ufe64"
+# or in full width
+_SPELLED = rf"[^\w{_OPENERS}]*".join(
+    f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in FENCE
+)
+_LETTER_LIKE = r"[^\W\x00-\x7f]"  # letters of other alphabets have the same shapes
+_FENCE = re.compile(
+    rf"[{_OPENERS}](?:[^\w{_OPENERS}]*{_SPELLED}|[^\s{_OPENERS}]*{_LETTER_LIKE})",
+    re.IGNORECASE,
+)
+CONSTRAINTS_TEXT = "Rules that hold for the whole conversation:"
+RECORD_ID = "ctxwin-record"
+
+
+def assemble(
+    system: SystemMessage | None,
+    pinned: Iterable[AnyMessage],
+    history: Iterable[AnyMessage],
+    *,
+    constraints: str = "",
+    record: str = "",
+    placement: Literal["system", "user"] = "user",
+) -> list[AnyMessage]:
+    """Return the message list of one request: system message, pins, record, history.
+
+    The pins come first because they change least: what precedes the record stays cached when it is written anew.
+
+    Args:
+        system: system prompt and leading system messages, merged.
+        pinned: the messages before the view that are shown all the same.
+        history: the messages of the view.
+        constraints: the engine-level rules as a text; empty when there are none.
+        record: the fenced summary and record; empty when nothing left the view.
+        placement: where the record is shown.
+    """
+    is_user = placement == "user"
+    whole = append_text(
+        system, [part for part in (constraints, "" if is_user else record) if part]
+    )
+    notes = [note_message(record, RECORD_ID)] if record and is_user else []
+    return [*([whole] if whole else ()), *pinned, *notes, *history]
+
+
+def merge_system(
+    prompt: str | SystemMessage, leading: Sequence[AnyMessage]
+) -> SystemMessage | None:
+    """Merge the system prompt with the system messages that lead the history; None when all are empty.
+
+    A prompt with content blocks (cache markers, for example) keeps them as they are.
+    """
+    base = (
+        prompt if isinstance(prompt, SystemMessage) else SystemMessage(content=prompt)
+    )
+    filled = [message for message in (base, *leading) if message.content]
+    if not filled:
+        return None
+    first = (
+        filled[0] if filled[0] is prompt else SystemMessage(content=filled[0].content)
+    )
+    return append_text(
+        first, [text for message in filled[1:] if (text := text_of(message.content))]
+    )
+
+
+def append_text(
+    system: SystemMessage | None, parts: Sequence[str]
+) -> SystemMessage | None:
+    """Return the system message with text added at its end; the same object when there is nothing to add."""
+    if not parts:
+        return system
+    text = "\n\n".join(parts)
+    content: Any = system.content if system else ""
+    if isinstance(content, list):
+        content = [*content, {"type": "text", "text": text}]
+    else:
+        content = f"{content}\n\n{text}" if content else text
+    if system is None:
+        return SystemMessage(content=content)
+    return system.model_copy(update={"content": content})
+
+
+def record_text(summary: str, record: Record) -> str:
+    """Return the fenced account of what left the view, the summary above the record; empty when nothing left."""
+    lines = render_record(record)
+    dropped_note = f"({record.messages:,} left out)" if record.messages else ""
+    # nothing quoted closes the fence
+    safe_summary = _FENCE.sub(
+        lambda match: match[0].translate(NO_MARKS), summary.strip()
+    )
+    parts = [part for part in (safe_summary, lines, dropped_note) if part]
+    return "\n".join((OPENING, *parts, CLOSING)) if parts else ""
+
+
+def constraints_text(constraints: Sequence[str]) -> str:
+    """Return the engine-level rules as one block; empty when there are none."""
+    return (
+        "\n".join((CONSTRAINTS_TEXT, *(f"- {rule}" for rule in constraints)))
+        if constraints
+        else ""
+    )
+
+
+def unbound_under(parts: Parts, session: Session, view: View, unbound: int) -> int:
+    """Return the position up to which a view leaves reasoning out; the stored view does so up to `unbound`."""
+    if view == session.view or not parts.rules.binds_reasoning:
+        return unbound
+    start, messages = parts.start_of(view), parts.messages
+    if swaps_prefix(parts, session, view):
+        return max(unbound, start)
+    stop = unbound_before(messages, len(messages), parts.rules)
+    visible_indexes = parts.visible_indexes(view, stop)
+    newest = (
+        i + 1 for i in reversed(visible_indexes) if has_bound_reasoning(messages[i])
+    )
+    return max(unbound, next(newest, 0))
+
+
+def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> int:
+    """Return the position up to which reasoning is left out when the prefix of the first `stop` messages changes.
+
+    The step whose calls wait for an answer keeps its reasoning where the provider would refuse it without.
+    """
+    if not rules.calls_need_reasoning or not stop or not result_ids(messages[stop - 1]):
+        return stop
+    answers = (i for i in reversed(range(stop)) if isinstance(messages[i], AIMessage))
+    return next(answers, stop)
+
+
+def swaps_prefix(parts: Parts, session: Session, view: View) -> bool:
+    """Return whether a new block of the provider stands in a view for just what preceded the rest.
+
+    Reasoning behind it then stays valid: what is kept follows directly, as it was sent, and begins with a turn of the
+    other role. Blanks at the end of an answer are not sent where a request ends with it.
+    """
+    old, start = session.view, parts.start_of(view)
+    is_new = view.block != old.block and block_of(parts, view) is not None
+    if not is_new or not parts.rules.binds_reasoning:
+        return False
+    is_whole = view.covered is not None and start == view.covered.index + 1
+    if not is_whole or start <= parts.start_of(old):
+        return False
+    last, first = parts.messages[start - 1 : start + 1]
+    is_answer = isinstance(last, AIMessage)
+    is_joined = is_answer == isinstance(first, AIMessage)
+    is_cut = is_answer and last.text != last.text.rstrip()
+    has_record = (
+        block_of(parts, old) is not None
+        and record_index(parts, session, parts.start_of(old)) >= start
+    )
+    is_edited = _edits(parts, old, start) != _edits(parts, view, start)
+    return not (is_joined or is_cut or has_record or is_edited)
+
+
+def _edits(parts: Parts, view: View, start: int) -> tuple[Any, ...]:
+    """The edits of a view to the messages from a position on."""
+    messages = parts.messages
+    visible_ids = {message_id(messages, index) for index in range(start, len(messages))}
+    edits = (view.clamped, parts.without_media(view))
+    return (
+        view.cleared & visible_ids,
+        *({key: edit[key] for key in visible_ids & edit.keys()} for edit in edits),
+    )
+
+
+def block_of(parts: Parts, view: View) -> AIMessage | None:
+    """Return the summary block that this provider wrote on demand, where its history has none."""
+    rules = parts.rules
+    if view.block is None or rules.compacts_itself:
+        return None
+    block = block_message(view.block, rules.provider)
+    return block if block is None or parts.lead(view) is None else None
+
+
+def record_index(parts: Parts, session: Session, start: int) -> int:
+    """Return the position before which pins and record stand where a provider's own block begins the request.
+
+    It is that of the question that was the newest message at the latest compaction, or behind a newest result; without
+    a compaction it is the start of the view.
+    """
+    messages, since = parts.messages, session.since
+    index = since.find(messages) if since else None
+    if index is None:
+        return start
+    return index if is_user(messages[index]) else index + 1

@@ -22,13 +22,13 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 
-from langchain_ctxwin.core.assembly import RECORD_ID
 from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.model_info import rules_of
-from langchain_ctxwin.core.native import has_bound_reasoning, readable
 from langchain_ctxwin.core.pairing import CONTINUE_TEXT
-from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.parts import RECORD_ID
+from langchain_ctxwin.core.provider_blocks import has_bound_reasoning, readable
 from langchain_ctxwin.core.request import Window
+from langchain_ctxwin.core.turns import last_user
 from langchain_ctxwin.errors import ConfigError
 
 PromptCache = Literal["5m", "1h", "off"]

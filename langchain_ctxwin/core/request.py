@@ -17,31 +17,33 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.assembly import (
-    assemble,
-    constraints_text,
-    record_text,
-)
-from langchain_ctxwin.core.bound_reasoning import (
-    block_of,
-    record_index,
-    unbound_under,
-)
 from langchain_ctxwin.core.calls import is_result
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.history import Before, show_step, show_steps
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
-from langchain_ctxwin.core.native import loaded_tools, only_compaction
-from langchain_ctxwin.core.parts import Parts
-from langchain_ctxwin.core.pins import (
+from langchain_ctxwin.core.parts import (
+    Parts,
+    assemble,
+    block_of,
+    constraints_text,
+    record_index,
+    record_text,
+    unbound_under,
+)
+from langchain_ctxwin.core.provider_blocks import loaded_tools, only_compaction
+from langchain_ctxwin.core.session import Session
+from langchain_ctxwin.core.sizing import FIXED_REGIONS, Regions, SizeEstimate, Sizes
+from langchain_ctxwin.core.turns import (
+    NOTE_KEY,
+    Step,
+    Turn,
+    VisibleSteps,
     answer_marker,
+    group_turns,
     last_user,
     looks_open,
     pinned_groups,
 )
-from langchain_ctxwin.core.session import Session
-from langchain_ctxwin.core.sizing import FIXED_REGIONS, Regions, SizeEstimate, Sizes
-from langchain_ctxwin.core.turns import NOTE_KEY, Step, Turn, VisibleSteps, group_turns
 from langchain_ctxwin.core.view import View, message_id
 
 CountedBy = Literal["usage", "estimate", "exact"]

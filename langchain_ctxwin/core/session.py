@@ -11,12 +11,12 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.blobs import apart
 from langchain_ctxwin.core.history import MessageHistory
-from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.media import apart
 from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
 from langchain_ctxwin.core.sizing import Sizes
-from langchain_ctxwin.core.spending import as_money
+from langchain_ctxwin.core.turns import last_user
+from langchain_ctxwin.core.usage import as_money
 from langchain_ctxwin.core.view import (
     Position,
     View,

@@ -1,4 +1,4 @@
-"""`TokenEstimator`: tokens by text features and family; `CharRatioCounter`: the published heuristics."""
+"""`TokenEstimator`, `CharRatioCounter`: the tokens of texts, media and messages; and a message as a reader sees it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from langchain_core.messages import (
     AIMessage,
+    AnyMessage,
     BaseMessage,
     HumanMessage,
     MessageLikeRepresentation,
@@ -25,9 +26,11 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from langchain_ctxwin.core.blocks import (
+from langchain_ctxwin.core.calls import calls_of
+from langchain_ctxwin.core.provider_blocks import (
     MAX_DEPTH,
     MEDIA_TYPES,
+    REASONING_TYPES,
     RESULT_KEYS,
     Media,
     compact_json,
@@ -35,7 +38,6 @@ from langchain_ctxwin.core.blocks import (
     leaves,
     spoken,
 )
-from langchain_ctxwin.core.calls import calls_of
 from langchain_ctxwin.core.token_weights import (
     BOUNDS,
     COMMON,
@@ -614,3 +616,44 @@ def _jpeg_size(raw: bytes) -> tuple[int, int]:
             return width, height
         position += 2 + length
     return NO_SIZE
+
+
+def readable_text(message: AnyMessage) -> str:
+    """A message as plain text: texts, tool calls as name and JSON, media as markers; reasoning is left out."""
+    content: Any = message.content
+    if isinstance(content, str) and not isinstance(message, AIMessage):
+        return content
+    if isinstance(content, list):
+        content = [block for block in content if not _is_reasoning(block)]
+    beside = {
+        key: value
+        for key, value in message.additional_kwargs.items()
+        if key not in REASONING_KEYS
+    }
+    said = message.model_copy(
+        update={"content": content, "name": None, "additional_kwargs": beside}
+    )
+    return "\n".join(filter(None, map(_readable, pieces(said))))
+
+
+def _is_reasoning(block: Any) -> bool:
+    if not isinstance(block, Mapping):
+        return False
+    kind = block.get("type")
+    return (
+        _is_reasoning(block.get("value"))
+        if kind == "non_standard"
+        else kind in REASONING_TYPES
+    )
+
+
+def _readable(piece: Piece) -> str:
+    """A piece as text; of a document that is attached as text, that text."""
+    if isinstance(piece, Call):
+        return f"{piece.name} {compact_json(piece.arguments)}".strip()
+    if isinstance(piece, str):
+        return piece
+    source: Any = piece.block.get("source")
+    is_source = isinstance(source, Mapping) and source.get("type") == "text"
+    text = source.get("data") if is_source else piece.block.get("text")
+    return text if isinstance(text, str) and text else f"[{piece.kind}]"

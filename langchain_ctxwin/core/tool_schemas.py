@@ -16,7 +16,7 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_ctxwin.core.blocks import leaves
+from langchain_ctxwin.core.provider_blocks import leaves
 from langchain_ctxwin.errors import expect_each
 
 # sides of the squares that images are cut into

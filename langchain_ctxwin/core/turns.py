@@ -1,4 +1,4 @@
-"""Turns and steps: where a conversation may be cut.
+"""Turns and steps: where a conversation may be cut; and pins, the messages that stay in every request.
 
 A turn is one user message and everything up to the next one. A step is the smallest group that stands or falls
 together: AI messages with tool calls and all their results, or one lone message. Nothing else is a cut.
@@ -7,10 +7,10 @@ together: AI messages with tool calls and all their results, or one lone message
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from zlib import crc32
 
 from langchain_core.messages import (
@@ -24,15 +24,92 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from langchain_ctxwin.core.blobs import apart
 from langchain_ctxwin.core.calls import (
     call_ids,
     calls_of,
+    is_empty,
     is_result,
     is_user,
     result_ids,
 )
+from langchain_ctxwin.core.media import apart
 from langchain_ctxwin.errors import ConfigError, expect
+
+M = TypeVar("M", bound=BaseMessage)
+
+PIN_KEY = "ctxwin_pin"
+"""Key in `additional_kwargs` that marks a pinned message; it survives every checkpointer."""
+
+PinWhen = Callable[[AnyMessage], bool]
+"""Says which messages are pinned without a mark. It must answer the same about an unchanged message every time."""
+
+ANSWER_TEXT = "[left out]"
+"""Stands for the rest of the turn of a pinned question whose answer is not carried along."""
+
+
+def pin(message: M) -> M:
+    """Return a copy of the message that stays in every request, verbatim.
+
+    The copy keeps the id, so writing it back to the state pins a message that is already in the history.
+
+    Raises:
+        ConfigError: it is no message.
+
+    Examples:
+        >>> from langchain_core.messages import SystemMessage
+        >>> is_pinned(pin(SystemMessage("Never book before 9:00.")))
+        True
+    """
+    expect(
+        message, BaseMessage, "message", "a message, for example pin(HumanMessage(...))"
+    )
+    return message.model_copy(
+        update={"additional_kwargs": {**message.additional_kwargs, PIN_KEY: True}}
+    )
+
+
+def is_pinned(message: BaseMessage) -> bool:
+    """True when the message was marked through `pin`."""
+    return bool(message.additional_kwargs.get(PIN_KEY))
+
+
+def last_user(messages: Sequence[AnyMessage]) -> int | None:
+    """Return the position of the current user message; None when there is none."""
+    return next(
+        (i for i in range(len(messages) - 1, -1, -1) if is_user(messages[i])), None
+    )
+
+
+def looks_open(question: AnyMessage, following: AnyMessage | None) -> bool:
+    """True when a shown user message would look open although its turn is done."""
+    return is_user(question) and (following is None or is_user(following))
+
+
+def answer_marker(question_id: str) -> AIMessage:
+    """Return the message that stands for the rest of the turn of a pinned question."""
+    return AIMessage(content=ANSWER_TEXT, id=f"{question_id}:answered")
+
+
+def pinned_groups(
+    messages: Sequence[AnyMessage], pinned: Collection[int], start: int
+) -> Iterator[Step]:
+    """Yield the pinned messages before `start` by step; where something between has left, another step begins."""
+    for begin in sorted(index for index in pinned if index - 1 not in pinned):
+        stop = next(index for index in range(begin, start + 1) if index not in pinned)
+        yield from split_steps(messages, begin, stop)
+
+
+def final_answer(messages: Sequence[AnyMessage], index: int, stop: int) -> int | None:
+    """Return the position of the answer that ends the turn of a pinned question; None while there is none."""
+    if not is_user(messages[index]):
+        return None
+    last = next((i for i in range(index + 1, stop) if is_user(messages[i])), stop) - 1
+    answer = messages[last]
+    is_final = (
+        isinstance(answer, AIMessage) and not call_ids(answer) and not is_empty(answer)
+    )
+    return last if is_final and last > index else None
+
 
 NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
 # Of `additional_kwargs`: what was spoken or thought, which not every provider takes as it is.

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.bound_reasoning import swaps_prefix, unbound_under
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_tokens
 from langchain_ctxwin.core.limits import unrefuted
-from langchain_ctxwin.core.native import has_bound_reasoning
-from langchain_ctxwin.core.pins import last_user
+from langchain_ctxwin.core.parts import swaps_prefix, unbound_under
+from langchain_ctxwin.core.provider_blocks import has_bound_reasoning
 from langchain_ctxwin.core.request import LastReport, Request, Window
 from langchain_ctxwin.core.session import (
     Session,
@@ -23,6 +22,7 @@ from langchain_ctxwin.core.session import (
     read_session,
 )
 from langchain_ctxwin.core.sizing import ReportedSize, Sizes, Span, is_plausible
+from langchain_ctxwin.core.turns import last_user
 from langchain_ctxwin.core.usage import (
     answered_by,
     counted_once,

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from langchain_ctxwin.core.blocks import kind_of
+from langchain_ctxwin.core.provider_blocks import kind_of
 from langchain_ctxwin.core.record import Record, stored_count
 from langchain_ctxwin.core.turns import CHECKSUM_MODULUS
 

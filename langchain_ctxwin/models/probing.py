@@ -14,8 +14,8 @@ from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo, family_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS
-from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.failures import reason_of
 

@@ -23,12 +23,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from langchain_ctxwin.core.limits import ModelLimits, models_behind, unrefuted
 from langchain_ctxwin.core.model_info import (
+    CACHE_BREAKPOINTS,
     LIMIT_FIELDS,
     PRICE_FIELDS,
     ModelInfo,
     model_name,
 )
-from langchain_ctxwin.core.provider_rules import CACHE_BREAKPOINTS
 from langchain_ctxwin.errors import (
     PATH,
     ConfigError,

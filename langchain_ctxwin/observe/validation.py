@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 
-from langchain_ctxwin.core.spending import count_of
+from langchain_ctxwin.core.usage import count_of
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, once
 

@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.config import PRESETS
-from langchain_ctxwin.core.blocks import text_of
+from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.core.record import render_record
 from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.errors import ConfigError

@@ -23,8 +23,8 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from langchain_ctxwin.agent.nodes import ContextNodes
-from langchain_ctxwin.core.blocks import text_of
 from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.counting import VocabularyCounter
 from langchain_ctxwin.engine import ContextEngine

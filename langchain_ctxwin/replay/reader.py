@@ -21,8 +21,8 @@ from typing import Any
 import httpx
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.blocks import compact_json
-from langchain_ctxwin.core.readable import readable_text
+from langchain_ctxwin.core.provider_blocks import compact_json
+from langchain_ctxwin.core.tokens import readable_text
 from langchain_ctxwin.core.tool_schemas import parameter_names, tool_definition
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.playing import Sent, commands, needed_values, replay

@@ -16,7 +16,6 @@ from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import ensure_config
 
-from langchain_ctxwin.core.blocks import MEDIA_TYPES, compact_json
 from langchain_ctxwin.core.limits import MEDIA_NAMES, ModelLimits
 from langchain_ctxwin.core.model_info import (
     UNKNOWN_FAMILY,
@@ -24,6 +23,7 @@ from langchain_ctxwin.core.model_info import (
     family_of,
     model_name,
 )
+from langchain_ctxwin.core.provider_blocks import MEDIA_TYPES, compact_json
 from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING

@@ -27,8 +27,8 @@ from langchain_ctxwin.core.limits import (
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import only_model
-from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.tool_schemas import listed
+from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import (
     ConfigError,
     ContextWindowError,

@@ -9,9 +9,9 @@ from decimal import Decimal
 
 from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.core.readable import readable_text
 from langchain_ctxwin.core.record import EDGES, is_value
 from langchain_ctxwin.core.standing import is_standing
+from langchain_ctxwin.core.tokens import readable_text
 from langchain_ctxwin.protocols import Summarizer
 from langchain_ctxwin.summarize.native import ProviderSummary
 from langchain_ctxwin.text import sentence_spans, statement_spans

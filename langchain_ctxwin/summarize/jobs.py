@@ -25,7 +25,7 @@ from langchain_core.runnables.config import (
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.core.limits import require_tokens
-from langchain_ctxwin.core.spending import Usage
+from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop

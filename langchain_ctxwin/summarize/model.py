@@ -42,10 +42,9 @@ from langchain_ctxwin.core.model_info import (
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.plan import LastRequest
-from langchain_ctxwin.core.readable import readable_text
 from langchain_ctxwin.core.record import Record, extended, render_record
 from langchain_ctxwin.core.summary_prompt import checked_prompt, sections_text
-from langchain_ctxwin.core.tokens import TokenEstimator, text_price
+from langchain_ctxwin.core.tokens import TokenEstimator, readable_text, text_price
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Summarizer, TokenCounter

@@ -23,10 +23,10 @@ from langchain_ctxwin.core.model_info import (
     rules_of,
     unbound,
 )
-from langchain_ctxwin.core.native import compaction_in
+from langchain_ctxwin.core.provider_blocks import compaction_in
 from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_ids
-from langchain_ctxwin.core.spending import Usage
 from langchain_ctxwin.core.summary_prompt import sections_text
+from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.summarize.model import FOCUS, FOCUS_CHARS, replied
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from langchain_ctxwin.core.blocks import compact_json
+from langchain_ctxwin.core.provider_blocks import compact_json
 from langchain_ctxwin.errors import expect
 from langchain_ctxwin.tool_results.contents import json_value
 from langchain_ctxwin.tool_results.cursors import ResultRecord

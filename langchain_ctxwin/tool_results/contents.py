@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
 from pydantic_core import to_jsonable_python
 
-from langchain_ctxwin.core.blocks import MEDIA_TYPES, compact_json
+from langchain_ctxwin.core.provider_blocks import MEDIA_TYPES, compact_json
 
 MAX_DEPTH = 100  # levels of a JSON value: far more than any API returns, far fewer than Python can follow
 # keys of a block's data

@@ -26,7 +26,6 @@ from itertools import chain, islice
 from typing import Any, Final, Literal
 
 from langchain_ctxwin.core import field_paths
-from langchain_ctxwin.core.blocks import compact_json
 from langchain_ctxwin.core.field_paths import (
     WHOLE,
     Wanted,
@@ -35,6 +34,7 @@ from langchain_ctxwin.core.field_paths import (
     exists,
 )
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
+from langchain_ctxwin.core.provider_blocks import compact_json
 from langchain_ctxwin.text import Span, query_terms, statement_spans, terms
 from langchain_ctxwin.tool_results.contents import Content
 from langchain_ctxwin.tool_results.cursors import Style

@@ -20,7 +20,7 @@ from langchain_core.messages import (
 from langchain_core.tools import BaseTool
 
 from langchain_ctxwin.core.calls import standard
-from langchain_ctxwin.core.native import FOUND_KEY
+from langchain_ctxwin.core.provider_blocks import FOUND_KEY
 from langchain_ctxwin.core.tool_schemas import functions_of, listed, schemas_of
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import expect

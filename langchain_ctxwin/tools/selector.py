@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from pydantic import BaseModel, Field
 
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.native import FOUND_KEY, deferred
+from langchain_ctxwin.core.provider_blocks import FOUND_KEY, deferred
 from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.tool_schemas import UNREADABLE, listed

@@ -2,7 +2,7 @@
 
 from langchain_core.messages.content import KNOWN_BLOCK_TYPES
 
-from langchain_ctxwin.core.blocks import MEDIA_KINDS, kind_of
+from langchain_ctxwin.core.provider_blocks import MEDIA_KINDS, kind_of
 
 PROVIDERS_OWN = {
     "server_tool_call",

@@ -3,7 +3,7 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_ctxwin.core.cache_misses import SentRequest, cache_miss
+from langchain_ctxwin.core.events import SentRequest, cache_miss
 from langchain_ctxwin.observe import CacheMissEvent, MemorySink
 from support.agents import WORD, agent_on, ask, model_of, on_both
 

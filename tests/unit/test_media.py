@@ -26,7 +26,7 @@ from langchain_ctxwin.core.media import (
     left_out,
     without_media,
 )
-from langchain_ctxwin.core.provider_rules import RULES
+from langchain_ctxwin.core.model_info import RULES
 from langchain_ctxwin.observe import MemorySink, NoticeEvent
 from support.agents import THREAD, agent_on, ask, on_both, values
 from support.fakes import ScriptedChatModel, SdkError, echo

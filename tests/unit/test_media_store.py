@@ -23,8 +23,7 @@ from langchain_ctxwin import (
     pin,
     undo,
 )
-from langchain_ctxwin.core.blobs import apart, digests_in, filled
-from langchain_ctxwin.core.media import MediaSize
+from langchain_ctxwin.core.media import MediaSize, apart, digests_in, filled
 from langchain_ctxwin.core.session import content_digest
 from langchain_ctxwin.core.turns import checksum
 from langchain_ctxwin.deletion import forget

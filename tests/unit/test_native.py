@@ -20,7 +20,7 @@ from langchain_ctxwin import (
     Window,
 )
 from langchain_ctxwin.core import after_measure
-from langchain_ctxwin.core.native import (
+from langchain_ctxwin.core.provider_blocks import (
     UNREADABLE_TEXT,
     compaction_in,
     readable,

@@ -5,8 +5,7 @@ from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI
 
 from langchain_ctxwin import ModelInfo
-from langchain_ctxwin.core.model_info import rules_of
-from langchain_ctxwin.core.provider_rules import RULES, UNKNOWN
+from langchain_ctxwin.core.model_info import RULES, UNKNOWN, rules_of
 
 KEY = {"api_key": "none"}
 

@@ -29,7 +29,7 @@ from langchain_ctxwin import (
     search_messages,
 )
 from langchain_ctxwin.core.media import has_media
-from langchain_ctxwin.core.readable import readable_text
+from langchain_ctxwin.core.tokens import readable_text
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support.conversations import conversations
 from support.fakes import ScriptedChatModel, script

@@ -15,7 +15,7 @@ from langchain_openai import ChatOpenAI
 
 from langchain_ctxwin import ContextEngine, ModelLimits
 from langchain_ctxwin.core.history import Before, show_step
-from langchain_ctxwin.core.provider_rules import Rules
+from langchain_ctxwin.core.model_info import Rules
 from langchain_ctxwin.core.tokens import pieces
 from langchain_ctxwin.core.turns import split_steps
 from langchain_ctxwin.core.view import View

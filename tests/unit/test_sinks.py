@@ -18,7 +18,7 @@ from langchain_ctxwin import (
     ToolResultGuard,
     create_context_agent,
 )
-from langchain_ctxwin.core.spending import Usage
+from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import Event, MemorySink, StepEvent
 from langchain_ctxwin.reporting import Prices, Reporter

@@ -13,8 +13,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import CharRatioCounter, TokenEstimator
 from langchain_ctxwin.core import FRAMING, model_name
-from langchain_ctxwin.core.blocks import MAX_PARTS, leaves
 from langchain_ctxwin.core.model_info import family_of
+from langchain_ctxwin.core.provider_blocks import MAX_PARTS, leaves
 from langchain_ctxwin.core.token_weights import FEATURES, WEIGHTS
 from langchain_ctxwin.core.tokens import (
     ASCII_FEATURES,

@@ -25,16 +25,16 @@ from langchain_ctxwin.core import (
     record_text,
     repair_step,
 )
-from langchain_ctxwin.core.assembly import (
+from langchain_ctxwin.core.edits import clamp_message, clamp_text
+from langchain_ctxwin.core.history import Before, may_follow, show_step
+from langchain_ctxwin.core.model_info import ELSEWHERE, RULES, UNKNOWN
+from langchain_ctxwin.core.pairing import note_message, unique_calls
+from langchain_ctxwin.core.parts import (
     append_text,
     assemble,
     constraints_text,
     merge_system,
 )
-from langchain_ctxwin.core.edits import clamp_message, clamp_text
-from langchain_ctxwin.core.history import Before, may_follow, show_step
-from langchain_ctxwin.core.pairing import note_message, unique_calls
-from langchain_ctxwin.core.provider_rules import ELSEWHERE, RULES, UNKNOWN
 from langchain_ctxwin.core.turns import (
     call_ids,
     safe_boundary,
