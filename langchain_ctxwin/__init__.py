@@ -56,7 +56,6 @@ if TYPE_CHECKING:
         compact,
         undo,
     )
-    from langchain_ctxwin.compact_tool import create_compact_tool
     from langchain_ctxwin.decompose import create_map_reduce_graph
     from langchain_ctxwin.deletion import Forgotten, aforget, forget
     from langchain_ctxwin.models.registry import ModelRegistry
@@ -83,7 +82,6 @@ _LAZY = {
     "aundo": "agent.steering",
     "compact": "agent.steering",
     "undo": "agent.steering",
-    "create_compact_tool": "compact_tool",
     "create_map_reduce_graph": "decompose",
     "create_recall_tool": "recall",
     "Forgotten": "deletion",
@@ -168,7 +166,6 @@ __all__ = [
     "aundo",
     "classify_overflow",
     "compact",
-    "create_compact_tool",
     "create_context_agent",
     "create_map_reduce_graph",
     "create_recall_tool",

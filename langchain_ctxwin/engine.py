@@ -473,10 +473,9 @@ class ContextEngine:
     def relieve(self, window: Window) -> Compaction | None:
         """Return a compaction for a request that fits, or None; pure, calls no model.
 
-        There is one in three cases. A summary is ready, of messages that had left without one. The history is past a
+        There is one in two cases. A summary is ready, of messages that had left without one. The history is past a
         bound of its own (`trigger`, `max_history_tokens`, `trigger_messages`): it shrinks to a summary that is ready,
-        or without one, when none is to come or a quarter more has gathered meanwhile. The agent asked for it, by
-        `create_compact_tool`.
+        or without one, when none is to come or a quarter more has gathered meanwhile.
         """
         return planning.relieve(window)
 

@@ -64,7 +64,6 @@ from langchain_ctxwin import (
     aundo,
     classify_overflow,
     compact,
-    create_compact_tool,
     create_context_agent,
     create_recall_tool,
     forget,
@@ -353,7 +352,6 @@ async def recall(messages: list[AnyMessage]) -> list[AnyMessage]:
     assert_type(found.truncated, bool)
     assert_type(found.excerpts, tuple[Excerpt, ...])
     tool = create_recall_tool(max_tokens=2000, counter=None, name="recall")
-    assert_type(create_compact_tool(name="compact_context"), BaseTool)
     assert_type(tool, BaseTool)
     return found
 

@@ -31,7 +31,6 @@ from langchain_ctxwin.core.compaction import (
     turn_cuts,
 )
 from langchain_ctxwin.core.limits import refusal
-from langchain_ctxwin.core.notes import asks_to_compact
 from langchain_ctxwin.core.parts import swaps_prefix
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
 from langchain_ctxwin.core.session import (
@@ -59,7 +58,6 @@ ON_DEMAND_SHARE = 0.9
 of a window stays behind it, and all requests were billed a quarter more."""
 MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at least this many times its own size
 MIN_CLEAR_TOKENS = 75  # smallest result that is cleared: three times its stub
-ASKED = "the agent asked to compact"
 ASKED_BY_HOST = "asked by the host"
 IDLE = "compact_when_idle: the prompt cache is cold, and a compaction is near"
 
@@ -198,8 +196,7 @@ def relieve(request: Request) -> Compaction | None:
     """Return what should leave, or be shown, although the request fits."""
     if request.over_by:
         return None
-    if asks_to_compact(request.parts.messages, request.session.since):
-        return _compaction(request, ASKED, is_strict=True)
+
     if (
         is_idle(request)
         and (early := _compaction(request, IDLE))

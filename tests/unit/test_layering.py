@@ -54,7 +54,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     | COLLABORATORS
     | {"observe", "pruning", "summarize", "tool_results"},
     "recall": BASE,
-    "compact_tool": BASE,
     "observe": BASE | {"reporting"},
     "tool_results": BASE | {"guarded", "reporting"},
     "models": BASE | {"reporting"},

@@ -62,7 +62,6 @@ PUBLIC_NAMES = {
     "aundo",
     "classify_overflow",
     "compact",
-    "create_compact_tool",
     "create_context_agent",
     "create_map_reduce_graph",
     "create_recall_tool",

@@ -109,7 +109,6 @@ FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
         ctx.classify_overflow,
         "None number text dict list object class",
     ),
-    "create_compact_tool": (lambda wrong: ctx.create_compact_tool(name=wrong), "text"),
     "create_context_agent": (
         lambda wrong: ctx.create_context_agent(wrong, [weather]),
         "",
