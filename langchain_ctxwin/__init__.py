@@ -57,8 +57,8 @@ if TYPE_CHECKING:
         undo,
     )
     from langchain_ctxwin.decompose import create_map_reduce_graph
-    from langchain_ctxwin.deletion import Forgotten, aforget, forget
     from langchain_ctxwin.models.registry import ModelRegistry
+    from langchain_ctxwin.pruning import forget
     from langchain_ctxwin.recall import create_recall_tool, search_messages
     from langchain_ctxwin.retrieval import (
         BudgetedCompressor,
@@ -84,9 +84,7 @@ _LAZY = {
     "undo": "agent.steering",
     "create_map_reduce_graph": "decompose",
     "create_recall_tool": "recall",
-    "Forgotten": "deletion",
-    "aforget": "deletion",
-    "forget": "deletion",
+    "forget": "pruning",
     "CursorSigner": "tool_results",
     "ModelRegistry": "models.registry",
     "ModelRouter": "routing",
@@ -134,7 +132,6 @@ __all__ = [
     "ExtractiveSummarizer",
     "FileConfig",
     "Fitted",
-    "Forgotten",
     "ModelInfo",
     "ModelLimits",
     "ModelRegistry",
@@ -162,7 +159,6 @@ __all__ = [
     "__version__",
     "acompact",
     "add_context_nodes",
-    "aforget",
     "aundo",
     "classify_overflow",
     "compact",

@@ -64,7 +64,6 @@ from langchain_ctxwin.errors import (
     UnknownModelError,
     expect,
 )
-from langchain_ctxwin.limit_memory import FollowedLimits, followed, is_registry
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing, Pricings
 from langchain_ctxwin.protocols import (
     Clock,
@@ -114,8 +113,7 @@ class ContextEngine:
 
     Key init args:
         limits: `ModelLimits`, or anything `ModelLimits.of` reads: a number, a profile, a chat model, a `ModelInfo`. A
-            `ModelRegistry` is asked about the model of each request. A `ModelInfo` is looked up again where `learned`
-            is a registry.
+            `ModelRegistry` is asked about the model of each request.
         counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
         summarizer: a chat model or its name, a Runnable or a callable (sync or async) that writes summaries. With None
             the record alone says what left. Where it is the agent's own model object, it reads the conversation from
@@ -168,18 +166,15 @@ class ContextEngine:
         prices: Any = None,
         clock: Clock = time.time,
     ) -> None:
-        _check_collaborators(
-            config, pin_when, counter=counter, learned=learned, jobs=jobs
-        )
+        _check_collaborators(config, counter, learned, pin_when, jobs)
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._settings = self._refused = self._live.current
         self._registry = limits if is_registry(limits) else None
-        self._bound: ModelLimits | None = None
-        self._followed = followed(limits, learned)
-        self._limits = ModelLimits()
+        self.limits = ModelLimits()
+        """Limits of requests that name no model of their own; unknown where a registry is asked about each model."""
         if self._registry is None:
             try:
-                self._limits = _checked_limits(limits_given(limits), self._settings)
+                self.limits = _checked_limits(limits_given(limits), self._settings)
             except UnknownModelError as error:
                 name = model_name(limits) or type(unbound(limits)).__name__
                 raise UnknownModelError(f"{name}: {error}") from error
@@ -188,13 +183,11 @@ class ContextEngine:
         self._rules = rules_of(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
         self._pin_when, self.clock = pin_when, clock
-        self._records: Lru[tuple[Record, tuple[str, ...]]] = Lru(
-            MAX_CONVERSATIONS, of_conversations=True
-        )
+        self._records: Lru[tuple[Record, tuple[str, ...]]] = Lru(MAX_CONVERSATIONS)
         self._learned = learned
         self._others: Lru[ContextEngine] = Lru(MAX_CONVERSATIONS)
         reserve = self._settings.output_reserve
-        room = self._limits.room(reserve) if self._limits.known else None
+        room = self.limits.room(reserve) if self.limits.known else None
         if isinstance(summarizer, str) and summarizer == NATIVE:
             writes: Summarizer = native_summarizer(limits)
         else:
@@ -211,30 +204,13 @@ class ContextEngine:
         self.reporter = Reporter.of(sinks)
         """Hands events to the sinks."""
         is_priced = isinstance(limits, ModelInfo) or self._registry is not None
-        self.prices = Prices.made(limits if prices is None and is_priced else prices)
+        self.prices = Prices(limits if prices is None and is_priced else prices)
         """Says what the models cost."""
-
-    @property
-    def limits(self) -> ModelLimits:
-        """Limits of requests that name no model of their own; unknown where a registry is asked about each model."""
-        limits = self._limits
-        if isinstance(self._followed, FollowedLimits):
-            limits = _checked_limits(self._followed.limits, self._settings)
-        return self._bounded(limits)
-
-    def _bounded(self, limits: ModelLimits) -> ModelLimits:
-        """The limits, or those of a run where they are smaller."""
-        bound, reserve = self._bound, self._settings.output_reserve
-        if bound is None or (
-            limits.known and limits.room(reserve) <= bound.room(reserve)
-        ):
-            return limits
-        return bound
 
     def _limits_of(self, model: Any) -> ModelLimits:
         """What is stated about the limits of a request's model."""
         if self._registry is not None:
-            return FollowedLimits(self._registry, model).limits
+            return _listed_limits(self._registry, model)
         return self.limits if model is None else ModelLimits.of(model)
 
     @property
@@ -264,31 +240,24 @@ class ContextEngine:
         A run can change them itself: what its context holds under `ctxwin` (`context_schema`) counts in that run.
 
         Args:
-            settings: by the names of the fields of `ContextConfig`; and `limits`, as `ModelLimits.of` reads them, where
-                they are smaller than those that hold otherwise.
+            settings: by the names of the fields of `ContextConfig`.
 
         Raises:
             ConfigError: one of the settings is unknown or invalid, or contradicts another.
 
         Examples:
             >>> engine = ContextEngine(ModelLimits(context_window=8192))
-            >>> other = engine.with_settings({"keep": 0.4, "limits": 4096})
-            >>> other.config.keep, other.limits.context_window
-            (0.4, 4096)
+            >>> engine.with_settings({"keep": 0.4}).config.keep
+            0.4
         """
         before = self.config
         wanted = "settings of ContextConfig by their names, such as {'keep': 0.4}"
-        changes = dict(expect(settings, Mapping, "ctxwin", wanted))
-        limits = changes.pop("limits", None)
-        bound = None if limits is None else limits_given(limits)
-        if bound is not None and not bound.known:
-            expect(limits, (), "limits", "the window as a number, or ModelLimits(...)")
+        changes = expect(settings, Mapping, "ctxwin", wanted)
 
         def changed() -> ContextEngine:
             config = ContextConfig(**{**before.model_dump(), **changes})
             other = copy(self)
-            held = {"_live": config, "_settings": config, "_refused": config}
-            vars(other).update(held, _bound=bound)
+            vars(other).update(_live=config, _settings=config, _refused=config)
             if self._registry is None:
                 _checked_limits(other.limits, config)
             if {"summary_prompt", "summary_sections"} & changes.keys():
@@ -296,7 +265,7 @@ class ContextEngine:
                 other.writer = _writer(other.summarizer)
             return other
 
-        return once(self._others, (before, repr(changes), bound), changed)
+        return once(self._others, (before, repr(changes)), changed)
 
     def fit(
         self,
@@ -407,7 +376,7 @@ class ContextEngine:
             messages, system_prompt, tools, self._pricings.of(model), rules
         )
         model_limits = self._limits_of(model)
-        declared = self._bounded(model_limits) if model_limits.known else self.limits
+        declared = model_limits if model_limits.known else self.limits
         parts = replace(
             parts, model=model_name(model) or self.model, declared=declared, info=info
         )
@@ -422,20 +391,12 @@ class ContextEngine:
             return read_key(name, value)
         return once(self._records, repr(value), lambda: read_key(name, value))
 
-    def verify(self, window: Window) -> Window:
+    def verifying(self, window: Window) -> Work[Window]:
         """Ask the provider for the size of a request of which the estimate does not say whether it fits.
 
         That needs a counter of whole requests (`GeminiCounter`, `AnthropicCounter`). Any other window is returned as it
-        is, and so is this one when the counter fails.
+        is, and so is this one when the counter fails. For sync and async callers.
         """
-        return run(self.verifying(window))
-
-    async def averify(self, window: Window) -> Window:
-        """Like `verify`, without blocking the event loop."""
-        return await arun(self.verifying(window))
-
-    def verifying(self, window: Window) -> Work[Window]:
-        """The work of `verify`, for sync and async callers."""
         remote = self._pricings.default.remote
         is_open = window.lower_tokens <= window.input_limit < window.upper_tokens
         if remote is None or not is_open:
@@ -874,35 +835,45 @@ def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:
 MEASURED = "what engine.measure returned"
 
 
-def _check_collaborators(config: Any, pin_when: Any, **made: Any) -> None:
+def is_registry(value: Any) -> bool:
+    """True for an object that looks models up, such as a `ModelRegistry`; it is asked with each request."""
+    return not isinstance(value, type) and callable(getattr(value, "lookup", None))
+
+
+def _listed_limits(registry: Any, model: Any) -> ModelLimits:
+    """The limits of a model as a registry states them now, which it caches; those of a model that it does not know.
+
+    Raises:
+        UnknownModelError: neither states a limit.
+    """
+    own = ModelLimits.of(model)
+    try:
+        listed: ModelLimits = registry.lookup(model).limits
+    except UnknownModelError:
+        if not own.known:
+            raise
+        return own
+    output, requested = listed.max_output_tokens, own.requested_output_tokens
+    if requested is None or (
+        listed.context_window is not None and requested >= listed.context_window
+    ):
+        return listed
+    output = output if output is None or requested <= output else None
+    return replace(listed, requested_output_tokens=requested, max_output_tokens=output)
+
+
+def _check_collaborators(
+    config: Any, counter: Any, learned: Any, pin_when: Any, jobs: Any
+) -> None:
     """Raise `ConfigError` for what cannot serve an engine; None is a default everywhere."""
     wanted = "a ContextConfig, for example ContextConfig(keep=0.4)"
     expect(config, ContextConfig | LiveConfig | None, "config", wanted)
-    for name, value in made.items():
-        methods, wanted = COLLABORATORS[name]
-        # A class has the methods, too, but is not an object made from it.
-        is_made = not isinstance(value, type) and all(
-            callable(getattr(value, method, None)) for method in methods
-        )
-        is_usable = value is None or is_made
-        expect(value, object if is_usable else (), name, wanted)
-    is_plain = callable(pin_when) and not iscoroutinefunction(pin_when)
-    is_usable = pin_when is None or is_plain
+    wanted = "a callable that counts the tokens of messages, for example TokenEstimator(), or None"
+    expect(counter, Callable | None, "counter", wanted)
+    wanted = "a memory with methods recall and learn, for example LearnedSource(path), or None"
+    expect(learned, LimitMemory | None, "learned", wanted)
+    wanted = "a SummaryJobs, or None for those that the process shares"
+    expect(jobs, SummaryJobs | None, "jobs", wanted)
+    is_usable = pin_when is None or not iscoroutinefunction(pin_when)
     wanted = "a plain function that takes a message and returns a bool, or None"
-    expect(pin_when, object if is_usable else (), "pin_when", wanted)
-
-
-COLLABORATORS = {
-    "counter": (
-        ["__call__"],
-        "a callable that counts the tokens of messages, for example TokenEstimator(), or None",
-    ),
-    "learned": (
-        ["recall", "learn"],
-        "a memory with methods recall and learn, for example LearnedSource(path), or None",
-    ),
-    "jobs": (
-        ["start", "find", "forget", "cancel"],
-        "a SummaryJobs, or None for those that the process shares",
-    ),
-}
+    expect(pin_when, Callable | None if is_usable else (), "pin_when", wanted)

@@ -1,4 +1,4 @@
-"""Keep the newest checkpoint of a thread only, with all that the ones before it are needed for.
+"""Keep the newest checkpoint of a thread only, with all that it is rebuilt from, or delete a conversation.
 
     the newest checkpoints, made whole  ->  a spare thread  ->  the thread anew  ->  the spare one goes
 
@@ -16,10 +16,18 @@ from typing import Any
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.pregel import Pregel
+from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
+from langchain_ctxwin.protocols import ResultStore
+from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.summarize.jobs import default_jobs, namespace_of_summaries
+from langchain_ctxwin.tool_results.cursors import namespace_of_results
+from langchain_ctxwin.tool_results.stores import LangGraphResultStore
+from langchain_ctxwin.util.media_store import namespace_of_media
+from langchain_ctxwin.util.stores import delete_items
 
-__all__ = ["aprune_thread", "prune_thread"]
+__all__ = ["aprune_thread", "forget", "prune_thread"]
 
 SPARE_OF = "ctxwin_spare_of"
 """Key in the metadata of a spare thread's checkpoints: the thread that is being pruned."""
@@ -214,3 +222,45 @@ class _Pruning:
 
 def _namespace(one: CheckpointTuple) -> str:
     return str(one.config["configurable"].get("checkpoint_ns") or "")
+
+
+def forget(
+    thread_id: str,
+    *,
+    store: BaseStore | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    results: ResultStore | None = None,
+    jobs: SummaryJobs | None = None,
+) -> None:
+    """Delete what this package keeps of a conversation, and its checkpoints where the checkpointer is given.
+
+    The thread must be idle. What is not there is no error: call it again after a failure, or later. The checkpoints,
+    by which somebody finds the thread, go last. Blocks; for async stores and checkpointers call it in another thread.
+
+    Args:
+        thread_id: name of the conversation.
+        store: the graph's store: summaries, pictures and files that left the view, large results of tools.
+        checkpointer: that of the graph; what a pruning left that died is deleted from it, too.
+        results: another store of large results, where the guard was given one.
+        jobs: writes the summaries of your engines; by default those that all engines of a process share.
+
+    Raises:
+        ConfigError: there is no thread id. What a store or server raises is raised as it is.
+
+    Examples:
+        >>> from langgraph.store.memory import InMemoryStore
+        >>> forget("42", store=InMemoryStore())
+    """
+    wanted = "the id of the thread to forget, as a text"
+    expect(thread_id, str if thread_id else (), "thread_id", wanted)
+    (jobs or default_jobs()).cancel_thread(thread_id)
+    result_stores: list[Any] = [results] if results is not None else []
+    if store is not None:
+        delete_items(store, namespace_of_summaries(thread_id))
+        delete_items(store, namespace_of_media(thread_id))
+        result_stores.append(LangGraphResultStore(store))
+    for one in result_stores:
+        one.clear(namespace_of_results(thread_id))
+    if checkpointer is not None:
+        checkpointer.delete_thread(spare_of(thread_id))
+        checkpointer.delete_thread(thread_id)

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Annotated, Any
 
 from langchain_core.messages import (
@@ -52,7 +53,6 @@ from langchain_ctxwin.text import (
     word_cut,
 )
 from langchain_ctxwin.util.media_store import MediaStore
-from langchain_ctxwin.util.memo import memo_of_texts
 from langchain_ctxwin.util.work import run
 
 __all__ = [
@@ -429,7 +429,7 @@ def _worth(score: float, text: str) -> float:
     return float(score / (len(text) + LABEL_CHARS) ** LENGTH_EXPONENT)
 
 
-@memo_of_texts(MAX_SPLIT_TEXTS)
+@lru_cache(maxsize=MAX_SPLIT_TEXTS)
 def _passages(text: str) -> Sequence[tuple[int, int, Sequence[str]]]:
     """Where the passages of a text are, and their terms: all of a short one, else statements that follow each other."""
     spans = list[tuple[int, int]]()

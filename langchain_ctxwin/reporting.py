@@ -179,7 +179,7 @@ class Reporter:
             expect_each(sinks or (), MetricsSink, "sinks", SINKS_WANTED)
         )
         """The sinks that were given."""
-        self.requests: Lru[SentRequest] = Lru(MAX_CONVERSATIONS, of_conversations=True)
+        self.requests: Lru[SentRequest] = Lru(MAX_CONVERSATIONS)
         """The latest request of each conversation, to say why a prompt cache missed."""
         always = [
             kind()
@@ -257,11 +257,6 @@ class Prices:
         self._answers: Lru[tuple[ModelInfo | None, float]] = Lru(MAX_TEXTS)
         """What was answered last about a model, and when it was asked for."""
         self._failures = FailureLog()
-
-    @classmethod
-    def made(cls, source: Any) -> Prices:
-        """Return prices by a source; those that are made already are shared."""
-        return source if isinstance(source, Prices) else cls(source)
 
     def of(self, model: str, declared: Any = None) -> ModelInfo | None:
         """Return the facts about a model as they are now; `declared`, those of its adapter, if they have prices."""

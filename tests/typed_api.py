@@ -37,7 +37,6 @@ from langchain_ctxwin import (
     ExtractiveSummarizer,
     FileConfig,
     Fitted,
-    Forgotten,
     ModelInfo,
     ModelLimits,
     ModelRegistry,
@@ -60,7 +59,6 @@ from langchain_ctxwin import (
     __version__,
     acompact,
     add_context_nodes,
-    aforget,
     aundo,
     classify_overflow,
     compact,
@@ -101,6 +99,7 @@ from langchain_ctxwin.protocols import (
     LimitMemory,
     MetricsSink,
     RequestCounter,
+    ResultStore,
     Summarizer,
     TokenCounter,
 )
@@ -163,8 +162,7 @@ async def exact_counters(
         ModelLimits(context_window=8192), counter=local[0], learned=memory
     )
     nodes = ContextNodes(engine, validator=Validator())
-    window = engine.verify(engine.measure(messages))
-    assert_type(await engine.averify(window), Window)
+    assert_type(engine.measure(messages), Window)
     print(nodes.budget_check)  # noqa: T201  # the values are used, the file is never run
 
 
@@ -356,18 +354,8 @@ async def recall(messages: list[AnyMessage]) -> list[AnyMessage]:
     return found
 
 
-async def deletion(guard: ToolResultGuard) -> None:
-    done = forget(
-        "42",
-        store=InMemoryStore(),
-        checkpointer=InMemorySaver(),
-        results=guard,
-        history="history.db",
-    )
-    assert_type(done, Forgotten)
-    assert_type(done.had_checkpoints, bool)
-    assert_type(done.not_given, tuple[str, ...])
-    assert_type(await aforget("42", results=[guard], scope="tenant/42"), Forgotten)
+def deletion(results: ResultStore) -> None:
+    forget("42", store=InMemoryStore(), checkpointer=InMemorySaver(), results=results)
 
 
 async def tool_results(

@@ -197,7 +197,7 @@ class ContextNodes:
         """Chooses the tools and the model of each request."""
         self._require_tools()
         self._warned = Seen()
-        self._steps: Lru[AgentStep] = Lru(MAX_STEPS, of_conversations=True)
+        self._steps: Lru[AgentStep] = Lru(MAX_STEPS)
         self._call: Runnable[Any, Any] | None = None
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""

@@ -31,9 +31,8 @@ from langchain_ctxwin.core.limits import NamedLimits, limits_given
 from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.turns import PinWhen
-from langchain_ctxwin.engine import ContextEngine
+from langchain_ctxwin.engine import ContextEngine, is_registry
 from langchain_ctxwin.errors import ConfigError, expect
-from langchain_ctxwin.limit_memory import FollowedLimits, is_registry
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.summarize import SummaryJobs
@@ -220,13 +219,9 @@ def _tool_node(
 def _limits(limits: Any, chat: BaseChatModel) -> Any:
     if limits is None:
         return chat
-    if is_registry(limits):
-        return FollowedLimits(limits, chat)
-    return (
-        limits
-        if model_name(limits)
-        else NamedLimits(limits_given(limits), model_name(chat))
-    )
+    if is_registry(limits) or model_name(limits):
+        return limits
+    return NamedLimits(limits_given(limits), model_name(chat))
 
 
 def _chat_model(name: str | BaseChatModel) -> BaseChatModel:

@@ -27,7 +27,7 @@ from langchain_ctxwin.core.provider_blocks import leaves
 from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, text_price
 from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.errors import ConfigError, ResultGoneError, expect
-from langchain_ctxwin.guarded import GuardedCounter
+from langchain_ctxwin.pricing import GuardedCounter
 from langchain_ctxwin.protocols import (
     Clock,
     MetricsSink,
@@ -171,11 +171,6 @@ class ToolResultGuard:
     def store(self) -> ResultStore:
         """Where large results are kept."""
         return self._store
-
-    @property
-    def has_own_scope(self) -> bool:
-        """True where results belong to something else than the thread's id."""
-        return self._scope is not thread_of
 
     @property
     def tools(self) -> list[BaseTool]:

@@ -91,7 +91,7 @@ class Ranker:
         self._custom = ranker
         self._embeddings = embeddings
         self._vectors: list[Vector] | None = None
-        self._queries: Lru[Vector] = Lru(MAX_QUERIES, of_conversations=True)
+        self._queries: Lru[Vector] = Lru(MAX_QUERIES)
         self._words: WordIndex | None = (
             None  # built at the first choice, once for all that wait
         )

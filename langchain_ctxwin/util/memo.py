@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from weakref import WeakSet
-
-if TYPE_CHECKING:
-    from functools import _lru_cache_wrapper
+from typing import Generic, TypeVar
 
 MAX_TEXTS = 512
 """Prices of texts and tool sets kept beside the messages."""
@@ -20,40 +15,12 @@ MAX_SEEN = 10_000
 
 V = TypeVar("V")
 
-_of_conversations = WeakSet["Lru[Any]"]()
-_functions: list[Callable[[], None]] = []
-"""What empties the memos of functions that are asked about texts of conversations."""
-
-
-def clear_conversations() -> None:
-    """Empty every memo of this process that may hold texts of conversations: one of them is to be forgotten."""
-    for memo in list(_of_conversations):
-        memo.clear()
-    for clear in _functions:
-        clear()
-
-
-def memo_of_texts(size: int) -> Callable[[Callable[..., V]], _lru_cache_wrapper[V]]:
-    """Like `functools.lru_cache`, for texts of conversations; see `clear_conversations`."""
-
-    def wrapped(function: Callable[..., V]) -> _lru_cache_wrapper[V]:
-        cached = lru_cache(maxsize=size)(function)
-        _functions.append(cached.cache_clear)
-        return cached
-
-    return wrapped
-
 
 class Lru(Generic[V]):
-    """A small thread-safe mapping that forgets what was used least recently.
+    """A small thread-safe mapping that forgets what was used least recently."""
 
-    One that holds messages or texts of conversations says so, see `clear_conversations`.
-    """
-
-    def __init__(self, size: int, *, of_conversations: bool = False) -> None:
+    def __init__(self, size: int) -> None:
         self._size = size
-        if of_conversations:
-            _of_conversations.add(self)
         self._values: OrderedDict[Hashable, V] = OrderedDict()
         self._lock = Lock()
 
@@ -80,11 +47,6 @@ class Lru(Generic[V]):
         """Forget a value, if there is one."""
         with self._lock:
             self._values.pop(key, None)
-
-    def clear(self) -> None:
-        """Forget all values."""
-        with self._lock:
-            self._values.clear()
 
     def _stored(self, key: Hashable, value: V) -> V:
         self._values[key] = value

@@ -7,8 +7,7 @@ from langchain_core.messages import HumanMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import TokenEstimator
-from langchain_ctxwin.guarded import GuardedCounter
-from langchain_ctxwin.pricing import Pricing
+from langchain_ctxwin.pricing import GuardedCounter, Pricing
 
 ESTIMATE = 77
 TEXT = HumanMessage("How many tokens is this, for which family of models?")

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 BASE = {"errors", "core", "protocols", "config", "settings_file", "util", "text"}
 # What the engine is given so that it need not price anything twice.
-COLLABORATORS = {"pricing", "guarded", "limit_memory", "reporting"}
+COLLABORATORS = {"pricing", "reporting"}
 MIDDLE = {
     *(
         "engine",
@@ -49,13 +49,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": BASE | COLLABORATORS | {"summarize"},
     "counting": BASE,
     "reload": BASE,
-    "pruning": BASE,
-    "deletion": BASE
-    | COLLABORATORS
-    | {"observe", "pruning", "summarize", "tool_results"},
+    "pruning": BASE | {"summarize", "tool_results"},
     "recall": BASE,
     "observe": BASE | {"reporting"},
-    "tool_results": BASE | {"guarded", "reporting"},
+    "tool_results": BASE | COLLABORATORS,
     "models": BASE | {"reporting"},
     "routing": BASE | {"models", "pricing"},
     **dict.fromkeys(("agent", "replay", "decompose"), BASE | COLLABORATORS | MIDDLE),

@@ -57,13 +57,6 @@ def sent_tokens(model):
     return count_tokens(model.requests[-1].messages)
 
 
-def input_limit(agent, limits):
-    """Return the limit of the first request of a run with these limits."""
-    context = Settings(ctxwin={"limits": limits})
-    answer = agent.invoke({"messages": "Hi"}, context=context)["messages"][-1]
-    return answer.response_metadata["ctxwin"]["input_limit"]
-
-
 @pytest.mark.parametrize("make", [nodes, middleware])
 @pytest.mark.parametrize("context", [Settings(ctxwin=SMALL), Keys(ctxwin=SMALL)])
 def test_a_run_changes_settings_for_itself(make, context):
@@ -84,8 +77,6 @@ def test_a_run_changes_settings_for_itself(make, context):
         ({"triger": 0.8}, r"unknown setting triger \(did you mean trigger\?\)"),
         ({"trigger": 0.3, "keep": 0.5}, r"keep=0.5 is not below trigger=0.3"),
         ("lean", r"ctxwin='lean': pass settings of ContextConfig by their names"),
-        ({"limits": {}}, r"limits=\{\}: pass the window as a number"),
-        ({"limits": "large"}, r"limits='large': pass ModelLimits"),
     ],
 )
 def test_a_wrong_setting_of_a_run_is_an_error_before_the_model_is_called(
@@ -112,20 +103,6 @@ def test_an_engine_with_other_settings_is_made_once_and_keeps_the_rest():
     own = engine.with_settings({"summary_sections": ["Decisions"]})
     assert own.writer != engine.writer
     assert "Decisions" in repr(own.summarizer._instructions)
-
-
-@pytest.mark.parametrize("make", [nodes, middleware])
-@pytest.mark.parametrize(("given", "holds"), [(2_000, 1_500), (100_000, 7_680)])
-def test_a_run_lowers_the_limits_and_cannot_raise_them(make, given, holds):
-    agent = make(ScriptedChatModel(window=8_192, max_tokens=512), Settings)
-    assert input_limit(agent, given) == holds
-
-
-def test_a_run_lowers_what_the_model_itself_states():
-    """Also where no limits were given, and the engine is made of the model."""
-    model, own = ScriptedChatModel(window=8_192), ContextWindowMiddleware()
-    agent = create_agent(model, [], middleware=[own], context_schema=Settings)
-    assert input_limit(agent, ModelLimits(2_000)) == 1_500
 
 
 @pytest.mark.parametrize("make", [nodes, middleware])
