@@ -14,7 +14,6 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.tools import BaseTool
 
 from langchain_ctxwin.agent.state import State, Update, tools_of
-from langchain_ctxwin.config import ContextConfig
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.events import NoticeEvent, RouteEvent
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
@@ -435,22 +434,6 @@ def checked_tools(value: Any) -> list[Any]:
                 "a function, a BaseTool, or a definition as a dict",
             )
     return tools
-
-
-def unknown_tools(
-    config: ContextConfig, tools: Iterable[Any], selector: ToolSelector | None
-) -> str:
-    """Return the error for a setting that names a tool which the agent does not have; empty when there is none."""
-    chosen = (*selector.tools, selector.search_tools) if selector else ()
-    tool_names = {name_of(tool) for tool in (*tools, *chosen)}
-    unknown = tuple(name for name in config.clear_tools if name not in tool_names)
-    if not unknown:
-        return ""
-    there = ", ".join(sorted(filter(None, tool_names))) or "none"
-    return (
-        f"clear_tools={unknown!r}: the agent has no tool of that name, it has {there}: correct the name or leave "
-        "it out"
-    )
 
 
 def known_name(state: State) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from typing import Annotated, Any, Never, Required, TypeVar
+from typing import Annotated, Any, Required, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, TracePolicy, omit_payload
@@ -17,7 +16,6 @@ from langchain_ctxwin.agent.choices import (
     recall_tool,
     router_of,
     runnable_tools,
-    unknown_tools,
     with_recall,
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
@@ -45,8 +43,7 @@ from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
-from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import Lru, Seen, once
+from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 try:
@@ -171,9 +168,8 @@ class AgentCall:
         # the structured response that the answer was to be
         if (form := self._request.response_format) is not None:
             is_done = self._answer.structured_response is not None
-            # as without the recall tool: an agent that has no other is asked again
-            tools = self._request.tools
-            is_alone = len(tools) == 1 and tools[0] is recall_tool()
+            # as langchain does where an agent has no tool: it is asked again
+            is_alone = all(tool is recall_tool() for tool in self._request.tools)
             is_text = not answer.tool_calls and not isinstance(form, ProviderStrategy)
             if is_alone and is_text and not is_done:
                 step.news["jump_to"] = "model"
@@ -252,38 +248,13 @@ def definitions_of(form: Any) -> list[Any]:
     ]
 
 
-Output = ToolMessage | Command[Any]
-
-
-@cache
-def guarding(kind: Any) -> Any:
-    """Return a subclass that also guards tool calls: LangChain builds a different agent for a class that wraps them."""
-
-    class Guarding(kind):  # type: ignore[misc]  # a class that is known at run time alone
-        def wrap_tool_call(
-            self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]
-        ) -> Output:
-            made: Output = self.guard.wrap_tool_call(request, handler)
-            return made
-
-        async def awrap_tool_call(
-            self,
-            request: ToolCallRequest,
-            handler: Callable[[ToolCallRequest], Awaitable[Output]],
-        ) -> Output:
-            made: Output = await self.guard.awrap_tool_call(request, handler)
-            return made
-
-    Guarding.__name__ = kind.__name__
-    return Guarding
-
-
 MAX_ENGINES = 64
 """Models of one agent whose engines are kept: more than any router chooses from; losing one loses time only."""
 
 ANY_MODEL = ModelLimits(max_input_tokens=10**9)
 """Limits that contradict no settings."""
 
+Output = ToolMessage | Command[Any]
 Handler = Callable[[ModelRequest[ContextT]], ModelResponse[ResponseT] | AIMessage]
 AsyncHandler = Callable[
     [ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT] | AIMessage]
@@ -373,14 +344,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         tool_selector: ToolSelector | None = None,
         router: ModelRouter | None = None,
         name: str = "",
-        **unknown: Never,
     ) -> None:
         super().__init__()
-        if unknown:
-            raise ConfigError(
-                f"{', '.join(unknown)}: ContextWindowMiddleware has no such argument: settings belong into "
-                "config=ContextConfig(...), limits into limits=ModelLimits(...)"
-            )
         self._name = expect(
             name, str, "name", "a text, such as 'SummarizationMiddleware'"
         )
@@ -406,9 +371,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         """Watches how far off the counts are; None watches nothing."""
         self.guard = guard and guard.reporting(reporter)
         """Makes the results of tools fit; None leaves them as they are."""
-        if guard is not None:
-            kind: Any = type(self)
-            self.__class__ = guarding(kind)
         # refuses what cannot choose now, not at the first call
         Choices(router=router, selector=tool_selector, reporter=reporter)
         self._selector, self._routed = (
@@ -420,7 +382,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             *runnable_tools((), tool_selector),
         ]
         self.tools += [recall_tool()] if recall else []
-        self._warned = Seen()
         self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
 
     @property
@@ -451,6 +412,26 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         )
         return done
 
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]
+    ) -> Output:
+        """Call a tool, and make its result fit where there is a guard."""
+        if self.guard is None:
+            return handler(request)
+        made: Output = self.guard.wrap_tool_call(request, handler)
+        return made
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[Output]],
+    ) -> Output:
+        """Like `wrap_tool_call`, awaiting the tool."""
+        if self.guard is None:
+            return await handler(request)
+        made: Output = await self.guard.awrap_tool_call(request, handler)
+        return made
+
     def _work(
         self,
         request: ModelRequest[ContextT],
@@ -465,11 +446,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         )
         engine = engine_of(self._engine_of(model), request.runtime)
         engine.require_summarizer(model)
-        # No error, because other middleware may hide tools.
-        if (
-            fault := unknown_tools(engine.config, request.tools, self._selector)
-        ) and self._warned.is_new(fault):
-            log.warning("config.tools_unknown", reason=fault)
         prompt, is_bounded = request.system_message or "", self._engine is not None
         setup = CallSetup(
             engine=engine,

@@ -8,8 +8,9 @@ from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langgraph.channels import LastValue
 from langgraph.graph import END, StateGraph
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, RetryPolicy
@@ -22,7 +23,6 @@ from langchain_ctxwin.agent.choices import (
     needs_of,
     require_router,
     require_tool_binding,
-    unknown_tools,
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import (
@@ -195,7 +195,6 @@ class ContextNodes:
             router=router, selector=tool_selector, reporter=engine.reporter
         )
         """Chooses the tools and the model of each request."""
-        self._require_tools()
         self._warned = Seen()
         self._steps: Lru[AgentStep] = Lru(MAX_STEPS)
         self._call: Runnable[Any, Any] | None = None
@@ -320,15 +319,6 @@ class ContextNodes:
             return tools
         return [*selector.tools, selector.search_tools, *listed(tools)]
 
-    def _require_tools(self) -> None:
-        """Raise `ConfigError` where a setting names a tool that the agent does not have."""
-        if not self._tools or _is_per_request(self._tools):
-            return
-        if fault := unknown_tools(
-            self.engine.config, self._tools, self.choices.selector
-        ):
-            raise ConfigError(fault)
-
     def _read_tools(self, bound: Sequence[Any]) -> None:
         """Take the tools that are bound to the model, beside those that were given."""
         if _is_per_request(self._tools) or self.choices.selector is not None:
@@ -337,7 +327,6 @@ class ContextNodes:
         new = [tool for tool in bound if name_of(tool) not in known_names]
         if new:
             self._tools = [*self._tools, *new]
-            self._require_tools()
 
     def _bound(
         self, model: Runnable[Any, Any], tools: Sequence[Any]
@@ -429,9 +418,6 @@ def _require_two(name: str, value: Any, wanted: str) -> None:
         return
 
 
-PROBE_ID = "probe"
-
-
 def add_context_nodes(
     builder: StateGraph[Any, Any, Any, Any],
     nodes: ContextNodes,
@@ -456,7 +442,7 @@ def add_context_nodes(
         retry_policy: for the model node; use `nodes.retry_on` in it, or oversized requests are sent again.
 
     Raises:
-        ConfigError: the state has no key `messages`, or one whose reducer does not keep messages by their id.
+        ConfigError: the state has no key `messages`, or one without a reducer.
 
     Examples:
         ```python
@@ -528,27 +514,14 @@ def _after_summary(state: State) -> str:
 
 
 def _require_messages(builder: StateGraph[Any, Any, Any, Any]) -> None:
-    """Try the reducer of the history: messages have to keep their ids, and others have to get some."""
-    name, channel = (
-        getattr(builder.state_schema, "__name__", "the state"),
-        builder.channels.get("messages"),
-    )
+    """Raise `ConfigError` for a state that keeps no history."""
+    name = getattr(builder.state_schema, "__name__", "the state")
+    channel = builder.channels.get("messages")
     fix = "annotate it as `messages: Annotated[list[AnyMessage], add_messages]`, or use `class State(ContextState)`"
     if channel is None:
         raise ConfigError(f"{name} has no key 'messages' for the history: {fix}")
-    tried = channel.from_checkpoint(channel.checkpoint())
-    try:
-        for written in ([HumanMessage("probe", id=PROBE_ID)], [HumanMessage("probe")]):
-            tried.update([written])
-        ids = [getattr(message, "id", None) for message in tried.get()]
-    except Exception as error:
-        raise ConfigError(
-            f"the reducer of {name}.messages raised {type(error).__name__} ({error}): {fix}"
-        ) from error
-    if PROBE_ID not in ids or None in ids or len(ids) == 1:
-        raise ConfigError(
-            f"the key {name}.messages does not keep all messages, each with an id: {fix}"
-        )
+    if isinstance(channel, LastValue):
+        raise ConfigError(f"{name}.messages keeps only what was written last: {fix}")
 
 
 def _typed_dict(name: str, fields: dict[str, Any]) -> Any:

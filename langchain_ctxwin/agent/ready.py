@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -32,7 +30,7 @@ from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.turns import PinWhen
 from langchain_ctxwin.engine import ContextEngine, is_registry
-from langchain_ctxwin.errors import ConfigError, expect
+from langchain_ctxwin.errors import expect
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.summarize import SummaryJobs
@@ -98,7 +96,7 @@ def create_context_agent(
 
     Raises:
         UnknownModelError: neither the model nor `limits` states a limit.
-        ConfigError: an argument is of the wrong type or unknown, `state_schema` keeps no history, or `model` is a
+        ConfigError: an argument is of the wrong type, `state_schema` keeps no history, or `model` is a
             string and the extra `agents` is not installed.
 
     Examples:
@@ -111,7 +109,6 @@ def create_context_agent(
         )
         ```
     """
-    _require_compile_options(compile_options)
     is_guard = guard is None or hasattr(guard, "counting")
     expect(guard, object if is_guard else (), "guard", "a ToolResultGuard, or None")
     chat, tools = _chat_model(model), checked_tools(tools)
@@ -149,21 +146,6 @@ def create_context_agent(
     call = chat if tool_selector or not bound else chat.bind_tools(bound)
     graph = _graph(StateGraph(state_schema, context_schema), nodes, call, tool_node)
     return graph.compile(checkpointer=checkpointer, store=store, **compile_options)
-
-
-def _require_compile_options(options: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for an option that `StateGraph.compile` does not take."""
-    arguments = inspect.signature(StateGraph.compile).parameters
-    own = inspect.signature(create_context_agent).parameters
-    for name in options:
-        if name not in arguments:
-            close = get_close_matches(name, own, n=1)
-            meant = f" (did you mean {close[0]}?)" if close else ""
-            raise ConfigError(
-                f"create_context_agent has no argument {name!r}{meant}: settings belong into "
-                "config=ContextConfig(...), limits into limits=ModelLimits(...), middleware and response_format into "
-                "langchain's create_agent"
-            )
 
 
 def _graph(

@@ -76,10 +76,6 @@ def test_old_results_of_cleared_tools_go_first_and_those_of_others_stay():
     [
         ({"clear_tools": [""]}, "clear_tools.0='': String should match pattern"),
         ({"clear_tools": 3}, "clear_tools=3"),
-        (
-            {"clear_tools": ["plam"]},
-            "clear_tools=('plam',): the agent has no tool of that name, it has log, plan: correct",
-        ),
     ],
 )
 def test_settings_that_cannot_hold_are_refused_with_what_to_do(config, told):

@@ -216,7 +216,6 @@ USUAL: dict[str, tuple[Callable[[], Any], str]] = {
     "a function of nothing as system prompt": (
         lambda: ctx.ContextNodes(ENGINE, system_prompt=lambda: "Hi"), "a function of state and runtime",
     ),
-    "a setting in the place of a config": (lambda: ContextWindowMiddleware(trigger=0.8), "config=ContextConfig(...)"),
     "per cent as a text": (lambda: ctx.ContextConfig(trigger="80%"), "such as 0.8 for 80 %"),
     "a switch as guard": (lambda: ctx.create_context_agent(MODEL, [], guard=True, limits=LIMITS), "a ToolResultGuard"),
     "one model as candidates": (lambda: ctx.ModelRouter(MODEL), "a list of chat models"),
