@@ -74,7 +74,6 @@ SOURCES = (
 """What conversations are read from."""
 
 MAX_DIGITS = 15  # of a number: no window and no number of calls has more
-MAX_PRICE = 1e9  # of a million tokens: more is a slip of the keyboard in any currency
 
 UNIT_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}  # of `--since`
 MAX_SINCE_CHARS = 9  # longer numbers are before all history, and some are none that a clock can count back to
@@ -262,15 +261,6 @@ def _add_replay(commands: Any) -> None:
         "--policy", action="append", default=[], metavar="NAME_OR_FILE", help=help_text
     )
     replayed.add_argument(
-        "--input-price", type=_price, metavar="PRICE", help="of a million input tokens"
-    )
-    help_text = (
-        "of a million input tokens that are read from the cache (default: a tenth)"
-    )
-    replayed.add_argument(
-        "--cached-price", type=_price, metavar="PRICE", help=help_text
-    )
-    replayed.add_argument(
         "--output",
         choices=("table", "json"),
         default="table",
@@ -296,18 +286,6 @@ def _add_replay(commands: Any) -> None:
         "--margin", type=float, default=MARGIN_NATS, metavar="NATS", help=help_text
     )
     replayed.set_defaults(run=run_replay)
-
-
-def _price(text: str) -> float:
-    try:
-        price = float(text)
-    except ValueError:
-        price = -1.0
-    if not 0 <= price <= MAX_PRICE:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: give a price of a million tokens, such as 0.30"
-        )
-    return price
 
 
 def _positive(text: str) -> int:

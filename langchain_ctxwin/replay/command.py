@@ -54,12 +54,8 @@ COLUMNS = {
     "compactions": "",
     "needed shown": "needed shown: values in the next call that had been seen before, once something had to leave",
     "billed": "billed: input tokens per request, those of the prefix shared with the one before at a tenth",
-    "fill": "fill: tokens of a request over its limit",
-    "cached": "cached: part of the input that the request before had, too",
 }
 """Columns of the table, and the line below it that explains one."""
-
-COST = "cost: of the input of all requests that were sent, in the currency of the price"
 
 
 def run_replay(args: argparse.Namespace) -> int:
@@ -88,10 +84,6 @@ def _require_sense(args: argparse.Namespace) -> None:
         (
             args.recommend and args.policy,
             "--recommend tries settings of its own: leave out --policy",
-        ),
-        (
-            args.cached_price is not None and args.input_price is None,
-            "--cached-price says nothing alone: give --input-price, too",
         ),
         (
             (args.recommend or args.reader or is_one) and args.output != "table",
@@ -145,14 +137,12 @@ def _run_compare(
     chosen = recommended(results) if args.recommend else results[0]
     _print(results, chosen, args)
     if args.html and longest is not None:
-        prices = {"input_price": args.input_price, "cached_price": args.cached_price}
-        policy = policies[results.index(chosen)]
-        _draw(args.html, longest, policy, args.window, results, **prices)
+        _draw(args.html, longest, policies[results.index(chosen)], args.window)
 
 
-def _draw(path: Path, conversation: Conversation, *about: Any, **prices: Any) -> None:
+def _draw(path: Path, conversation: Conversation, policy: Policy, window: int) -> None:
     try:
-        replace_text(path, page(conversation, *about, **prices))
+        replace_text(path, page(conversation, policy, window))
     except OSError as error:
         raise ConfigError(f"--html {path}: {error.strerror or error}") from error
     _complain(f"drew {conversation.name}: {path}")
@@ -183,7 +173,6 @@ def _complain(text: str) -> None:
 def _print(
     results: Sequence[ReplayResult], chosen: ReplayResult, args: argparse.Namespace
 ) -> None:
-    rows = [result.to_dict(args.input_price, args.cached_price) for result in results]
     if args.recommend:
         best = max(result.sufficiency or 0 for result in results)
         cheapest = min(result.billed_per_request for result in results)
@@ -195,17 +184,16 @@ def _print(
         ):
             say(line)
     elif args.output == "json":
-        print(json.dumps(rows))
+        print(json.dumps([result.to_dict() for result in results]))
     else:
-        _print_table(results, [f"{row['cost']:,.4f}" for row in rows if "cost" in row])
+        _print_table(results)
 
 
-def _print_table(results: Sequence[ReplayResult], costs: Sequence[str]) -> None:
+def _print_table(results: Sequence[ReplayResult]) -> None:
     first = results[0]
     say(
         f"{first.conversations:,} conversations, {first.requests:,} requests, a window of {first.window:,} tokens"
     )
-    explained = COLUMNS | ({"cost": COST} if costs else {})
     rows = [
         (
             result.policy,
@@ -215,15 +203,12 @@ def _print_table(results: Sequence[ReplayResult], costs: Sequence[str]) -> None:
             f"{result.compactions:,}",
             "-" if result.sufficiency is None else f"{result.sufficiency:.3f}",
             f"{result.billed_per_request:,.0f}" if result.sent else "-",
-            f"{result.utilization:.2f}",
-            f"{result.prefix_stability:.2f}",
-            *costs[at : at + 1],
         )
-        for at, result in enumerate(results)
+        for result in results
     ]
-    for line in aligned([tuple(explained), *rows], right=[*explained][1:]):
+    for line in aligned([tuple(COLUMNS), *rows], right=[*COLUMNS][1:]):
         say(line)
-    for line in filter(None, explained.values()):
+    for line in filter(None, COLUMNS.values()):
         say(line)
 
 

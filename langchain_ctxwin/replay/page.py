@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.provider_blocks import text_of
-from langchain_ctxwin.replay.playing import ReplayResult, Sent, input_limit, replay
+from langchain_ctxwin.replay.playing import Sent, input_limit, replay
 from langchain_ctxwin.replay.policies import Policy
 from langchain_ctxwin.replay.reading import Conversation
 
@@ -32,12 +32,8 @@ def page(
     conversation: Conversation,
     policy: Policy,
     window: int,
-    results: Sequence[ReplayResult] = (),
-    *,
-    input_price: float | None = None,
-    cached_price: float | None = None,
 ) -> str:
-    """Return the HTML of one conversation under one policy, with the results of several above it, priced where known.
+    """Return the HTML of one conversation under one policy.
 
     Nothing is loaded from elsewhere, and what was said is shown as text alone.
     """
@@ -51,7 +47,6 @@ def page(
         "window": window,
         "limit": input_limit(window, policy),
         "result": result.to_dict(),
-        "results": [one.to_dict(input_price, cached_price) for one in results],
         "regions": list(REGIONS.values()),
         "messages": [
             {"role": message.type, "text": _printed(message)} for message in messages
@@ -92,17 +87,10 @@ def _step(
         if m.id not in places and not isinstance(m, SystemMessage)
     ]
     sizes = [sent.report.get(f"{name}_tokens", 0) for name in REGIONS]
+    if not any(sizes):  # a plain policy tells of none
+        sizes[-1] = 1
     # the report estimates: its proportions are those of what was counted
-    if any(sizes):
-        sizes = [round(size * sent.tokens / sum(sizes)) for size in sizes]
-    else:  # of a plain policy, as far as they are known
-        sizes = [
-            min(sent.fixed_tokens, sent.tokens),
-            0,
-            0,
-            0,
-            max(0, sent.tokens - sent.fixed_tokens),
-        ]
+    sizes = [round(size * sent.tokens / sum(sizes)) for size in sizes]
     runs = list[list[int]]()
     for place in sorted(place for place, _ in placed_messages):
         if runs and place == runs[-1][1] + 1:

@@ -41,7 +41,6 @@ CACHED_PRICE = 0.1
 """What a token costs that the provider has in its cache, beside one that it has not (Anthropic, OpenAI, Gemini)."""
 
 RESERVE_SHARE = 0.25  # of the window, for the answer, where nothing else is said: as everywhere in this package
-MILLION = 1_000_000  # tokens that providers state their prices for
 WAITING = 4  # conversations that are read ahead for each process
 TOLERATED_LOSS = (
     0.01  # sufficiency that may be given up for a lower bill: one value in a hundred
@@ -65,9 +64,6 @@ class ReplayResult:
     over_limit: int = 0
     """Requests that would have been refused as too large; by ours they are sent again smaller."""
 
-    refused: int = 0
-    """Requests for which there is nothing that may leave: a typed error."""
-
     compactions: int = 0
     """Requests that did not begin with the whole one before, and cost what is cached behind the first change."""
 
@@ -79,9 +75,6 @@ class ReplayResult:
     sent_tokens: int = 0
     billed_tokens: float = 0.0
     """Input, and what it costs in uncached tokens when the prefix shared with the request before is cached."""
-
-    shared_tokens: int = 0
-    limit_tokens: int = 0
 
     def __add__(self, other: ReplayResult) -> ReplayResult:
         """Return the sums of both."""
@@ -112,51 +105,15 @@ class ReplayResult:
         """Input tokens that a request that was sent costs on average."""
         return self.billed_tokens / max(1, self.sent)
 
-    @property
-    def utilization(self) -> float:
-        """Size of the requests over their limit."""
-        return self.sent_tokens / max(1, self.limit_tokens)
-
-    @property
-    def prefix_stability(self) -> float:
-        """Part of the requests that a prompt cache has from the one before."""
-        return self.shared_tokens / max(1, self.sent_tokens)
-
-    def cost(self, input_price: float, cached_price: float | None = None) -> float:
-        """Return what the input of all requests that were sent costs, in the currency of the prices.
-
-        Args:
-            input_price: of a million tokens.
-            cached_price: of a million tokens that the provider has in its cache; by default a tenth of the other.
-        """
-        cached = CACHED_PRICE * input_price if cached_price is None else cached_price
-        return (
-            (self.sent_tokens - self.shared_tokens) * input_price
-            + self.shared_tokens * cached
-        ) / MILLION
-
-    def to_dict(
-        self, input_price: float | None = None, cached_price: float | None = None
-    ) -> dict[str, Any]:
-        """Return every figure as plain values, with the cost where the price of a million tokens is given."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return every figure as plain values."""
         figures = {one.name: getattr(self, one.name) for one in fields(self)}
-        derived = (
-            "unsent",
-            "sufficiency",
-            "billed_per_request",
-            "utilization",
-            "prefix_stability",
-        )
-        figures |= {
-            name: None if (x := getattr(self, name)) is None else round(x, 4)
-            for name in derived
+        derived = ("unsent", "sufficiency", "billed_per_request")
+        figures |= {name: getattr(self, name) for name in derived}
+        return {
+            name: round(figure, 4) if isinstance(figure, float) else figure
+            for name, figure in figures.items()
         }
-        cost = (
-            {}
-            if input_price is None
-            else {"cost": round(self.cost(input_price, cached_price), 6)}
-        )
-        return {**figures, "billed_tokens": round(self.billed_tokens), **cost}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,13 +136,10 @@ class Sent:
     cached_tokens: int
     """Its size, and the part at its beginning that the request before had too."""
 
-    fixed_tokens: int
-    """Size of the system messages and tools, which every request has."""
-
     missing: tuple[str, ...]
     """What the recorded answer needed, had been seen before, and is not in the request."""
 
-    report: Mapping[str, Any]  # the `context_report` of ours, empty for a plain policy
+    report: Mapping[str, Any]
     guard: Mapping[str, Any]
     """The `context_report` and `context_guard` of ours; empty for a plain policy."""
 
@@ -378,8 +332,7 @@ class _Play:
         messages, first = conversation.messages, conversation.begins
         self.system, self.rest = list(messages[:first]), list(messages[first:])
         self.sizes: dict[tuple[str | None, str], int] = {}
-        self.fixed = self.count(self.system, tools=self.tools)
-        self.room = self.limit - self.fixed
+        self.room = self.limit - self.count(self.system, tools=self.tools)
         self.state: dict[str, Any] = {"messages": []}
         self.reply, self.needs = AIMessage(""), list[str]()
         # the request sent last, and built last
@@ -451,10 +404,8 @@ class _Play:
                 for key, value in self.model.invoke(state).items()
                 if key != "messages"
             }
-        except BudgetExceededError:
-            self.result = self.result.plus(refused=1)
-        except _RefusedError:
-            pass  # counted when it was said; nothing smaller was possible
+        except (BudgetExceededError, _RefusedError):
+            pass  # nothing smaller is possible
         self.state = {
             key: value for key, value in state.items() if key != "llm_input_messages"
         }
@@ -482,9 +433,7 @@ class _Play:
             sent=1,
             compactions=not sent.is_extended,
             sent_tokens=tokens,
-            shared_tokens=sent.cached_tokens,
             billed_tokens=tokens - (1 - CACHED_PRICE) * sent.cached_tokens,
-            limit_tokens=self.limit,
             shown=len(self.needs) - len(missing),
         )
         self.before = request
@@ -519,7 +468,6 @@ class _Play:
             cached_tokens=self.count(request[:shared], tools=self.tools)
             if shared
             else 0,
-            fixed_tokens=self.fixed,
             missing=missing,
             report=self.moment.get("context_report") or {},
             guard=self.moment.get("context_guard") or {},

@@ -19,9 +19,6 @@ FRACTION, KEPT_FRACTION, SUMMARY_SHARE = 0.8, 0.3, 0.1
 """When `summarize-at-a-fraction` summarizes, what it keeps of the room, and how long its summary may be: the documented
 example of LangChain's `SummarizationMiddleware`."""
 
-KEPT_RESULTS = 3  # newest results that `clear-tool-results` leaves, the default of LangChain's `ClearToolUsesEdit`
-CLEARED = "[cleared]"
-
 KEEPS, RECORD_SHARES = (0.1, 0.25, 0.4, 0.6), (0.15, 0.38)
 """What a recommendation tries: how much a compaction leaves, and how much of the room the record may take."""
 
@@ -143,35 +140,6 @@ class SummarizeAtAFraction(DropToHalf):
         self.head = [HumanMessage(text)]
 
 
-class ClearToolResults:
-    """All messages, old results cleared past a fraction: nothing else ever leaves."""
-
-    def __init__(self, room: int, size: Sizes) -> None:
-        self.room, self.size, self.cleared = room, size, 0
-
-    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
-        """Return the history with its older results cleared."""
-        results = [
-            index
-            for index, message in enumerate(history)
-            if isinstance(message, ToolMessage)
-        ]
-        visible = self._with_cleared(history, results)
-        if sum(map(self.size, visible)) > FRACTION * self.room:
-            self.cleared = max(self.cleared, len(results) - KEPT_RESULTS)
-            visible = self._with_cleared(history, results)
-        return visible
-
-    def _with_cleared(
-        self, history: Sequence[AnyMessage], results: Sequence[int]
-    ) -> list[AnyMessage]:
-        old = set(results[: self.cleared])
-        return [
-            m.model_copy(update={"content": CLEARED}) if i in old else m
-            for i, m in enumerate(history)
-        ]
-
-
 def _first_whole(history: Sequence[AnyMessage], start: int) -> int:
     """The next position that is no result: its call would be missing."""
     while start < len(history) and isinstance(history[start], ToolMessage):
@@ -183,6 +151,5 @@ PLAIN: dict[str, Callable[[int, Sizes], Plain]] = {
     "keep-last": KeepLast,
     "drop-to-half": DropToHalf,
     "summarize-at-a-fraction": SummarizeAtAFraction,
-    "clear-tool-results": ClearToolResults,
 }
 """Policies by name."""

@@ -144,7 +144,7 @@ def test_a_replay_sends_what_the_agent_sent():
     compactions = agent.get_state(THREAD).values["context_guard"]["compactions"]
     # one that is behind the last answer is in no request
     assert 2 < result.compactions <= compactions
-    assert (result.over_limit, result.refused) == (len(model.refusals), 0)
+    assert result.over_limit == len(model.refusals)
 
 
 class FailsForBad:
@@ -182,11 +182,8 @@ def test_results_add_up_and_a_conversation_that_cannot_be_replayed_is_told_and_l
 def test_the_output_reserve_of_settings_is_kept():
     config = ContextConfig(output_reserve=1_200)
     sent = []
-    result = replay(
-        recording(), Policy(name="mine", config=config), WINDOW, heard=sent.append
-    )
-    assert result.limit_tokens == 800 * result.sent
-    assert max(one.tokens for one in sent) <= 800
+    replay(recording(), Policy(name="mine", config=config), WINDOW, heard=sent.append)
+    assert max(one.tokens for one in sent if one.fits) <= 800
     with pytest.raises(ConfigError, match="leaves no input"):
         next(
             compare(
@@ -221,23 +218,30 @@ def test_what_a_broken_call_named_has_been_seen():
     assert (result.needed, result.shown) == (1, 1)
 
 
+class Everything:
+    """Shows all there is."""
+
+    def view(self, history):
+        return list(history)
+
+
 def test_what_cannot_be_sent_shows_nothing_and_costs_nothing():
-    cleared = replay(recording(), Policy.named("clear-tool-results"), WINDOW)
-    whole = replay(recording(), Policy.named("balanced"), WINDOW)
-    assert cleared.unsent == cleared.to_dict()["unsent"] == cleared.over_limit > 0
-    assert cleared.needed == whole.needed
-    assert cleared.sufficiency < 0.5
-    assert cleared.billed_per_request == cleared.billed_tokens / cleared.sent
+    unmanaged = replay(
+        recording(), Policy(name="all", make=lambda *_: Everything()), WINDOW
+    )
+    managed = replay(recording(), Policy.named("balanced"), WINDOW)
+    assert unmanaged.unsent == unmanaged.to_dict()["unsent"] == unmanaged.over_limit > 0
+    assert unmanaged.needed == managed.needed
+    assert unmanaged.sufficiency < 0.5
+    assert unmanaged.billed_per_request == unmanaged.billed_tokens / unmanaged.sent
     huge = conversation_of(
         [SystemMessage("rule " * 4_000), HumanMessage("Hi"), AIMessage("Ho")]
     )
     for name in ("balanced", "keep-last"):
         sent = []
         result = replay(huge, Policy.named(name), WINDOW, heard=sent.append)
-        assert (result.unsent, result.billed_tokens, result.cost(1.0)) == (1, 0, 0)
-        assert (result.refused, result.over_limit) == (
-            (1, 0) if name == "balanced" else (0, 1)
-        )
+        assert (result.unsent, result.billed_tokens) == (1, 0)
+        assert result.over_limit == (0 if name == "balanced" else 1)
         assert [one.fits for one in sent] == [False]
 
 
@@ -283,7 +287,7 @@ def test_the_cheapest_of_those_that_lose_nothing_is_recommended():
         ReplayResult(**about, shown=99, billed_tokens=900),
         ReplayResult(**about, shown=100, billed_tokens=1_000),
         ReplayResult(**about, shown=80, billed_tokens=100),
-        ReplayResult(**{**about, "sent": 9}, shown=100, billed_tokens=10, refused=1),
+        ReplayResult(**{**about, "sent": 9}, shown=100, billed_tokens=10),
     ]
     assert recommended(results) is results[0]
     with pytest.raises(ConfigError, match="nothing to recommend by"):
@@ -357,7 +361,7 @@ def test_the_command_prints_a_table(recorded, capsys):
     assert code == 1  # one line is no JSON, and missing from the figures
     lines = out.out.splitlines()
     assert lines[0] == f"2 conversations, 100 requests, a window of {WINDOW:,} tokens"
-    assert [line.split()[0] for line in lines[2:7]] == ["balanced", *PLAIN]
+    assert [line.split()[0] for line in lines[2:6]] == ["balanced", *PLAIN]
     assert f"{recorded}:3: no JSON" in out.err.splitlines()[0]
 
 
@@ -366,8 +370,7 @@ def test_the_command_prints_figures_for_programs(recorded, capsys, tmp_path):
     policies = ("--policy", "lean", "--policy", tmp_path / "mine.toml")
     rows = json.loads(run(capsys, recorded, *policies, "--output", "json")[1].out)
     assert [row["policy"] for row in rows] == ["lean", str(tmp_path / "mine.toml")]
-    sums = [row["sent_tokens"] * row["prefix_stability"] for row in rows]
-    assert sums == pytest.approx([row["shared_tokens"] for row in rows], rel=1e-3)
+    assert all(0 < row["billed_tokens"] < row["sent_tokens"] for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -380,7 +383,6 @@ def test_the_command_prints_figures_for_programs(recorded, capsys, tmp_path):
         (["--policy", "lean", "--html", "gone/page.html"], "--html gone/page.html: No"),
         (["--recommend", "--policy", "lean"], "leave out --policy"),
         (["--recommend", "--thread", "r0"], "answer different questions"),
-        (["--cached-price", "1"], "give --input-price"),
         (["empty.jsonl", "empty.jsonl", "--step", "1"], "give one source, not 2"),
     ],
 )
