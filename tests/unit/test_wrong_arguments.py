@@ -220,7 +220,6 @@ USUAL: dict[str, tuple[Callable[[], Any], str]] = {
     "a switch as guard": (lambda: ctx.create_context_agent(MODEL, [], guard=True, limits=LIMITS), "a ToolResultGuard"),
     "one model as candidates": (lambda: ctx.ModelRouter(MODEL), "a list of chat models"),
     "a model that states no window": (lambda: ctx.ContextEngine(FAKE), "FakeListChatModel: the model's"),
-    "the prompt of another agent": (lambda: ctx.create_context_agent(MODEL, [], prompt="Hi"), "mean system_prompt?"),
     "a price with its sign": (lambda: ctx.ModelInfo(name="small", input_price="$3"), "input_price='$3': give USD"),
     "a name of no summarizer": (lambda: ctx.ContextEngine(LIMITS, summarizer="a-model"), "summarizer='a-model'"),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LIMITS), "tools[0]='weather'"),
