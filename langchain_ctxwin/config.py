@@ -357,7 +357,6 @@ class ToolOverrides(_Explained):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     enabled: bool | None = None
-    full: bool | None = None
     max_tokens: Count | None = None
     max_share: Fraction | None = None
     fields: tuple[FieldPath, ...] | None = None
@@ -366,7 +365,6 @@ class ToolOverrides(_Explained):
     projection: bool | None = None
     pagination: bool | None = None
     extraction: bool | None = None
-    keywords: tuple[str, ...] | None = None
 
     @model_serializer(mode="wrap")
     def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -381,8 +379,6 @@ class ToolResultConfig(Settings):
 
     Attributes:
         enabled: Whether results are guarded at all; otherwise they stay exactly as their tools return them.
-        full: Show results whole, whatever `fields`, `max_tokens` and `max_share` say. A result that is larger than the
-            room left in the window is logged as `tool_result.too_large`.
         max_tokens: Largest result that is shown as it is, and largest page of a larger one: a few screens of text.
         max_share: Largest part of the room left in the window that the results of one step may take together.
         fields: Paths of the fields to show of JSON results, such as `price.basePrice`, `items[].id` or `*.name`, also
@@ -393,8 +389,8 @@ class ToolResultConfig(Settings):
             its thread in a store of your own (until `delete_thread`), and 600 seconds in this process's memory.
         projection: Leave out fields of large JSON results; every field can still be read by its cursor.
         pagination: Show large results page by page; otherwise one shortened form of the whole, readable by its cursor.
-        extraction: Shorten long texts to the sentences with words of the question; otherwise to their beginning.
-        keywords: Words that make a sentence worth keeping, besides those of the call and of the current user message.
+        extraction: Shorten long texts to the sentences with words of the call and of the current user message; otherwise
+            to their beginning.
         per_tool: What differs for single tools, by name. `CTXWIN_TOOL_RESULTS_PER_TOOL` fills in the tools and settings
             that code or a file leaves out.
         cursor_keys: Secrets that sign cursors, oldest first. The last one signs, all of them verify. Empty makes a
@@ -411,7 +407,6 @@ class ToolResultConfig(Settings):
     model_config = SettingsConfigDict(env_prefix="CTXWIN_TOOL_RESULTS_")
 
     enabled: bool = True
-    full: bool = False
     max_tokens: Count = 4000
     max_share: Fraction = 0.25
     fields: tuple[FieldPath, ...] = ()
@@ -420,14 +415,13 @@ class ToolResultConfig(Settings):
     projection: bool = True
     pagination: bool = True
     extraction: bool = True
-    keywords: tuple[str, ...] = ()
     per_tool: dict[str, ToolOverrides] = Field(default_factory=dict)
     cursor_keys: tuple[CursorKey, ...] = ()
 
     @property
     def chosen_fields(self) -> tuple[str, ...]:
-        """The configured `fields`, none where `projection` is switched off or results are shown whole."""
-        return self.fields if self.projection and not self.full else ()
+        """The configured `fields`, none where `projection` is switched off."""
+        return self.fields if self.projection else ()
 
     def for_tool(self, name: str) -> ToolResultConfig:
         """Return the settings of one tool, its overrides applied."""

@@ -18,7 +18,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as as_tool
 from langgraph.types import Command
 
-from langchain_ctxwin.config import MAX_AMOUNT, ToolResultConfig, group_of
+from langchain_ctxwin.config import ToolResultConfig, group_of
 from langchain_ctxwin.core.calls import is_user
 from langchain_ctxwin.core.events import ToolResultEvent
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
@@ -66,7 +66,6 @@ from langchain_ctxwin.tool_results.wrapping import (
 )
 from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.failures import log_failure
-from langchain_ctxwin.util.log import log
 
 MIN_TOKENS = 300
 """A page is not made smaller because the window is nearly full: with less, its notes leave no room for data. Older
@@ -309,9 +308,7 @@ class ToolResultGuard:
     ) -> _Call:
         state, config = getattr(runtime, "state", None), self.config.for_tool(tool)
         questions = [message.text for message in _messages(state) if is_user(message)]
-        # Results that are shown whole may take all the room that is left.
-        whole = {"max_tokens": MAX_AMOUNT, "max_share": 1.0} if config.full else {}
-        budget = budget_of(config.model_copy(update=whole), state, self._prices)
+        budget = budget_of(config, state, self._prices)
         texts = (text for text in leaves(args) if isinstance(text, str))
         return _Call(
             tool=tool,
@@ -333,14 +330,7 @@ class ToolResultGuard:
         """The view of a result, None when the result stays as it is."""
         size, config = self._prices.content(content), call.config
         fits = size <= call.budget_tokens
-        if config.full and not fits:
-            log.warning(
-                "tool_result.too_large",
-                tool=call.tool,
-                tokens=size,
-                room_tokens=call.budget_tokens,
-            )
-        if not config.full and (not fits or config.chosen_fields or config.page_rows):
+        if not fits or config.chosen_fields or config.page_rows:
             read = content_of(with_addresses(content))
             if not fits or is_shortened(read, config.chosen_fields, config.page_rows):
                 return self._reduced(call, content, read, size, is_oversized=not fits)
@@ -359,7 +349,7 @@ class ToolResultGuard:
             thread=call.thread,
             text=read.text,
             kind=read.kind,
-            words=query_words((*config.keywords, *call.texts)),
+            words=query_words(call.texts),
             extraction=config.extraction,
         )
         key = key_of(call.thread, result_id)

@@ -9,7 +9,6 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from structlog.testing import capture_logs
 
 from langchain_ctxwin import (
     BudgetedCompressor,
@@ -85,26 +84,6 @@ def test_a_guard_that_is_off_leaves_results_exactly_as_they_are(wiring, is_async
     found = shown(one, wiring, is_async=is_async)
     assert found["rows"] == ROWS
     assert len(found["others"]) < len(ROWS) / 5
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("wiring", WIRINGS)
-def test_a_result_that_is_to_be_whole_is_whole_with_a_warning_where_it_cannot_fit(
-    wiring, is_async
-):
-    """The settings of all tools do not hold for it."""
-    sink = MemorySink()
-    config = ToolResultConfig(
-        max_tokens=400, fields=("[].id",), per_tool={"rows": ToolOverrides(full=True)}
-    )
-    with capture_logs() as logs:
-        found = shown(ToolResultGuard(config, sinks=[sink]), wiring, is_async=is_async)
-    assert found["rows"] == ROWS
-    assert len(found["others"]) < len(ROWS) / 5
-    assert [log for log in logs if log["event"] == "tool_result.too_large"] == []
-    assert [
-        event.is_reduced for event in sink.of(ToolResultEvent) if event.tool == "rows"
-    ] == [False]
 
 
 def test_switches_of_the_guard_follow_a_live_configuration():

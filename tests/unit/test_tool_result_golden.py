@@ -165,7 +165,7 @@ SETTINGS = {
     "rows": {"page_rows": 7},
     "fields": {"fields": ("id", "items[].state", "title", "nowhere")},
     "one view": {"pagination": False},
-    "beginnings": {"extraction": False, "keywords": ("refund",)},
+    "beginnings": {"extraction": False},
     "one beginning": {"extraction": False, "pagination": False},
     "whole fields": {"projection": False},
 }
