@@ -266,7 +266,6 @@ def opened(text: str) -> tuple[Content, ResultRecord, Reader]:
         args_digest="digest",
         thread="one",
         text=content.text,
-        kind=content.kind,
     )
     return content, record, Reader("r1abcdefghij", SIGNER, PRICE, ttl_seconds=600)
 

@@ -389,8 +389,8 @@ class ToolResultConfig(Settings):
             its thread in a store of your own (until `delete_thread`), and 600 seconds in this process's memory.
         projection: Leave out fields of large JSON results; every field can still be read by its cursor.
         pagination: Show large results page by page; otherwise one shortened form of the whole, readable by its cursor.
-        extraction: Shorten long texts to the sentences with words of the call and of the current user message; otherwise
-            to their beginning.
+        extraction: Shorten long texts to the sentences with words of the call and of the current question; otherwise to
+            their beginning.
         per_tool: What differs for single tools, by name. `CTXWIN_TOOL_RESULTS_PER_TOOL` fills in the tools and settings
             that code or a file leaves out.
         cursor_keys: Secrets that sign cursors, oldest first. The last one signs, all of them verify. Empty makes a

@@ -33,9 +33,8 @@ _BLOCK_TYPES = frozenset({*TOOL_MESSAGE_BLOCK_TYPES, *MEDIA_TYPES})
 class Content:
     """A tool's result in the form in which it is kept."""
 
-    text: str  # the result as it came; blocks, and several texts, as the JSON list of them
+    text: str  # the result as it came; of blocks, and of several texts, the JSON list of what they say
     value: Any = None  # what `text` says in JSON, None for plain text
-    kind: str = "text"  # `text`, `json`, or `blocks`: a list of what the text blocks say and of media blocks
 
 
 def content_of(content: Any) -> Content:
@@ -44,32 +43,20 @@ def content_of(content: Any) -> Content:
     Examples:
         >>> content_of('{"a": 1}').value
         {'a': 1}
-        >>> content_of([{"type": "text", "text": "plain"}]).kind
-        'text'
+        >>> content_of([{"type": "text", "text": "plain"}]).text
+        'plain'
     """
     if is_blocks(content):
         texts = [text_of(block) for block in content]
-        if len(texts) != 1 or texts[0] is None:
-            return restored(compact_json(list(content)), "blocks")
-        content = texts[0]
-    return restored(
+        content = (
+            [*map(_said, content)] if len(texts) > 1 or None in texts else texts[0]
+        )
+    text = (
         content
         if isinstance(content, str)
-        else json.dumps(jsonable(content), ensure_ascii=False),
-        "json",
+        else json.dumps(jsonable(content), ensure_ascii=False)
     )
-
-
-def restored(text: str, kind: str) -> Content:
-    """Return the content that was kept as this text; what is no JSON is plain text."""
-    value = None if kind == "text" else json_value(text)
-    if value is None or (kind == "blocks" and not isinstance(value, list)):
-        return Content(text=text)
-    return Content(
-        text=text,
-        value=[_said(block) for block in value] if kind == "blocks" else value,
-        kind=kind,
-    )
+    return Content(text=text, value=json_value(text))
 
 
 def _said(block: Any) -> Any:

@@ -293,7 +293,6 @@ class ResultRecord(Style):
     args_digest: str
     thread: str
     text: str  # the result as it came, see `Content`
-    kind: str
 
     def to_bytes(self) -> bytes:
         """Return the record as compressed JSON."""

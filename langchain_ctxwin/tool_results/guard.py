@@ -6,9 +6,9 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from langchain_ctxwin.core.events import ToolResultEvent
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.notes import READ_MORE
 from langchain_ctxwin.core.provider_blocks import leaves
-from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator, text_price
+from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.errors import ConfigError, ResultGoneError, expect
 from langchain_ctxwin.pricing import GuardedCounter
@@ -58,7 +58,6 @@ from langchain_ctxwin.tool_results.reading import THREAD_SECONDS, Reader
 from langchain_ctxwin.tool_results.showing import is_shortened, query_words
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from langchain_ctxwin.tool_results.wrapping import (
-    Reduced,
     is_read_more,
     read_more_tool,
     with_views,
@@ -242,8 +241,7 @@ class ToolResultGuard:
         """Return a tool's output, made to fit: a message, a command with messages, a list of them, or a value."""
         if not self._guards(tool):
             return output
-        call = self._call(tool, args, runtime)
-        return self._reported(call, self._views(call, output, runtime))
+        return self._views(self._call(tool, args, runtime), output, runtime)
 
     async def aoutput(
         self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None
@@ -252,9 +250,7 @@ class ToolResultGuard:
         if not self._guards(tool):
             return output
         call = self._call(tool, args, runtime, asyncio.get_running_loop())
-        work = partial(self._views, call, output, runtime)
-        view = await asyncio.wrap_future(in_daemon(work, self._context()))
-        return self._reported(call, view)
+        return await _aside(partial(self._views, call, output, runtime))
 
     def read(self, cursor: str, *, runtime: Any = None, **arguments: Any) -> str:
         """Return a page of a kept result, as the tool `read_more` does.
@@ -280,28 +276,18 @@ class ToolResultGuard:
     async def aread(self, cursor: str, *, runtime: Any = None, **arguments: Any) -> str:
         """Like `read`, without blocking the event loop."""
         question, loop = question_of(**arguments), asyncio.get_running_loop()
-        work = partial(
-            self._answered, cursor, question, runtime, self._thread(runtime), loop
+        thread = self._thread(runtime)
+        page: str = await _aside(
+            partial(self._answered, cursor, question, runtime, thread, loop)
         )
-        page: str = await asyncio.wrap_future(in_daemon(work, self._context()))
         return page
-
-    def _context(self) -> Context | None:
-        """The context of the run, for a store that needs it."""
-        return copy_context() if getattr(self._store, "needs_run", False) else None
 
     def _guards(self, tool: str) -> bool:
         return tool != READ_MORE and self.config.for_tool(tool).enabled
 
     def _views(self, call: _Call, output: Any, runtime: Any) -> Any:
         call_id = getattr(runtime, "tool_call_id", None)
-        return with_views(output, partial(self._with_view, call), call_id)
-
-    def _reported(self, call: _Call, view: Any) -> Any:
-        """Emit the events of a call in the run's own thread, where callbacks and streams of the run are known."""
-        for event in call.events:
-            self._reporter.emit(event)
-        return view
+        return with_views(output, partial(self._shown, call), call_id)
 
     def _call(
         self, tool: str, args: Mapping[str, Any], runtime: Any, loop: Any = None
@@ -326,73 +312,72 @@ class ToolResultGuard:
         )
         return thread
 
-    def _with_view(self, call: _Call, content: Any) -> Reduced | None:
-        """The view of a result, None when the result stays as it is."""
+    def _shown(self, call: _Call, content: Any) -> Any:
+        """What is shown of a result: the result itself where it fits and no setting shortens it."""
         size, config = self._prices.content(content), call.config
-        fits = size <= call.budget_tokens
-        if not fits or config.chosen_fields or config.page_rows:
+        shown, is_large = content, size > call.budget_tokens
+        facts: dict[str, Any] = {}
+        if is_large or config.chosen_fields or config.page_rows:
             read = content_of(with_addresses(content))
-            if not fits or is_shortened(read, config.chosen_fields, config.page_rows):
-                return self._reduced(call, content, read, size, is_oversized=not fits)
-        call.add(tokens=size, is_oversized=not fits)
-        return None
+            if is_large or is_shortened(read, config.chosen_fields, config.page_rows):
+                media = self._media(content, call.budget_tokens, is_oversized=is_large)
+                text, is_stored = self._first_page(call, read, media.tokens)
+                shown = [{"type": "text", "text": text}, *media.kept]
+                facts |= {
+                    "shown_tokens": self._prices.content(text) + media.tokens,
+                    "chars": len(read.text),
+                    "shown_chars": len(text),
+                    "is_reduced": True,
+                    "is_stored": is_stored,
+                }
+                shown = shown if media.kept else text
+        self._reporter.emit(
+            ToolResultEvent(
+                tool=call.tool,
+                budget_tokens=call.budget_tokens,
+                tokens=size,
+                is_oversized=is_large,
+                **facts,
+            )
+        )
+        return shown
 
-    def _reduced(
-        self, call: _Call, content: Any, read: Content, size: int, *, is_oversized: bool
-    ) -> Reduced:
-        """The view of a result that does not fit, after the whole result was stored."""
+    def _first_page(
+        self, call: _Call, read: Content, media_tokens: int
+    ) -> tuple[str, bool]:
+        """The first page of a result, and whether all of it was stored."""
         config, result_id = call.config, self._new_id()
-        media = self._media(content, call.budget_tokens, is_oversized=is_oversized)
         record = ResultRecord(
             tool=call.tool,
             args_digest=args_digest(call.args),
             thread=call.thread,
             text=read.text,
-            kind=read.kind,
             words=query_words(call.texts),
             extraction=config.extraction,
         )
         key = key_of(call.thread, result_id)
         path_of = getattr(self._store, "path_of", None)
         place = f"\n[All of it is in the file {path_of(key)}]" if path_of else ""
-        tokens = call.budget_tokens - media.tokens - self._prices.text(place)
+        tokens = call.budget_tokens - media_tokens - self._prices.text(place)
         reader = self._reader(result_id, config)
         first = partial(reader.first, read, record, config, tokens)
-        answer, is_stored = first(is_stored=True), False
-        if not answer.is_everything:
-            record_bytes = answer.record.to_bytes()
-            is_stored = self._store_result(key, record_bytes, config, call.loop)
-            answer = answer if is_stored else first(is_stored=False)
-        text = f"{answer.text}{place}" if is_stored else answer.text
-        call.add(
-            tokens=size,
-            shown_tokens=self._prices.content(text) + media.tokens,
-            chars=len(read.text),
-            shown_chars=len(text),
-            is_oversized=is_oversized,
-            is_reduced=True,
-            is_stored=is_stored,
-        )
-        facts = {
-            "result_chars": len(answer.record.text),
-            "rows": len(answer.layout.rows),
-            "next_cursor": answer.following or None,
-            "left_out": list(answer.page.projection.left_out),
-            "shortened": list(answer.page.projection.shortened),
-        }
-        blocks = [{"type": "text", "text": text}, *media.kept]
-        return Reduced(blocks if media.kept else text, facts)
+        answer = first(is_stored=True)
+        if answer.is_everything:
+            return answer.text, False
+        if self._store_result(key, answer.record.to_bytes(), config, call.loop):
+            return f"{answer.text}{place}", True
+        return first(is_stored=False).text, False
 
     def _media(
         self, content: Any, budget_tokens: int, *, is_oversized: bool
     ) -> Fit[Any]:
         """The media that stay beside the text: as many as the budget holds, where the text is short."""
-        blocks = list(content) if is_blocks(content) else []
+        blocks = with_addresses(list(content)) if is_blocks(content) else []
         media = [block for block in blocks if is_media(block) and stays_blocks([block])]
         room = budget_tokens
-        if is_oversized and media:
-            others = [block for block in with_addresses(blocks) if not is_media(block)]
-            text_tokens = MIN_TOKENS + (self._prices.content(others) if others else 0)
+        if is_oversized:
+            others = [block for block in blocks if not is_media(block)]
+            text_tokens = MIN_TOKENS + self._prices.content(others)
             room = max(int(MEDIA_SHARE * budget_tokens), budget_tokens - text_tokens)
         return take_while_fits(
             media, room, lambda block: self._prices.content([block]), on_overflow="skip"
@@ -477,15 +462,12 @@ class _Call:
     # what the result is asked for: texts among the arguments, and the current user message
     texts: tuple[str, ...]
     config: ToolResultConfig  # settings of this tool
-    loop: Any = (
-        None  # the event loop of an async run, in which a store's coroutines run
-    )
-    events: list[ToolResultEvent] = field(default_factory=list)
+    loop: Any  # the event loop of an async run, in which a store's coroutines run
 
-    def add(self, **facts: Any) -> None:
-        self.events.append(
-            ToolResultEvent(tool=self.tool, budget_tokens=self.budget_tokens, **facts)
-        )
+
+async def _aside(work: Callable[[], Any]) -> Any:
+    """Do blocking work in a thread, in the context of the run, and let the event loop go on."""
+    return await asyncio.wrap_future(in_daemon(work, copy_context()))
 
 
 def _called(request: Any) -> tuple[str, Mapping[str, Any], Any] | None:
@@ -502,9 +484,8 @@ class ContentPrices:
 
     def __init__(self, counter: TokenCounter | None) -> None:
         count: Any = TokenEstimator() if counter is None else counter
-        if isinstance(count, RequestCounter):
-            count = count.estimator
-        elif not isinstance(count, TokenEstimator | CharRatioCounter):
+        count = count.estimator if isinstance(count, RequestCounter) else count
+        if not hasattr(count, "count_text"):
             count = GuardedCounter(count, TokenEstimator())
         self._count = count
         self._count_text = text_price(count)
@@ -556,11 +537,9 @@ def budget_of(
 
 def thread_of(runtime: Any) -> str:
     """Return the id of the thread that a tool runs in, an empty string outside of a thread."""
-    thread_id = getattr(getattr(runtime, "execution_info", None), "thread_id", None)
-    if thread_id is None:
-        # A tool that is invoked in a node without a `ToolNode` gets no runtime, but runs in a thread all the same.
-        config = getattr(runtime, "config", None) or ensure_config()
-        thread_id = (config.get("configurable") or {}).get("thread_id")
+    # A tool that is invoked in a node without a `ToolNode` gets no runtime, but runs in a thread all the same.
+    config = getattr(runtime, "config", None) or ensure_config()
+    thread_id = (config.get("configurable") or {}).get("thread_id")
     return "" if thread_id is None else str(thread_id)
 
 

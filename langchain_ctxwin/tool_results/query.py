@@ -221,7 +221,7 @@ def rows_layout(rows: Sequence[Any]) -> Layout:
 def _matching_entry(
     index: int, view: ResultView, search: Pattern, most_chars: int
 ) -> dict[str, Any]:
-    """A matching entry as its view shows it, and the matching passages that the view leaves out.
+    """A matching entry as its view shows it, with the matching passages where it shows none of them.
 
     Of one that is longer than `most_chars` only the passages are shown.
     """
@@ -229,14 +229,14 @@ def _matching_entry(
     entry = value if isinstance(value, dict) else {"value": value}
     if not search.text or view.style.fields:
         return entry
-    if len(print_value(entry)) > most_chars:
-        entry = {}
-    seen = " ".join(" ".join(text for _, text in _texts_in(entry, "")).split())
+    is_short = len(print_value(entry)) <= most_chars
+    if is_short and search.finds(entry):
+        return entry
     passages: dict[str, list[str]] = {}
     for path, passage in search.places(view.layout.entry(index)):
-        if passage not in seen:
-            passages.setdefault(path or "value", []).append(passage)
-    return entry | {path: GAP.join(texts) for path, texts in passages.items()}
+        passages.setdefault(path or "value", []).append(passage)
+    shown = {path: GAP.join(texts) for path, texts in passages.items()}
+    return {**entry, **shown} if is_short else shown
 
 
 def _counted(

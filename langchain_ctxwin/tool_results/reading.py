@@ -16,7 +16,7 @@ from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.notes import READ_MORE
 from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.tool_results.contents import Content, restored
+from langchain_ctxwin.tool_results.contents import Content, content_of
 from langchain_ctxwin.tool_results.cursors import (
     Cursor,
     CursorSigner,
@@ -134,7 +134,7 @@ class Reader:
                     "this cursor goes on with a question: ask it again in the same words, or take another cursor"
                 )
             place = PagePlace(question=question.digest)
-        layout = layout_of(restored(record.text, record.kind))
+        layout = layout_of(content_of(record.text))
         view, selection = ResultView(layout, record), None
         if question.fields:
             view = ResultView(layout, replace(record, fields=question.fields))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolOutputMixin
@@ -32,18 +32,10 @@ DESCRIPTION = (
 """What the tool does, and the notation of all pages: said once here, because it stands in every request anyway."""
 
 TAG = "ctxwin:read_more"  # marks the tool, also in traces
-METADATA = "ctxwin"  # key of a message's `response_metadata` that tells programs what the notes tell the model
 OUR_RUNTIME = "ctxwin_runtime"  # the argument for a wrapped tool's runtime: it may have a `runtime` of its own
 
 
-class Reduced(NamedTuple):
-    """What is shown of a large result."""
-
-    content: str | list[Any]
-    facts: dict[str, Any]  # what the notes say, for programs
-
-
-Look = Callable[[Any], Reduced | None]
+Look = Callable[[Any], Any]
 Paths = list[str] | str | None
 
 
@@ -119,9 +111,11 @@ def with_views(output: Any, look: Look, call_id: str | None = None) -> Any:
     match output:
         case ToolMessage():
             is_other = call_id is not None and output.tool_call_id != call_id
-            # a page already: another guard stands further inside
-            is_page = METADATA in output.response_metadata
-            return output if is_other or is_page else _with_view(output, look)
+            return (
+                output
+                if is_other
+                else output.model_copy(update={"content": look(output.content)})
+            )
         case list() if any(isinstance(item, ToolOutputMixin) for item in output):
             return [with_views(item, look, call_id) for item in output]
         case Command(update={"messages": list() | ToolMessage() as messages, **others}):
@@ -135,18 +129,7 @@ def with_views(output: Any, look: Look, call_id: str | None = None) -> Any:
             return replace(output, update={"messages": guarded, **others})
         case Command():
             return output
-    view = look(output)
-    return output if view is None else view.content
-
-
-def _with_view(message: ToolMessage, look: Look) -> ToolMessage:
-    view = look(message.content)
-    if view is None:
-        return message
-    metadata = {**message.response_metadata, METADATA: view.facts}
-    return message.model_copy(
-        update={"content": view.content, "response_metadata": metadata}
-    )
+    return look(output)
 
 
 def is_read_more(tool: BaseTool) -> bool:

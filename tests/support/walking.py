@@ -78,7 +78,6 @@ def answers(result, tokens, question=None, config=None):
         args_digest="digest",
         thread="one",
         text=content.text,
-        kind=content.kind,
     )
     reader = Reader(
         RESULT_ID,

@@ -99,9 +99,7 @@ def test_what_is_no_store_is_refused(base_store):
 
 @given(text=st.text(), data=st.data())
 def test_damage_to_a_kept_result_is_seen(text, data):
-    record = ResultRecord(
-        tool="rows", args_digest="digest", thread="one", text=text, kind="text"
-    )
+    record = ResultRecord(tool="rows", args_digest="digest", thread="one", text=text)
     whole = record.to_bytes()
     place = data.draw(st.integers(0, len(whole) - 1))
     bit = 1 << data.draw(st.integers(0, 7))

@@ -20,7 +20,7 @@ from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.guard import ContentPrices
 from support.oracle import text_tokens
 from support.result_stores import FakeClock
-from support.tool_runs import WIRINGS, call, everything, results
+from support.tool_runs import WIRINGS, call, everything, next_cursor, results
 
 ROWS = 120
 BUDGET = 600
@@ -229,12 +229,6 @@ def test_a_small_result_is_what_it_would_be_without_a_guard(wiring, is_async, va
     ) == [made]
 
 
-def last_of(message: Any) -> str:
-    """Return the cursor of a message's metadata, which programs read."""
-    cursor: str = message.response_metadata["ctxwin"]["next_cursor"]
-    return cursor
-
-
 def test_a_value_outside_of_an_agent_is_handed_on_or_becomes_its_first_page():
     value, guard = {"id": 1}, ToolResultGuard(ToolResultConfig(max_tokens=BUDGET))
     assert guard.output(value, "search", {}) is value
@@ -248,7 +242,7 @@ def test_the_guards_own_tool_is_exempt_from_the_guard_and_runs_in_a_node_without
 ):
     guard = ToolResultGuard(ToolResultConfig(max_tokens=BUDGET), clock=FakeClock())
     (first,) = results(wiring, guard, [as_text], call("as_text"))
-    cursor = last_of(first)
+    cursor = next_cursor(first.text)
     (page,) = results(
         wiring, guard, [as_text], call("read_more", cursor=cursor), is_async=is_async
     )
@@ -272,7 +266,6 @@ def test_what_is_guarded_twice_is_reduced_once():
     guard = ToolResultGuard(ToolResultConfig(max_tokens=BUDGET))
     (message,) = results("node", guard, guard.wrap([as_text]), call("as_text"))
     assert message.text.count("Between the marks is data") == 1
-    assert message.response_metadata["ctxwin"]["result_chars"] == len(text())
 
 
 CHOSEN = ToolResultConfig(max_tokens=2_000, fields=("[].id", "[].name"))

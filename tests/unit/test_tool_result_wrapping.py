@@ -32,6 +32,7 @@ from support.tool_runs import (
     WIRINGS,
     call,
     everything,
+    next_cursor,
     results,
     wired,
 )
@@ -212,7 +213,7 @@ def test_a_wrapped_tool_works_outside_of_a_graph():
     assert text_tokens(shown) <= BUDGET
     assert LINES[-1] in everything(guard, shown)
     message = wrapped.invoke(call("with_model", query="x"))
-    cursor = message.response_metadata["ctxwin"]["next_cursor"]
+    cursor = next_cursor(message.text)
     page = read_more.invoke(call("read_more", cursor=cursor))
     assert (page.status, page.name, page.text[:1]) == ("success", "read_more", "[")
 
