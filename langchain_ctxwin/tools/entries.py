@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
@@ -17,11 +16,10 @@ from langchain_core.messages import (
     MessageLikeRepresentation,
     ToolMessage,
 )
-from langchain_core.tools import BaseTool
 
 from langchain_ctxwin.core.calls import standard
 from langchain_ctxwin.core.provider_blocks import FOUND_KEY
-from langchain_ctxwin.core.tool_schemas import functions_of, listed, schemas_of
+from langchain_ctxwin.core.tool_schemas import functions_of, name_of, schemas_of
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import expect
 from langchain_ctxwin.text import query_terms
@@ -40,7 +38,6 @@ class Entry:
     tool: Any  # as it was given
     name: str  # by which the model calls it; of several functions in one tool, the first of its names
     names: tuple[str, ...]
-    is_unnamed: bool  # a provider's own tool, which is called by its type
     title: str  # the words of its names
     description: str
     fields: str  # the names of its parameters
@@ -48,39 +45,19 @@ class Entry:
     values: str  # that they can have, as far as they are listed
 
     @property
-    def text(self) -> str:
-        """What embeddings are made from."""
-        return f"{self.title}: {self.description}" if self.description else self.title
-
-    @property
     def summary(self) -> str:
         """The first sentence of the description, on one line."""
-        first = re.split(
-            r"(?<=[.!?])\s", " ".join(self.description.split()), maxsplit=1
-        )[0]
-        return (
-            first
-            if len(first) <= MAX_SUMMARY_CHARS
-            else f"{first[: MAX_SUMMARY_CHARS - 3].rstrip()}..."
-        )
-
-
-def entries_of(tools: Iterable[Any]) -> tuple[Entry, ...]:
-    """Read tools. Of provider tools that have no name but their type, the second of a type is called `type 2`."""
-    entries, seen = list[Entry](), Counter[str]()
-    for entry in map(entry_of, listed(tools)):
-        seen[entry.name] += 1
-        name = f"{entry.name} {seen[entry.name]}"
-        again = entry.is_unnamed and seen[entry.name] > 1
-        entries.append(replace(entry, name=name, names=(name,)) if again else entry)
-    return tuple(entries)
+        text = " ".join(self.description.split())
+        first = re.split(r"(?<=[.!?])\s", text, maxsplit=1)[0]
+        is_short = len(first) <= MAX_SUMMARY_CHARS
+        return first if is_short else f"{first[:MAX_SUMMARY_CHARS]}..."
 
 
 def entry_of(tool: Any) -> Entry:
     """Read a tool in any form LangChain takes; of a form that is unknown only the name is read."""
     functions = list(functions_of(tool))
-    function_names = tuple(str(one["name"]) for one in functions if one.get("name"))
-    names = function_names or (_fallback_name(tool),)
+    names = tuple(str(one["name"]) for one in functions if one.get("name"))
+    names = names or (_fallback_name(tool),)
     schemas = [
         schema
         for function in functions
@@ -90,7 +67,6 @@ def entry_of(tool: Any) -> Entry:
         tool=tool,
         name=names[0],
         names=names,
-        is_unnamed=not function_names and isinstance(tool, Mapping),
         title=_joined(re.sub(r"[\W_]+", " ", name) for name in names),
         description=_joined(one.get("description") for one in functions),
         fields=_joined(name for one in schemas for name in one.get("properties") or ()),
@@ -100,20 +76,11 @@ def entry_of(tool: Any) -> Entry:
 
 
 def _fallback_name(tool: Any) -> str:
-    """The name of a provider's own tool, which is its type or its only key; else what the object is called.
-
-    There may be several servers, which their labels tell apart.
-    """
-    if isinstance(tool, Mapping):
-        kind, label = tool.get("type"), tool.get("server_label")
-        own = kind if isinstance(kind, str) and kind else next(map(str, tool), "")
-        return f"{own}:{label}" if isinstance(label, str) and label else own
-    name = (
-        tool.name
-        if isinstance(tool, BaseTool)
-        else getattr(tool, "name", getattr(tool, "__name__", None))
-    )
-    return name if isinstance(name, str) and name else type(tool).__name__
+    """The name of a provider's own tool, which is its type or its only key; of several servers, with its label."""
+    if not isinstance(tool, Mapping):
+        return name_of(tool) or type(tool).__name__
+    own, label = tool.get("type") or next(iter(tool), ""), tool.get("server_label")
+    return f"{own}:{label}" if label else str(own)
 
 
 def _values(schema: Mapping[str, Any]) -> Iterator[Any]:
@@ -166,10 +133,7 @@ class Needs:
 def needs_of(query_or_messages: QueryOrMessages) -> Needs:
     """Read a query, or the messages of a conversation; anything else is a `ConfigError`."""
     if isinstance(query_or_messages, str):
-        request = _clipped(query_or_messages)
-        return Needs(
-            request=request, parts=_wishes([request]), new=(request, *parts_of(request))
-        )
+        query_or_messages = [HumanMessage(query_or_messages)]
     wanted = "a text or a list of messages"
     expect(query_or_messages, list | tuple, "query_or_messages", wanted)
     conversation = cast("list[AnyMessage]", as_messages(query_or_messages))
@@ -179,7 +143,7 @@ def needs_of(query_or_messages: QueryOrMessages) -> Needs:
     turn = messages[start:]
     texts = _request(messages[:start], turn)
     if said := _last_text(turn, AIMessage):
-        texts.append(_clipped(said))
+        texts.append(said)
     is_new = not any(isinstance(message, AIMessage) for message in turn)
     own = _clipped(turn[0].text) if is_new and turn else ""
     searched = (
@@ -218,14 +182,8 @@ def _request(before: Sequence[BaseMessage], turn: Sequence[BaseMessage]) -> list
     request = _clipped(turn[0].text)
     if len(query_terms(request)) >= SHORT_REQUEST_TERMS:
         return [request]
-    return [
-        *(
-            _clipped(said)
-            for kind in (HumanMessage, AIMessage)
-            if (said := _last_text(before, kind))
-        ),
-        request,
-    ]
+    said = (_last_text(before, kind) for kind in (HumanMessage, AIMessage))
+    return [*filter(None, said), request]
 
 
 def _called(messages: Sequence[BaseMessage]) -> tuple[str, ...]:
@@ -244,10 +202,8 @@ def _wishes(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _last_text(messages: Sequence[BaseMessage], kind: type[BaseMessage]) -> str:
-    texts = (
-        str(message.text) for message in reversed(messages) if isinstance(message, kind)
-    )
-    return next((text for text in texts if text.strip()), "")
+    texts = (one.text for one in reversed(messages) if isinstance(one, kind))
+    return _clipped(next(filter(str.strip, texts), ""))
 
 
 def _clipped(text: str) -> str:

@@ -10,7 +10,6 @@ from contextlib import suppress
 
 import pytest
 import structlog
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -23,7 +22,6 @@ from langchain_ctxwin import (
     ModelLimits,
     ToolResultConfig,
     ToolResultGuard,
-    ToolSelector,
 )
 from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.reload import ConfigFile
@@ -86,10 +84,6 @@ class FailingStore(InMemoryStore):
     batch = abatch = fails
 
 
-class FailingEmbeddings(Embeddings):
-    embed_documents = embed_query = fails
-
-
 class FailingSink:
     emit = fails
 
@@ -106,7 +100,7 @@ def rows() -> str:
 
 EXPECTED = {
     "context.summary_refused", "context.summary_failed", "summary.not_stored",
-    "summary.not_read", "tool_result.not_stored", "results.damaged", "tools.embeddings_failed",
+    "summary.not_read", "tool_result.not_stored", "results.damaged",
     "decompose.part_failed", "config.callback_failed",
 }  # fmt: skip
 # of a failure that lasts only the class is ever written
@@ -144,8 +138,6 @@ def all_fail(path):
         item.namespace, item.key, {"result": SECRET, "expires_at_seconds": 1e12}
     )
     results.get("a/b")
-    tools = [rows.model_copy(update={"name": f"rows_{n}"}) for n in range(9)]
-    ToolSelector(tools, 100, embeddings=FailingEmbeddings()).select("rows")
     graph = create_map_reduce_graph(
         RunnableLambda(fails), limits=ModelLimits(1_600, requested_output_tokens=400)
     )

@@ -59,7 +59,6 @@ def test_it_shows_no_tool_that_can_never_be_loaded():
         definition("ask", "Ask the user."),
     ]
     searching = ToolSelector(tools, 16, always=["ask"], counter=by_words)
-    assert searching.select("weather").skipped == ("weather_report",)
     assert searching.search_tools.invoke({"query": "weather"}).splitlines()[1:] == [
         "- weather_map: Map of the weather."
     ]
