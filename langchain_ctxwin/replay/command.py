@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.config import PRESETS
+from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.provider_blocks import text_of
-from langchain_ctxwin.core.record import render_record
-from langchain_ctxwin.core.session import read_key
+from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.page import page
 from langchain_ctxwin.replay.playing import (
@@ -32,7 +32,6 @@ from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
 from langchain_ctxwin.replay.reader import LanguageModel, Read, read_conversation, table
 from langchain_ctxwin.replay.reading import (
     Conversation,
-    LeftOut,
     is_database,
     read_conversations,
     shown_address,
@@ -42,7 +41,6 @@ from langchain_ctxwin.util.files import replace_text
 from langchain_ctxwin.util.log import aligned, say
 
 EXIT_FAILED = 1
-MOST_FAULTS = 20  # that are reported one by one
 MOST_NAMED = 20  # conversations that are listed where several could be meant
 LINE_CHARS = 100  # text of a message in its line: enough to know it by
 
@@ -72,47 +70,34 @@ def run_replay(args: argparse.Namespace) -> int:
         _run_reader(args, policies, faults)
     else:
         _run_compare(args, policies, faults)
-    if faults.reported > MOST_FAULTS:
-        _complain(f"{faults.reported - MOST_FAULTS:,} more such lines are not shown")
     return EXIT_FAILED if faults.left_out else 0
 
 
 def _require_sense(args: argparse.Namespace) -> None:
     """Refuse options that cannot be answered together, before anything is read."""
     is_one = args.thread is not None or args.step is not None
-    for is_wrong, why in (
-        (
-            args.recommend and args.policy,
-            "--recommend tries settings of its own: leave out --policy",
-        ),
-        (
-            (args.recommend or args.reader or is_one) and args.output != "table",
-            f"--output {args.output} is for figures: leave out --recommend, --reader, --thread and --step",
-        ),
-        (
-            is_one + bool(args.recommend) + bool(args.reader) > 1,
-            "--recommend, --reader and --thread or --step answer different questions: give one",
-        ),
-        (
-            is_one and len(args.files) > 1,
-            f"--thread and --step show one conversation: give one source, not {len(args.files)}",
-        ),
-    ):
-        if is_wrong:
-            raise ConfigError(why)
+    questions = (is_one, args.recommend, args.reader, args.output != "table")
+    if sum(map(bool, questions)) > 1:
+        raise ConfigError(
+            "--thread or --step, --recommend, --reader and --output json answer different questions: give one"
+        )
+    if args.recommend and args.policy:
+        raise ConfigError("--recommend tries settings of its own: leave out --policy")
+    if is_one and len(args.files) > 1:
+        raise ConfigError(
+            f"--thread and --step show one conversation: give one source, not {len(args.files)}"
+        )
 
 
 class _Faults:
     """Reports what could not be read, and counts it."""
 
     def __init__(self) -> None:
-        self.reported = self.left_out = 0
+        self.left_out = 0
 
     def __call__(self, fault: str) -> None:
-        self.reported += 1
-        self.left_out += isinstance(fault, LeftOut)
-        if self.reported <= MOST_FAULTS:
-            _complain(fault)
+        self.left_out += 1
+        _complain(fault)
 
 
 def _run_compare(
@@ -157,7 +142,7 @@ def _run_reader(
         try:
             reads += read_conversation(reader, conversation, policies, args.window)
         except Exception as error:  # noqa: BLE001  # one odd recording must not end a comparison of thousands
-            faults(LeftOut(failure(conversation, error)))
+            faults(failure(conversation, error))
     if not reads:
         raise ConfigError(
             f"{args.window:,} tokens: nothing ever had to leave that a model could read; lower --window"
@@ -270,56 +255,30 @@ def _at_request(
     if now.missing:
         yield f"needed by the next call, seen before and not shown: {', '.join(now.missing)}"
     yield ""
-    yield from _message_lines(history, _reasons(sent[:number], history))
-    history_ids = {message.id for message in history}
-    for note in now.request:
-        if note.id not in history_ids and not isinstance(note, SystemMessage):
-            yield from (
-                "",
-                f"beside the messages ({note.type}):",
-                text_of(note.content),
-            )
+    yield from _message_lines(history, now.request, _reasons(sent[:number]))
 
 
-def _reasons(sent: Sequence[Sent], history: Sequence[AnyMessage]) -> dict[str, str]:
-    """Say of each message whether the last of these requests shows it, and where it left."""
-    now, why = sent[-1], dict[str, str]()
-    visible = {message.id: message for message in now.request}
-    newest_hidden = max(
-        (index for index, message in enumerate(history) if message.id not in visible),
-        default=-1,
-    )
-    for index, message in enumerate(history):
-        key = str(message.id)
-        if message.id in visible:
-            edited = visible[message.id].content != message.content
-            why[key] = (
-                "shortened"
-                if edited
-                else "kept although older"
-                if index < newest_hidden
-                else "shown"
-            )
-            continue
-        gone = next(
-            at
-            for at, one in enumerate(sent, 1)
-            if (one.fits or one is now)
+def _reasons(sent: Sequence[Sent]) -> Callable[[int, AnyMessage], str]:
+    """Say of a message that the last of these requests does not show where it left, and why."""
+
+    def reason(index: int, message: AnyMessage) -> str:
+        left = next(
+            number
+            for number, one in enumerate(sent, 1)
+            if (one.fits or one is sent[-1])
             and one.history > index
-            and all(m.id != key for m in one.request)
+            and all(visible.id != message.id for visible in one.request)
         )
-        reason = sent[gone - 1].guard.get("reason", "")
-        why[key] = f"left before request {gone:,}" + (f": {reason}" if reason else "")
-    return why
+        why = sent[left - 1].guard.get("reason", "")
+        return f"left before request {left:,}" + (f": {why}" if why else "")
+
+    return reason
 
 
 def _live(thread: str, state: Mapping[str, Any]) -> Iterator[str]:
     """The lines about what the model sees of a thread, by the state that its checkpointer holds."""
     messages: Sequence[AnyMessage] = state["messages"]
-    view, _ = read_key("context_view", state.get("context_view"))
-    record, report, guard = (
-        state.get(f"context_{name}") or {} for name in ("record", "report", "guard")
-    )
+    report, guard = (state.get(f"context_{name}") or {} for name in ("report", "guard"))
     size = ""
     if {"total_tokens", "input_limit"} <= report.keys():
         tokens = f"{report['total_tokens']:,} of {report['input_limit']:,} tokens"
@@ -328,42 +287,42 @@ def _live(thread: str, state: Mapping[str, Any]) -> Iterator[str]:
     if guard.get("compactions"):
         yield f"{guard['compactions']:,} compactions, the last one because {guard.get('reason', 'of a request')}"
     yield ""
-    start = next(
-        (i for i, m in enumerate(messages) if view.start and m.id == view.start.id), 0
-    )
-    pinned, why = {position.id for position in view.pinned}, dict[str, str]()
-    for index, message in enumerate(messages):
-        key = message.id or ""
-        if (
-            index < start
-            and key not in pinned
-            and not isinstance(message, SystemMessage)
-        ):
-            why[key] = "left the view"
-        elif key in view.cleared:
-            why[key] = "cleared"
-        elif key in view.clamped:
-            why[key] = "shortened"
-        else:
-            why[key] = "kept although older" if index < start else "shown"
-    yield from _message_lines(messages, why)
-    if summary := state.get("context_summary"):
-        yield from ("", "summary:", str(summary))
-    if record.get("lines"):
-        yield from ("", "record:", render_record(record))
+    engine = ContextEngine(ModelLimits(report.get("context_window") or sys.maxsize))
+    request = engine.build(engine.measure(messages, session=state))
+    yield from _message_lines(messages, request, _left_the_view)
+
+
+def _left_the_view(_: int, message: AnyMessage) -> str:
+    # those of the history join the system prompt
+    return "shown" if isinstance(message, SystemMessage) else "left the view"
 
 
 def _message_lines(
-    messages: Sequence[AnyMessage], why: Mapping[str, str]
+    history: Sequence[AnyMessage],
+    request: Sequence[AnyMessage],
+    reason: Callable[[int, AnyMessage], str],
 ) -> Iterator[str]:
-    for number, message in enumerate(messages, 1):
+    """A line for each message, with how the request shows it, and what the request holds beside them."""
+    visible = {message.id: message for message in request}
+    hidden = [i for i, message in enumerate(history) if message.id not in visible]
+    for index, message in enumerate(history):
+        if message.id not in visible:
+            how = reason(index, message)
+        elif visible[message.id].content != message.content:
+            how = "shortened"
+        else:
+            is_kept = hidden and index < hidden[-1]
+            how = "kept although older" if is_kept else "shown"
         calls = message.tool_calls if isinstance(message, AIMessage) else ()
-        said = " ".join(
-            [
-                text_of(message.content),
-                *(f"-> {call['name']}({call['args']})" for call in calls),
-            ]
-        )
-        text = " ".join(said.split())
+        called = (f"-> {call['name']}({call['args']})" for call in calls)
+        text = " ".join(" ".join([text_of(message.content), *called]).split())
         short = text if len(text) <= LINE_CHARS else f"{text[:LINE_CHARS]}..."
-        yield f"{number:>5} {message.type:<7}{why.get(message.id or '', ''):<20} {short}"
+        yield f"{index + 1:>5} {message.type:<7}{how:<20} {short}"
+    history_ids = {message.id for message in history}
+    for note in request:
+        if note.id not in history_ids and not isinstance(note, SystemMessage):
+            yield from (
+                "",
+                f"beside the messages ({note.type}):",
+                text_of(note.content),
+            )

@@ -25,7 +25,7 @@ REGIONS = {
 """Regions of a request, as the keys of a `context_report` begin, and what the page calls them."""
 
 SHOWN_CHARS = 1_500
-"""Text of a message that the page holds: enough to know it by, and 400 requests stay within 3 MB."""
+"""Text of a message that the page holds: enough to know it by, and a page of 400 requests stays within some MB."""
 
 
 def page(
@@ -40,7 +40,6 @@ def page(
     messages, sent = conversation.messages[conversation.begins :], list[Sent]()
     result = replay(conversation, policy, window, heard=sent.append)
     places = {message.id: place for place, message in enumerate(messages)}
-    texts = dict[str, int]()
     data = {
         "name": conversation.name,
         "policy": policy.name,
@@ -51,9 +50,8 @@ def page(
         "messages": [
             {"role": message.type, "text": _printed(message)} for message in messages
         ],
-        "steps": [_step(one, messages, places, texts) for one in sent],
+        "steps": [_step(one, messages, places) for one in sent],
     }
-    data["texts"] = list(texts)
     # so that no text ends the script
     script_data = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     # recordings hold halves of characters, which no file takes
@@ -66,37 +64,22 @@ def page(
 
 
 def _step(
-    sent: Sent,
-    messages: Sequence[AnyMessage],
-    places: dict[str | None, int],
-    texts: dict[str, int],
+    sent: Sent, messages: Sequence[AnyMessage], places: dict[str | None, int]
 ) -> dict[str, Any]:
-    """The page's data of one request; texts that several requests show are stored once and named by number."""
-
-    def text_number(message: AnyMessage) -> int:
-        return texts.setdefault(_printed(message), len(texts))
-
-    placed_messages = [
-        (places[message.id], message)
-        for message in sent.request
-        if message.id in places
-    ]
+    """The page's data of one request."""
+    placed_messages = {
+        places[message.id]: message for message in sent.request if message.id in places
+    }
     notes = [
-        m
-        for m in sent.request
-        if m.id not in places and not isinstance(m, SystemMessage)
+        message
+        for message in sent.request
+        if message.id not in places and not isinstance(message, SystemMessage)
     ]
     sizes = [sent.report.get(f"{name}_tokens", 0) for name in REGIONS]
     if not any(sizes):  # a plain policy tells of none
         sizes[-1] = 1
     # the report estimates: its proportions are those of what was counted
     sizes = [round(size * sent.tokens / sum(sizes)) for size in sizes]
-    runs = list[list[int]]()
-    for place in sorted(place for place, _ in placed_messages):
-        if runs and place == runs[-1][1] + 1:
-            runs[-1][1] = place
-        else:
-            runs.append([place, place])
     is_compaction = sent.fits and not sent.is_extended
     return {
         "tokens": sent.tokens,
@@ -104,13 +87,13 @@ def _step(
         "cached": sent.cached_tokens,
         "sizes": sizes,
         "history": sent.history,
-        "shown": runs,
-        "edited": [
-            [place, text_number(m)]
-            for place, m in placed_messages
-            if m.content != messages[place].content
-        ],
-        "notes": [text_number(message) for message in notes],
+        "shown": sorted(placed_messages),
+        "edited": {
+            place: _printed(message)
+            for place, message in placed_messages.items()
+            if message.content != messages[place].content
+        },
+        "notes": [_printed(message) for message in notes],
         "missing": sent.missing,
         "compaction": is_compaction,
         "reason": sent.guard.get("reason", "") if is_compaction else "",

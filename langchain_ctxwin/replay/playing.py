@@ -35,7 +35,7 @@ from langchain_ctxwin.errors import (
     expect_each,
 )
 from langchain_ctxwin.replay.policies import Policy
-from langchain_ctxwin.replay.reading import Conversation, LeftOut, Tell, short
+from langchain_ctxwin.replay.reading import Conversation, Tell, short
 
 CACHED_PRICE = 0.1
 """What a token costs that the provider has in its cache, beside one that it has not (Anthropic, OpenAI, Gemini)."""
@@ -188,7 +188,7 @@ def compare(
         policies: what is compared.
         window: context window in tokens.
         jobs: processes; None is one per core, 1 works in this one.
-        tell: is called with each conversation that cannot be replayed (a `LeftOut`); it is left out of all results.
+        tell: is called with each conversation that cannot be replayed; it is left out of all results.
 
     Raises:
         ConfigError: the window leaves no room for input, there are no policies, or a process died.
@@ -203,7 +203,7 @@ def compare(
     checked = (expect(one, Conversation, "a conversation", wanted) for one in several)
     for played in _each(checked, policies, window, jobs or os.cpu_count() or 1):
         if isinstance(played, str):
-            tell(LeftOut(played))
+            tell(played)
         else:
             totals = [total + one for total, one in zip(totals, played, strict=True)]
             yield totals

@@ -74,6 +74,8 @@ def candidates() -> list[Policy]:
         for keep in KEEPS
         for share in RECORD_SHARES
     ]
+    # where several are as good, the default stands first
+    tried.sort(key=lambda one: one != ContextConfig())
     return [
         Policy(name=f"keep = {one.keep}\nrecord_share = {one.record_share}", config=one)
         for one in tried

@@ -47,7 +47,6 @@ from langgraph.graph import START, StateGraph
 from pydantic import ValidationError
 
 from langchain_ctxwin.agent.state import ContextState
-from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.errors import PATH, ConfigError, expect_each
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
@@ -65,13 +64,7 @@ Opened = tuple[Callable[[Any], BaseCheckpointSaver[str]], type[Exception]]
 """Makes a saver with a serializer, and the error of the whole database."""
 
 Tell = Callable[[str], None]
-"""Is called with what was left out, and why; of a conversation, with a `LeftOut`."""
-
-
-class LeftOut(str):
-    """Says which conversation, or which part of a file, could not be read or replayed, and why."""
-
-    __slots__ = ()
+"""Is called with each conversation, or part of a file, that was left out, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +97,7 @@ def read_conversations(
     Args:
         paths: files, folders, of which every file that is known is read, or addresses of Postgres servers; also one
             alone.
-        tell: is called with each line that could not be read, `file:line: why`; a `LeftOut` is a lost conversation.
+        tell: is called with what could not be read, `file:line: why`.
 
     Raises:
         ConfigError: a path is missing or of an unknown kind, or cannot be read; in a folder that is reported instead.
@@ -139,7 +132,7 @@ def read_conversations(
         except ConfigError as error:
             if is_named:
                 raise
-            tell(LeftOut(error))
+            tell(str(error))
 
 
 def _places(source: str | Path) -> list[tuple[Any, bool]]:
@@ -176,7 +169,7 @@ def _is_readable(path: Path) -> bool:
 def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
     address = shown_address(place)
     threads = 0
-    for thread, state in thread_states(place, tell=lambda fault: tell(LeftOut(fault))):
+    for thread, state in thread_states(place, tell=tell):
         threads += 1
         yield from _conversations(
             {"id": thread, "messages": state["messages"]},
@@ -227,7 +220,7 @@ def _rows(path: Path, tell: Tell) -> Iterator[tuple[str, str, Any]]:
                 for number, item in enumerate(row, 1):
                     yield f"{path}: item {number}", f"{path.name}:{number}", item
     except (OSError, EOFError, zlib.error) as error:
-        tell(LeftOut(f"{path}: left out the rest: broken off ({short(error)})"))
+        tell(f"{path}: left out the rest: broken off ({short(error)})")
 
 
 def _parsed(text: str, place: str, tell: Tell) -> Iterator[Any]:
@@ -235,7 +228,7 @@ def _parsed(text: str, place: str, tell: Tell) -> Iterator[Any]:
         try:
             yield json.loads(text, strict=False)
         except (ValueError, RecursionError) as error:
-            tell(LeftOut(f"{place}: no JSON ({short(error)})"))
+            tell(f"{place}: no JSON ({short(error)})")
 
 
 def _is_whole(item: Any) -> bool:
@@ -248,32 +241,31 @@ def _conversations(
 ) -> Iterator[Conversation]:
     """The conversation in a row, or none: readers of foreign data have no common error."""
     try:
-        conversation = _conversation(row, name, place, tell, places)
+        conversation = _conversation(row, name, place, places)
     except Exception as error:  # noqa: BLE001
-        tell(LeftOut(f"{place}: left out the conversation: {short(error)}"))
+        tell(f"{place}: left out the conversation: {short(error)}")
     else:
         yield conversation
 
 
 def _conversation(
-    row: Any, name: str, place: str, tell: Tell, places: Sequence[str]
+    row: Any, name: str, place: str, places: Sequence[str]
 ) -> Conversation:
     """Read one conversation, or the list of its messages, which may stand in several places; an error for none."""
     about = row if isinstance(row, Mapping) else {"messages": row}
     listed = about.get("messages")
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         raise ConfigError("no list of messages")
-    read = list[tuple[int, Any]]()
+    messages = list[Any]()
     for number, said in enumerate(listed, 1):
         try:
-            read += [(number, message) for message in _read_message(said)]
+            messages += _read_message(said)
         except Exception as error:
             at = f" ({places[number - 1]})" if places else ""
             raise ConfigError(f"message {number}{at}: {short(error)}") from error
     system = about.get("system")  # where Anthropic's requests have it
-    if system and not isinstance(read[0][1], SystemMessage):
-        read.insert(0, (0, SystemMessage(system)))
-    messages = _paired(read, place, tell)
+    if system and not isinstance(messages[0], SystemMessage):
+        messages.insert(0, SystemMessage(system))
     kinds = [type(message) for message in messages]
     if HumanMessage not in kinds or AIMessage not in kinds[kinds.index(HumanMessage) :]:
         raise ConfigError(
@@ -287,25 +279,6 @@ def _conversation(
         tools=tuple(tools) if isinstance(tools, list) else (),
         place=place,
     )
-
-
-def _paired(messages: Sequence[tuple[int, Any]], place: str, tell: Tell) -> list[Any]:
-    """Leave out results that answer no call before them, because no request could hold them, and report them."""
-    paired, orphans, waiting = list[Any](), list[int](), list[str]()
-    for number, message in messages:
-        if isinstance(message, ToolMessage):
-            if message.tool_call_id not in waiting:
-                orphans.append(number)
-                continue
-            waiting.remove(message.tool_call_id)
-        waiting += call_ids(message)
-        paired.append(message)
-    if orphans:
-        listed = ", ".join(map(str, orphans))
-        tell(
-            f"{place}: left out {len(orphans):,} results of calls that are not there before them: message {listed}"
-        )
-    return paired
 
 
 # ---- messages --------------------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ def test_one_thread_is_shown_as_its_model_sees_it_or_as_a_replay_would(
     assert "thread a: 18 messages" in shown
     assert [line for line in shown.splitlines() if "left the view" in line]
     assert f"a question {TURNS - 1}" in shown
-    assert "record:" in shown
+    assert "<record>" in shown
     assert main([*arguments, "--step", "9"]) == 0
     shown = capsys.readouterr().out
     assert "a under balanced: request 9 of 9" in shown

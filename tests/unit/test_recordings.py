@@ -29,7 +29,6 @@ TALK = (
 )
 ROWS = convert_to_openai_messages(TALK)
 SAID = [(message.type, message.text) for message in TALK]
-ORPHANS = "results of calls that are not there before them"
 USER, ANSWER = (
     {"role": "user", "content": "Hi"},
     {"role": "assistant", "content": "Hello"},
@@ -192,35 +191,6 @@ def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
         [],
     )
     assert request_faults(found.messages) == []
-
-
-@pytest.mark.parametrize(
-    ("messages", "kept", "fault"),
-    [
-        (
-            [USER, result("a"), calling("a"), result("a")],
-            "uat",
-            f"left out 1 {ORPHANS}: message 2",
-        ),
-        (
-            [USER, calling("a"), result("a"), result("a"), ANSWER],
-            "uata",
-            f"left out 1 {ORPHANS}: message 4",
-        ),
-        ([USER, calling("a", "b"), result("b"), result("a"), ANSWER], "uatta", None),
-        (
-            [USER, calling("a"), result("a"), calling("a"), result("a"), ANSWER],
-            "uatata",
-            None,
-        ),
-    ],
-)
-def test_results_and_calls_that_do_not_pair_are_told(written, messages, kept, fault):
-    path = written([{"messages": messages}])
-    (found,), faults = read(path)
-    letters = {"human": "u", "ai": "a", "tool": "t"}
-    assert "".join(letters[message.type] for message in found.messages) == kept
-    assert faults == ([f"{path}:1: {fault}"] if fault else [])
 
 
 @pytest.mark.parametrize(
