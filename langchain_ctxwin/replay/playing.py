@@ -10,15 +10,14 @@ import multiprocessing
 import os
 import re
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
-import structlog
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
@@ -36,6 +35,7 @@ from langchain_ctxwin.errors import (
 )
 from langchain_ctxwin.replay.policies import Policy
 from langchain_ctxwin.replay.reading import Conversation, Tell, short
+from langchain_ctxwin.util.log import NAME
 
 CACHED_PRICE = 0.1
 """What a token costs that the provider has in its cache, beside one that it has not (Anthropic, OpenAI, Gemini)."""
@@ -78,15 +78,10 @@ class ReplayResult:
 
     def __add__(self, other: ReplayResult) -> ReplayResult:
         """Return the sums of both."""
-        names = [
-            one.name for one in fields(self) if one.name not in {"policy", "window"}
-        ]
-        return self.plus(**{name: getattr(other, name) for name in names})
-
-    def plus(self, **added: float) -> ReplayResult:
-        """Return the result with something added to its sums."""
         sums: dict[str, Any] = {
-            name: getattr(self, name) + amount for name, amount in added.items()
+            one.name: getattr(self, one.name) + getattr(other, one.name)
+            for one in fields(self)
+            if one.name not in {"policy", "window"}
         }
         return replace(self, **sums)
 
@@ -191,7 +186,7 @@ def compare(
         tell: is called with each conversation that cannot be replayed; it is left out of all results.
 
     Raises:
-        ConfigError: the window leaves no room for input, there are no policies, or a process died.
+        ConfigError: the window leaves no room for input, or there are no policies.
     """
     if not policies:
         raise ConfigError("0 policies to compare: name at least one")
@@ -248,25 +243,14 @@ def _each(
     workers: int,
 ) -> Iterator[list[ReplayResult] | str]:
     """The results of each conversation, or why there are none; no more are read than are worked on."""
-    play, coming = (
-        partial(_played, policies=policies, window=window),
-        iter(conversations),
-    )
+    play = partial(_played, policies=policies, window=window)
     if workers == 1:
-        yield from map(play, coming)
+        yield from map(play, conversations)
         return
-    context = multiprocessing.get_context("spawn")
+    coming, context = iter(conversations), multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool:
-        try:
-            while batch := list(islice(coming, WAITING * workers)):
-                yield from pool.map(play, batch)
-        except BrokenProcessPool as error:
-            raise ConfigError(
-                f"one of {workers:,} processes died: give fewer with --jobs (jobs=) if memory ran out, and in a script "
-                'call this under `if __name__ == "__main__":`'
-            ) from error
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        while batch := list(islice(coming, WAITING * workers)):
+            yield from pool.map(play, batch)
 
 
 def _begin() -> None:
@@ -277,9 +261,7 @@ def _begin() -> None:
 
 def quiet() -> None:
     """Log nothing below errors in this process: a replay of a year would log each compaction."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
-    )
+    logging.getLogger(NAME).setLevel(logging.ERROR)
 
 
 def _played(
@@ -329,6 +311,7 @@ class _Play:
             self.count = TokenEstimator(FAMILY)
         self.limit = input_limit(window, policy)
         self.result = ReplayResult(policy=policy.name, window=window, conversations=1)
+        self.sums: Any = Counter()
         messages, first = conversation.messages, conversation.begins
         self.system, self.rest = list(messages[:first]), list(messages[first:])
         self.sizes: dict[tuple[str | None, str], int] = {}
@@ -372,24 +355,20 @@ class _Play:
             self.state["messages"] = list(history)
             if is_last and self.plain is None:
                 self.state |= self.nodes.maybe_summarize.invoke(self.state)
-        return self.result
+        return replace(self.result, **self.sums)
 
     def _ask(self, reply: AIMessage, history: Sequence[AnyMessage]) -> None:
-        sent = self.result.sent
-        self.result = self.result.plus(requests=1, needed=len(self.needs))
         self.reply, self.tried, self.moment = reply, [], {}
+        sent = self.sums["sent"]
         if self.plain is None:
             self._ask_ours()
         else:
             view = self.plain.view(history)
             self._send([*self.system, *view], is_sendable=bool(view))
-        if self.result.sent == sent:
-            self._measured(
-                self.tried,
-                self.count(self.tried, tools=self.tools),
-                tuple(self.needs),
-                fits=False,
-            )
+        self.sums.update(requests=1, needed=len(self.needs))
+        if self.sums["sent"] == sent:
+            tokens = self.count(self.tried, tools=self.tools)
+            self._measured(self.tried, tokens, self.needs, fits=False)
 
     def _ask_ours(self) -> None:
         state = dict(self.state)
@@ -424,12 +403,12 @@ class _Play:
         """Count, bill and search a request; return its size. One that is too large is billed nowhere."""
         self.tried, tokens = request, self.count(request, tools=self.tools)
         if tokens > self.limit or not is_sendable:
-            self.result = self.result.plus(over_limit=1)
+            self.sums["over_limit"] += 1
             return tokens
         text = "\n".join(map(_text, request))
-        missing = tuple(value for value in self.needs if value not in text)
+        missing = [value for value in self.needs if value not in text]
         sent = self._measured(request, tokens, missing)
-        self.result = self.result.plus(
+        self.sums.update(
             sent=1,
             compactions=not sent.is_extended,
             sent_tokens=tokens,
@@ -443,22 +422,16 @@ class _Play:
         self,
         request: list[AnyMessage],
         tokens: int,
-        missing: tuple[str, ...],
+        missing: Sequence[str],
         *,
         fits: bool = True,
     ) -> Sent:
         """Measure a request beside the one that was sent before it, and report it."""
-        shared = 0
-        if fits:
-            pairs = zip(
-                map(_cached_parts, self.before),
-                map(_cached_parts, request),
-                strict=False,
-            )
-            shared = min(len(self.before), len(request))
-            shared = next(
-                (n for n, (one, other) in enumerate(pairs) if one != other), shared
-            )
+        pairs = zip(self.before, request, strict=False) if fits else ()
+        same = takewhile(
+            lambda pair: _cached_parts(pair[0]) == _cached_parts(pair[1]), pairs
+        )
+        shared = len(list(same))
         sent = Sent(
             request=request,
             fits=fits,
@@ -468,7 +441,7 @@ class _Play:
             cached_tokens=self.count(request[:shared], tools=self.tools)
             if shared
             else 0,
-            missing=missing,
+            missing=tuple(missing),
             report=self.moment.get("context_report") or {},
             guard=self.moment.get("context_guard") or {},
         )

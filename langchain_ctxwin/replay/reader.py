@@ -10,7 +10,7 @@ model reads worse than yours does, so that only differences between requests on 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import accumulate
@@ -211,23 +211,17 @@ def read_conversation(
         < LEAST_CHARS * window
     ):
         return
-    requests = [_requests(conversation, policy, window) for policy in policies]
+    requests = {one.name: _requests(conversation, one, window) for one in policies}
     chosen = _chosen(
-        conversation, [set(requests_at) for requests_at in requests], steps
+        conversation, set.intersection(*map(set, requests.values())), steps
     )
+    whole: Any = {at: conversation.messages[:at] for at, _ in chosen}
     tools = _tools(conversation.tools)
-    arms: list[tuple[str, Callable[[int], Sequence[AnyMessage]]]] = [
-        ("", lambda at: conversation.messages[:at])
-    ]
-    arms += [
-        (one.name, requests_at.__getitem__)
-        for one, requests_at in zip(policies, requests, strict=True)
-    ]
     # one after the other, so that a request that grows is read once
-    for name, request_at in arms:
+    for name, request_at in {"": whole, **requests}.items():
         for at, far in chosen:
             reply = conversation.messages[at]
-            prompt = [tools, *map(block, request_at(at)), ANSWER]
+            prompt = [tools, *map(block, request_at[at]), ANSWER]
             surprise = reader.surprise(
                 prompt, readable_text(reply), {ARGUMENTS: _arguments(reply), FAR: far}
             )
@@ -251,50 +245,33 @@ def _readable(conversation: Conversation) -> Conversation:
 
 def _requests(
     conversation: Conversation, policy: Policy, window: int
-) -> dict[int, list[AnyMessage]]:
+) -> dict[int, Sequence[AnyMessage]]:
     """The requests that were sent and lack something of the history, by the position of their answer."""
-    sent = list[Sent]()
+    sent, begins = list[Sent](), conversation.begins
     replay(conversation, policy, window, heard=sent.append)
-    begins = conversation.begins
-    requests = {one.history + begins: one.request for one in sent if one.fits}
+    ids = [message.id for message in conversation.messages]
     return {
-        at: request
-        for at, request in requests.items()
-        if [m.id for m in request] != _ids(conversation, at)
+        one.history + begins: one.request
+        for one in sent
+        if one.fits and [m.id for m in one.request] != ids[: one.history + begins]
     }
 
 
-def _ids(conversation: Conversation, stop: int) -> list[str | None]:
-    return [message.id for message in conversation.messages[:stop]]
-
-
 def _chosen(
-    conversation: Conversation, positions: Sequence[set[int]], most: int
+    conversation: Conversation, positions: Iterable[int], most: int
 ) -> list[tuple[int, list[str]]]:
     """Positions of answers with calls, and what they need of the far past: half need something, if so many do."""
     texts = list(map(readable_text, conversation.messages))
     answers = list[tuple[int, list[str]]]()
-    for at in sorted(set.intersection(*positions)):
-        reply = conversation.messages[at]
-        has_calls = isinstance(reply, AIMessage) and _arguments(reply)
-        if has_calls and len(texts[at]) <= MOST_REPLY_CHARS:
-            near = texts[max(0, at - FAR_MESSAGES) : at]
-            needed = needed_values(reply, texts[:at])  # type: ignore[arg-type]  # it is an answer
-            answers.append(
-                (
-                    at,
-                    [
-                        value
-                        for value in needed
-                        if not any(value in text for text in near)
-                    ],
-                )
-            )
+    for at in sorted(positions):
+        reply: Any = conversation.messages[at]
+        if _arguments(reply) and len(texts[at]) <= MOST_REPLY_CHARS:
+            near = "\n".join(texts[max(0, at - FAR_MESSAGES) : at])
+            needed = needed_values(reply, texts[:at])
+            answers.append((at, [value for value in needed if value not in near]))
     random.Random(conversation.name).shuffle(answers)  # noqa: S311  # a reproducible sample
-    far, near_only = (
-        [one for one in answers if one[1]],
-        [one for one in answers if not one[1]],
-    )
+    far = [answer for answer in answers if answer[1]]
+    near_only = [answer for answer in answers if not answer[1]]
     half = -(-most // 2)
     return sorted([*far[:half], *near_only, *far[half:]][:most])
 
@@ -350,18 +327,13 @@ class LanguageModel:
     """
 
     def __init__(
-        self,
-        model: str | Path,
-        *,
-        context_tokens: int = CONTEXT_TOKENS,
-        threads: int = 1,
+        self, model: str | Path, *, context_tokens: int = CONTEXT_TOKENS
     ) -> None:
         """Load a model.
 
         Args:
             model: a file in the GGUF format.
             context_tokens: most tokens of a prompt with its answer.
-            threads: that work at once.
 
         Raises:
             ConfigError: `xllamacpp` is missing, or it cannot load the file.
@@ -380,7 +352,7 @@ class LanguageModel:
         settings.model.path = str(model)
         settings.n_ctx, settings.n_parallel = context_tokens, 1
         settings.n_gpu_layers, settings.warmup, settings.verbosity = 0, False, -1
-        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads
+        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
         # layers that look back a short way keep all, so that a reply can be taken back from them
         settings.swa_full = True
         try:
