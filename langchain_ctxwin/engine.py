@@ -695,8 +695,6 @@ class ContextEngine:
         conversation: str = "",
     ) -> Callable[[], str]:
         """Return what writes a summary of the messages in `[start, stop)`, for another thread."""
-        if self.reporter.sinks:
-            self.summarizer_info()  # prices are looked up while it is written
         summarizer, messages = self.summarizer, shown_part(window, start, stop)
         if window.parts.focus and isinstance(
             summarizer, ModelSummarizer | NativeSummarizer

@@ -64,11 +64,11 @@ class Pricing:
             counter.estimator if isinstance(counter, RequestCounter) else counter
         )
         """Counts messages and tools."""
-        self._estimator = TokenEstimator(family)
-        self.count = GuardedCounter(self.counter, self._estimator)
+        estimator = TokenEstimator(family)
+        self.count = GuardedCounter(self.counter, estimator)
         """The counter, made safe."""
-        self._doubts = (_doubt_of(self.counter), _doubt_of(self._estimator))
-        self._base: tuple[int | None] | None = None
+        self._doubts = (_doubt_of(self.counter), _doubt_of(estimator))
+        self._base: int | None = None
         self._texts: Lru[int] = Lru(MAX_TEXTS)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._prompts: Lru[tuple[tuple[Any, ...], int]] = Lru(MAX_TEXTS)
@@ -89,16 +89,14 @@ class Pricing:
     @property
     def exact(self) -> bool:
         """True when the counter states that its counts are exact, and could count everything so far."""
-        return (
-            bool(getattr(self.counter, "exact", False))
-            and not self.count.has_failed
-            and self._empty_request_tokens() is not None
-        )
+        return getattr(self.counter, "exact", False) and not self.count.has_failed
 
     @property
     def base_tokens(self) -> int:
-        """The tokens that the counter adds once to every request; 0 when it does not answer."""
-        return self._empty_request_tokens() or 0
+        """The tokens that the counter adds once to every request, asked for at first use: it may be slow."""
+        if self._base is None:
+            self._base = self.count([])
+        return self._base
 
     def tools(self, tools: Sequence[Any]) -> int:
         """Tokens of the tool definitions."""
@@ -156,24 +154,9 @@ class Pricing:
         """Fingerprint of the tool definitions."""
         return self._tool_set(tools).digest if tools else ""
 
-    def _empty_request_tokens(self) -> int | None:
-        """The tokens of an empty request, asked of the counter at first use: it may be slow."""
-        if self._base is None:
-            self._base = (self.count.attempt([]),)
-        return self._base[0]
-
     def _net(self, messages: list[AnyMessage], tools: list[Any] | None = None) -> int:
-        """Tokens beyond those of an empty request, by whoever counts: each adds something of its own to every one."""
-        tokens, base_tokens = (
-            self.count.attempt(messages, tools=tools),
-            self.base_tokens,
-        )
-        if tokens is None:
-            tokens, base_tokens = (
-                self.count.estimate(messages, tools=tools),
-                self._estimator([]),
-            )
-        return max(0, tokens - base_tokens)
+        """Tokens beyond those of an empty request: a counter adds something of its own to every one."""
+        return max(0, self.count(messages, tools=tools) - self.base_tokens)
 
     def _tool_set(self, tools: Sequence[Any]) -> ToolSet:
         alive = tuple(tools)
@@ -258,18 +241,6 @@ class GuardedCounter:
 
     def __call__(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
         """Return the tokens of messages and tools."""
-        tokens = self.attempt(messages, tools=tools)
-        return self.estimate(messages, tools=tools) if tokens is None else tokens
-
-    def estimate(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
-        """Return the estimator's count, for want of another."""
-        self.has_failed = True
-        return self._estimator(messages, tools=tools)
-
-    def attempt(
-        self, messages: Sequence[AnyMessage], *, tools: Any = None
-    ) -> int | None:
-        """Return the counter's own count, or None."""
         try:
             value = self._counter(messages, **({"tools": tools} if tools else {}))
         except Exception as error:  # noqa: BLE001  # a counter may be anybody's code
@@ -281,7 +252,8 @@ class GuardedCounter:
         if self._reasons.is_new(fault):
             name = getattr(self._counter, "__name__", type(self._counter).__name__)
             log.warning("count.failed", counter=name, reason=fault, instead="estimate")
-        return None
+        self.has_failed = True
+        return self._estimator(messages, tools=tools)
 
 
 def _fault(value: object, messages: Sequence[AnyMessage]) -> str:

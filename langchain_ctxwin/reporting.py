@@ -8,11 +8,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from inspect import iscoroutinefunction
-from math import inf
 from typing import Any, TypeVar
 
 from langchain_core.messages import ToolMessage
@@ -39,10 +37,9 @@ from langchain_ctxwin.core.turns import SOURCE
 from langchain_ctxwin.core.usage import may_be
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect_each
 from langchain_ctxwin.protocols import Clock, MetricsSink
-from langchain_ctxwin.util.background import in_daemon
-from langchain_ctxwin.util.failures import FailureLog, digest_of, log_text, reason_of
+from langchain_ctxwin.util.failures import FailureLog, digest_of, reason_of
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import MAX_TEXTS, Lru
+from langchain_ctxwin.util.memo import Lru
 
 MAX_CONVERSATIONS = (
     64  # whose latest request is held, as messages that other memos hold, too
@@ -51,7 +48,6 @@ EXIT_SECONDS = 1.0  # how long the end of the process waits for sinks that have 
 MAX_EVENTS = (
     10_000  # kept in memory unless told, some 10 MB: what happens in a long afternoon
 )
-PRICE_SECONDS = 300.0  # between two questions for the prices of a model: they change, and a service comes back
 
 SINKS_WANTED = "a list of sinks, objects with a method emit(event), for example sinks=[MemorySink()]"
 
@@ -74,15 +70,12 @@ class LogSink:
         if level == "debug":
             return
         facts = _with_place(event)
-        quotes = {
-            name: text
+        digests = {
+            f"{name}_digest": digest_of(text)
             for name, text in event.quoting.items()
             if text != facts.get(name, "")
         }
-        digests = {f"{name}_digest": digest_of(text) for name, text in quotes.items()}
         getattr(log, level)(event.name, **facts, **digests)
-        for text in quotes.values():
-            log_text(event.name, text)
 
 
 class StreamSink:
@@ -232,30 +225,25 @@ def thread_of_run() -> str:
 
 
 class Prices:
-    """Says what the models cost, as far as it is known; it never waits.
+    """Says what the models cost, as far as it is known.
 
     Args:
         source: a `ModelInfo` of the agent's model, a `ModelRegistry`, a function that returns the `ModelInfo` for a
-            name, or None. A registry or function may be slow: it is asked in the background, for each model at most
-            every five minutes.
-        clock: monotonic seconds.
+            name, or None. A registry or function is asked in the turn; what it raises is logged, and costs are unknown.
 
     Raises:
         ConfigError: it is none of these.
     """
 
-    def __init__(self, source: Any = None, *, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, source: Any = None) -> None:
         self._info = source if isinstance(source, ModelInfo) else None
         ask = source if callable(source) else getattr(source, "lookup", None)
-        self._ask: Callable[[str], ModelInfo | None] | None = ask
+        self._ask: Callable[[str], Any] | None = ask
         is_source = source is None or self._info is not None or ask is not None
         if not is_source or isinstance(source, type) or iscoroutinefunction(source):
             raise ConfigError(
                 f"prices={brief(source)}: pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"
             )
-        self._answers: Lru[tuple[ModelInfo | None, float]] = Lru(MAX_TEXTS)
-        """What was answered last about a model, and when it was asked for."""
         self._failures = FailureLog()
 
     def of(self, model: str, declared: Any = None) -> ModelInfo | None:
@@ -264,42 +252,24 @@ class Prices:
             return declared
         if self._ask is None or not model:
             return self._info
-        info, asked_at = self._answers.get(model) or (None, -inf)
-        if self._clock() - asked_at >= PRICE_SECONDS:
-            self._answers.put(model, (info, self._clock()))
-            # no thread to be had: it is asked for again later
-            with suppress(RuntimeError):
-                in_daemon(partial(self._look_up, self._ask, model))
-        return info
-
-    def waited_for(self, model: str, declared: Any = None) -> ModelInfo | None:
-        """Like `of`, waiting for what was not looked up yet."""
-        if self._ask is not None and model and self._answers.get(model) is None:
-            self._look_up(self._ask, model)
-        return self.of(model, declared)
+        answer, fault = None, ""
+        try:
+            answer = self._ask(model)
+        except UnknownModelError:
+            return None
+        except Exception as error:  # noqa: BLE001  # costs are unknown then, nothing else
+            fault = reason_of(error)
+        else:
+            if not isinstance(answer, ModelInfo | None):
+                fault = f"a {type(answer).__name__} instead of a ModelInfo"
+        self._failures.note("metrics.no_prices", fault and f"{model}: {fault}")
+        return None if fault else answer
 
     def of_other(self, model: str) -> ModelInfo | None:
         """Like `of`, for another model than the agent's: a single `ModelInfo` has to be of its name."""
         if self._info is not None and not may_be(self._info.name, model):
             return None
         return self.of(model)
-
-    def _look_up(self, ask: Callable[[str], Any], model: str) -> None:
-        """Ask, and keep what was known where no answer comes."""
-        try:
-            answer = ask(model)
-        except UnknownModelError:
-            answer = None
-        except Exception as error:  # noqa: BLE001  # costs are unknown then, nothing else
-            self._failures.note("metrics.no_prices", f"{model}: {reason_of(error)}")
-            return
-        if isinstance(answer, ModelInfo | None):
-            self._answers.put(model, (answer, self._clock()))
-        else:
-            self._failures.note(
-                "metrics.no_prices",
-                f"{model}: a {type(answer).__name__} instead of a ModelInfo",
-            )
 
 
 def metadata_of(window: Window, provider: str | None = None) -> dict[str, Any]:

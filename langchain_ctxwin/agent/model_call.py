@@ -304,8 +304,6 @@ class ModelCall:
     def _attempt(self) -> Attempt:
         """A call that asks for no more output than its window leaves."""
         step, window, request = self._step, self._step.window, self._step.request()
-        if self._engine.reporter.sinks:
-            self._engine.info_of(window)  # prices are looked up while the model answers
         if self._router is not None:
             extras = step.choices.arguments(step.state)
         else:

@@ -5,23 +5,19 @@ within_budget(step)  ->  model  ->  count_spent(step, window, answers)
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage
 from langgraph.types import interrupt
 
 from langchain_ctxwin.core.events import Notice, NoticeEvent
-from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.usage import Usage, as_money
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import ConfigError, ThreadBudgetError, brief
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.work import Wait, Work
 
 if TYPE_CHECKING:
     # which asks this module before each call
@@ -50,7 +46,7 @@ class Bound(NamedTuple):
         return {name: str(value) for name, value in self._asdict().items()}
 
 
-def within_budget(step: AgentStep) -> Work[None]:
+def within_budget(step: AgentStep) -> None:
     """Return while the thread has something left to spend; else raise, or ask for more where that is set.
 
     Raises:
@@ -59,7 +55,7 @@ def within_budget(step: AgentStep) -> Work[None]:
     """
     settings, fault = settings_of(step.window), ""
     if settings.max_thread_cost is not None:
-        yield from _require_prices(step, settings.max_thread_cost)
+        _require_prices(step, settings.max_thread_cost)
     while over := next((one for one in _bounds(step) if one.spent >= one.limit), None):
         if settings.on_budget == "raise" or not step.setup.place.thread:
             _report(step, step.window, "budget_spent", over)
@@ -159,17 +155,15 @@ def _allow(step: AgentStep, answer: Any) -> str:
     return ""
 
 
-def _require_prices(step: AgentStep, most: Decimal) -> Work[None]:
-    engine, window = step.engine, step.window
-    models = {window.parts.model: window.parts.info}
+def _require_prices(step: AgentStep, most: Decimal) -> None:
+    engine, model = step.engine, step.window.parts.model
+    known = {model: engine.info_of(step.window)}
     if not engine.is_local:
-        models.setdefault(engine.summarizer_model, None)
-    for model, model_info in models.items():
-        ask = partial(engine.prices.waited_for, model, model_info)
-        info: ModelInfo | None = yield Wait(ask, partial(asyncio.to_thread, ask))
+        known.setdefault(engine.summarizer_model, engine.summarizer_info())
+    for name, info in known.items():
         if info is None or info.input_price is None or info.output_price is None:
             raise ConfigError(
-                f"max_thread_cost={most} needs the prices of {model or 'a model without a name'}, which nobody states: "
+                f"max_thread_cost={most} needs the prices of {name or 'a model without a name'}, which nobody states: "
                 "pass prices=ModelRegistry() or prices=ModelInfo(name=..., input_price=..., output_price=...), or "
                 "bound max_thread_tokens"
             )

@@ -204,7 +204,7 @@ class AgentStep:
         faults = read_key("context_tools", self.state.get("context_tools"))[1]
         yield from placing_media(self)
         yield from self.choose()
-        yield from within_budget(self)
+        within_budget(self)
         window = yield from self.engine.verifying(self.window)
         stored_summary = yield from self.summaries.stored(window)
         self._report_faults(window, (*window.session.faults, *faults))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
 from langchain_core.messages import AnyMessage
 
@@ -23,6 +22,7 @@ _WORD = re.compile(r"[^\W\d_]{4,}")
 _NUMBER = re.compile(r"[0-9][0-9.,'\u2019\u00a0\u202f]{0,38}[0-9]|[0-9]")
 # Words as the record reads them, but a number whole, whatever stands between its digits.
 _TOKEN = re.compile(rf"(?:{_NUMBER.pattern}|[A-Za-z0-9_./#@:+$€£%~-])+")
+_DECIMALS = re.compile(r"(.*?)(?:[.,](\d{1,2}))?")
 _BARE = re.compile(rf"(?:[A-Z]{{0,3}}[$€£])?({_NUMBER.pattern})[%$€£]?")
 
 
@@ -120,32 +120,15 @@ def _values(summary: str, sources: Sequence[str]) -> list[str]:
         for token in sorted(filter(is_value, tokens))
         if not any(token in text for text in sources)
     ]
-    if not any(map(_BARE.fullmatch, missing)):
-        return missing
-    numbers = {number for text in sources for number in _NUMBER.findall(text)}
-    known_amounts = {amount for number in numbers for amount in amounts(number)}
+    numbers = {_digits(one) for text in sources for one in _NUMBER.findall(text)}
     return [
         token
         for token in missing
-        if not ((bare := _BARE.fullmatch(token)) and amounts(bare[1]) & known_amounts)
+        if not ((bare := _BARE.fullmatch(token)) and _digits(bare[1]) in numbers)
     ]
 
 
-def amounts(number: str) -> set[Decimal]:
-    """Return what a number may stand for: none where its groups are not of thousands, two where nobody can say.
-
-    Examples:
-        >>> amounts("1.234,50"), amounts("28.11.2026")
-        ({Decimal('1234.50')}, set())
-        >>> sorted(amounts("1,234"))
-        [Decimal('1.234'), Decimal('1234.0')]
-    """
-    number = re.sub("['\u2019\u00a0\u202f]", "", number)
-    values = set[Decimal]()
-    for point, comma in (".,", ",."):
-        # groups of three, or as in India 12,34,567
-        groups = rf"[0-9]{{1,3}}(?:\{comma}[0-9]{{2,3}})*\{comma}[0-9]{{3}}"
-        form = rf"([0-9]+|{groups})(?:\{point}([0-9]+))?"
-        if read := re.fullmatch(form, number):
-            values.add(Decimal(f"{read[1].replace(comma, '')}.{read[2] or 0}"))
-    return values
+def _digits(number: str) -> str:
+    """The digits of a number, the same for `1,234.50`, `1.234,5` and `1234.5`."""
+    whole, part = _DECIMALS.fullmatch(number).groups("")  # type: ignore[union-attr]  # matches any text
+    return re.sub(r"\D", "", whole) + part.rstrip("0")

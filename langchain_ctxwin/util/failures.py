@@ -24,10 +24,6 @@ class FailureLog:
         self._reasons[event] = reason
 
 
-TEXTS_VARIABLE = "CTXWIN_LOG_TEXTS"
-"""Environment variable; with the value 1 the texts of errors are logged, too, as level debug."""
-
-
 def log_failure(
     event: str,
     error: BaseException,
@@ -49,24 +45,12 @@ def log_failure(
         error=reason_of(error, timeout_seconds=timeout_seconds),
         digest=digest_of(str(error)),
     )
-    log_text(event, str(error))
-
-
-def log_text(event: str, text: str) -> None:
-    """Log, as level debug, what others wrote, where the environment variable `CTXWIN_LOG_TEXTS=1` allows it."""
-    if text and os.environ.get(TEXTS_VARIABLE) == "1":
-        log.debug(f"{event}.text", digest=digest_of(text), text=text)
 
 
 def digest_of(text: str) -> str:
     """Return a few characters that tell equal texts from others."""
-    return (
-        hashlib.blake2b(
-            text.encode("utf-8", "surrogatepass"), digest_size=4
-        ).hexdigest()
-        if text
-        else ""
-    )
+    encoded = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(encoded, digest_size=4).hexdigest() if text else ""
 
 
 def reason_of(error: BaseException, *, timeout_seconds: float | None = None) -> str:

@@ -28,7 +28,7 @@ from langchain_ctxwin.reload import ConfigFile
 from langchain_ctxwin.summarize.jobs import SummaryJobs, SummaryStore, Written
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore
 from langchain_ctxwin.util import log
-from langchain_ctxwin.util.failures import TEXTS_VARIABLE, log_failure
+from langchain_ctxwin.util.failures import log_failure
 from support.agents import agent_on, ask, model_of
 
 SECRET = "INV-4711 of Ms. Heron"  # noqa: S105  # what somebody said
@@ -159,26 +159,6 @@ def test_no_text_of_an_error_is_written_at_level_warning_and_above(caplog, tmp_p
     assert told >= EXPECTED | LASTING
     assert SECRET not in caplog.text
     assert all(record.exc_info is None for record in caplog.records)
-
-
-def test_a_setting_has_the_texts_of_errors_written_as_level_debug(
-    caplog, monkeypatch, tmp_path
-):
-    """Beside the warning, with the same digest."""
-    monkeypatch.setenv(TEXTS_VARIABLE, "1")
-    with caplog.at_level(logging.DEBUG, "langchain_ctxwin"):
-        all_fail(tmp_path / "settings.toml")
-    quoting = [record for record in caplog.records if SECRET in record.getMessage()]
-    assert {record.levelname for record in quoting} == {"DEBUG"}
-    assert {
-        record.ctxwin["event"].removesuffix(".text") for record in quoting
-    } >= EXPECTED - {"results.damaged"}
-    warned = {
-        record.ctxwin.get("digest")
-        for record in caplog.records
-        if record.levelname == "WARNING"
-    }
-    assert warned & {record.ctxwin["digest"] for record in quoting}
 
 
 @pytest.mark.parametrize("level", [logging.WARNING, logging.ERROR])

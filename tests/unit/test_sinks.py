@@ -1,6 +1,5 @@
 """Can a sink ever harm a turn, and what does a call cost?"""
 
-import threading
 from dataclasses import replace
 from decimal import Decimal
 
@@ -23,7 +22,7 @@ from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import Event, MemorySink, StepEvent
 from langchain_ctxwin.reporting import Prices, Reporter
 from support import agents
-from support.agents import PATIENCE, agent_on, ask, on_both
+from support.agents import agent_on, ask, on_both
 from support.conversations import CharCounter
 
 LIMIT = 1_000
@@ -211,43 +210,8 @@ def test_an_answer_from_langchains_own_cache_costs_nothing():
     assert (len(model.requests), first.cost > 0, second.cost) == (1, True, Decimal(0))
 
 
-def settle_prices():
-    """Wait until the threads that look prices up have ended."""
-    for thread in threading.enumerate():
-        if (
-            thread.name.startswith("ctxwin")
-            and thread is not threading.current_thread()
-        ):
-            thread.join(PATIENCE)
-
-
-def test_prices_are_asked_for_once_and_never_waited_for():
-    """A registry that is slow or fails leaves costs unknown."""
-    asked, is_let = [], threading.Event()
-
-    def lookup(name):
-        asked.append(name)
-        is_let.wait(PATIENCE)
-        return PRICED
-
-    prices = Prices(lookup)
-    assert (prices.of("m"), prices.of("m"), prices.of("")) == (None, None, None)
-    is_let.set()
-    settle_prices()
-    assert (prices.of("m"), asked) == (PRICED, ["m"])
-    assert Prices(PRICED).of("other", replace(PRICED, name="stated")).name == "stated"
-
-
-def test_prices_are_asked_for_again_after_some_minutes():
-    """A service that was down is back, prices change, and what was known serves where it is down again."""
-    answers = [
-        OSError("down"),
-        PRICED,
-        replace(PRICED, input_price=Decimal(2)),
-        OSError("down"),
-        ValueError(),
-    ]
-    now, told = [0.0], []
+def test_prices_are_those_of_now_and_unknown_where_a_source_fails():
+    answers = [OSError("down"), PRICED, replace(PRICED, input_price=Decimal(2))]
 
     def lookup(name):
         answer = answers.pop(0)
@@ -255,14 +219,10 @@ def test_prices_are_asked_for_again_after_some_minutes():
             raise answer
         return answer
 
-    prices = Prices(lookup, clock=lambda: now[0])
-    for _ in range(5):
-        for _ in range(3):
-            info = prices.of("m")
-            settle_prices()
-        told.append(info and info.input_price)
-        now[0] += 300.0
-    assert (told, answers) == ([None, *map(Decimal, "1222")], [])
+    prices = Prices(lookup)
+    told = [info and info.input_price for info in map(prices.of, "mmm")]
+    assert (told, prices.of("")) == ([None, Decimal(1), Decimal(2)], None)
+    assert Prices(PRICED).of("other", replace(PRICED, name="stated")).name == "stated"
 
 
 @pytest.mark.parametrize("said", [{"input_price": 1}, 3, "dear"])
@@ -275,7 +235,6 @@ def test_prices_that_are_none_are_unknown(said):
     with capture_logs() as logs:
         for n in range(3):
             ask(agent, f"hello {n}")
-            settle_prices()
     assert [event.cost for event in sink.of(StepEvent)] == [None] * 3
     assert reasons(logs, "metrics.no_prices") == [
         f"scripted: a {type(said).__name__} instead of a ModelInfo"

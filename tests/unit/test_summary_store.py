@@ -123,11 +123,10 @@ async def test_a_store_that_fails_is_reported_and_never_raises():
             None,
             None,
         )
-    digest = digest_of("the store is gone")
     failed = {
         "thread": "thread",
         "error": "ConnectionError",
-        "digest": digest,
+        "digest": digest_of("the store is gone"),
         "log_level": "warning",
     }
     assert logs == [
