@@ -9,9 +9,6 @@ with itself: with `compact_when_idle`, and without.
 from __future__ import annotations
 
 import itertools
-import multiprocessing
-import os
-import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -26,6 +23,7 @@ from langchain_core.messages import (
 )
 
 import exact
+from common import head, parser_of, pooled, quiet, row
 from langchain_ctxwin import (
     BudgetExceededError,
     ContextConfig,
@@ -33,7 +31,6 @@ from langchain_ctxwin import (
     ExtractiveSummarizer,
     ModelInfo,
 )
-from plain_tails import Dropped
 from prompt_caches import (
     FIRST_TOKEN_SECONDS,
     RULES,
@@ -47,16 +44,15 @@ from prompt_caches import (
 from sufficiency import (
     ANSWER_TOKENS,
     HALVES,
-    LEAST_ROOM,
     LISTED,
     OURS,
     TO_HALF,
     Job,
     Ours,
     Policy,
+    Talk,
     conversations,
 )
-from transcripts import parser_of, quiet
 
 MACHINE_TURNS = frozenset({"sweagent_claude_text"})
 """Here the user messages are results of commands: nobody thinks between them."""
@@ -161,39 +157,25 @@ class Summarized:
         return text
 
 
-class Session:
-    """One conversation at one window: the requests of every arm in everybody's books."""
+class Session(Talk):
+    """The requests of every arm in everybody's books."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.tally = job, Counter[str]()
-        messages = job.transcript.messages
-        prompt = "\n\n".join(
-            exact.payload(m) for m in messages if isinstance(m, SystemMessage)
-        )
-        self.head: list[AnyMessage] = [SystemMessage(prompt)] if prompt else []
-        self.rest = [m for m in messages if not isinstance(m, SystemMessage)]
-        self.sizes = list(map(exact.message_tokens, self.rest))
-        self.fixed_tokens = exact.request_tokens(self.head, job.transcript.tools)
-        self.room = job.limit - self.fixed_tokens
+        super().__init__(job)
+        self.tally = Counter[str]()
         self.clock = Clock(job.transcript.name)
-        self.prompt = prompt
 
     def run(self) -> tuple[Books, Counter[str]]:
-        if self.room < LEAST_ROOM or sum(self.sizes) <= self.room:
+        if self.is_small:
             return {}, self.tally
-        summarized = Summarized(self.job, self.fixed_tokens)
+        summarized = Summarized(self.job, self.tokens(self.head))
         policies: dict[str, Policy] = {
-            OURS: Ours(self.job, self.prompt),
+            **self.policies(Ours(self.job, self.prompt)),
             SUMMARIZED: summarized,
-            TO_HALF: Dropped(self.room, keep=0.5),
-            LISTED: Dropped(self.room, keep=0.3, list_share=0.1),
             NEVER: Whole(),
+            IDLE: Timed(self.job, self.prompt, self.clock, when_idle=True),
+            NOT_IDLE: Timed(self.job, self.prompt, self.clock, when_idle=False),
         }
-        if IDLE in self.job.arms:
-            policies = {
-                arm: Timed(self.job, self.prompt, self.clock, when_idle=arm == IDLE)
-                for arm in self.job.arms
-            }
         ledgers = {
             (arm, rules.name): CacheLedger(rules)
             for arm in self.job.arms
@@ -205,18 +187,18 @@ class Session:
             history, sizes = self.rest[:at], self.sizes[:at]
             try:
                 requests = {
-                    arm: [*self.head, *policy.view(history, sizes)]
-                    for arm, policy in policies.items()
+                    arm: [*self.head, *policies[arm].view(history, sizes)]
+                    for arm in self.job.arms
                 }
             except BudgetExceededError:  # the conversation ends for everybody
                 self.tally["refused"] += 1
                 break
             self._bill(requests, message, ledgers)
-            self.rest[at] = self._reported(message, requests[self.job.arms[0]])
+            self.rest[at] = self.reported(message, requests[self.job.arms[0]])
             self._wait(message, self.rest[at + 1 : at + 2])
         for (arm, _), ledger in ledgers.items():
             for read, written in summarized.calls if arm == SUMMARIZED else ():
-                ledger.record_summary(input_tokens=read, output_tokens=written)
+                ledger.record_summary(read, written)
         self.tally.update(
             {"conversations": 1, "summaries": len(summarized.calls), **self.clock.gaps}
         )
@@ -228,34 +210,20 @@ class Session:
         answer: AIMessage,
         ledgers: dict[tuple[str, str], CacheLedger],
     ) -> None:
-        tools = self.job.transcript.tools
         for arm, messages in requests.items():
-            self.tally[f"over, {arm}"] += (
-                exact.request_tokens(messages, tools) > self.job.limit
-            )
-            marked_by = (
-                marked_by_us if arm in {OURS, IDLE, NOT_IDLE} else marked_by_middleware
-            )
+            self.tally[f"over, {arm}"] += self.tokens(messages) > self.job.limit
+            is_ours = arm in {OURS, IDLE, NOT_IDLE}
+            marked_by = marked_by_us if is_ours else marked_by_middleware
             for rules in RULES:
-                marked, end = marked_by(rules, messages, tools)
+                marked, end = marked_by(rules, messages, self.tools)
                 ledgers[arm, rules.name].record(
-                    laid_out(marked, tools, answer, seconds=self.clock.seconds, end=end)
+                    laid_out(marked, self.tools, answer, self.clock.seconds, end=end)
                 )
 
     def _wait(self, answer: AIMessage, following: list[AnyMessage]) -> None:
         has_users = self.job.transcript.source not in MACHINE_TURNS
         is_turn = has_users and any(isinstance(m, HumanMessage) for m in following)
         self.clock.answered(exact.message_tokens(answer), is_turn=is_turn)
-
-    def _reported(self, reply: AIMessage, request: list[AnyMessage]) -> AIMessage:
-        """The reply with the size of our request, as a provider reports it."""
-        tokens = exact.request_tokens(request, self.job.transcript.tools)
-        usage = {
-            "input_tokens": tokens,
-            "output_tokens": 10,
-            "total_tokens": tokens + 10,
-        }
-        return reply.model_copy(update={"usage_metadata": usage})
 
 
 def play(job: Job) -> tuple[int, Books, Counter[str]]:
@@ -272,20 +240,15 @@ def report(
         f"{tally['over five minutes']:,} pauses over five minutes, {tally['summaries']} summaries of "
         f"langchain's\nrequests over the limit: {over}\n"
     )
-    print(f"| {window:,} tokens | " + " | ".join(arms) + " |")
-    print("|---|" + "---:|" * len(arms))
+    head(f"{window:,} tokens", *arms)
     for rules in RULES:
         bills = [books.get((arm, rules.name), Bill()) for arm in arms]
-        print(
-            f"| {rules.name} | "
-            + " | ".join(f"{one.total / max(1, one.requests):,.0f}" for one in bills)
-            + " |"
-        )
+        row(rules.name, *(f"{one.cost / max(1, one.requests):,.0f}" for one in bills))
     for rules, rival in itertools.product(RULES, arms[1:]):
         if rival == NEVER:
             continue
         ours, theirs = (
-            books.get((arm, rules.name), Bill()).total for arm in (arms[0], rival)
+            books.get((arm, rules.name), Bill()).cost for arm in (arms[0], rival)
         )
         if ours > theirs:
             print(f"- MISSED {rules.name}: {ours / theirs - 1:.1%} dearer than {rival}")
@@ -306,24 +269,21 @@ def main() -> None:
     parser.add_argument("--idle", action="store_true", help="compact_when_idle alone")
     options = parser.parse_args()
     arms = (IDLE, NOT_IDLE) if options.idle else ARMS
-    began = time.perf_counter()
     chosen = list(conversations(options.data, (), options.per_file, options.half))
     books: dict[int, Books] = {window: {} for window in options.windows}
     tallies = {window: Counter[str]() for window in options.windows}
     jobs = [
         Job(transcript=t, window=w, arms=arms) for t in chosen for w in options.windows
     ]
-    with multiprocessing.Pool(os.cpu_count()) as pool:
-        for window, found, tally in pool.imap_unordered(play, jobs, chunksize=1):
-            tallies[window].update(tally)
-            for key, bill in found.items():
-                books[window].setdefault(key, Bill()).add(bill)
+    for window, found, tally in pooled(play, jobs):
+        tallies[window].update(tally)
+        for key, bill in found.items():
+            books[window].setdefault(key, Bill()).add(bill)
     print(
         f"half {options.half}, {'recorded' if options.data else 'generated'} conversations, {exact.ENCODING}"
     )
     for window in options.windows:
         report(window, books[window], tallies[window], arms)
-    print(f"\n{time.perf_counter() - began:.0f} seconds")
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
 from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 import exact
 from langchain_ctxwin.core.provider_call import (
@@ -24,11 +24,6 @@ from langchain_ctxwin.core.provider_call import (
     with_breakpoints,
     with_prompt_breakpoint,
 )
-
-ANTHROPIC = "platform.claude.com/docs/en/build-with-claude/prompt-caching and about-claude/pricing"
-OPENAI = "developers.openai.com/api/docs/guides/prompt-caching and pricing"
-GEMINI = "ai.google.dev/gemini-api/docs/caching and pricing; the lifetime is assumed"
-DEEPSEEK = "api-docs.deepseek.com/guides/kv_cache and quick_start/pricing"
 
 # in a block: Anthropic's word, and OpenAI's
 BREAKPOINTS = ("cache_control", "prompt_cache_breakpoint")
@@ -50,7 +45,6 @@ class CacheRules:
     entries: Literal["marks", "prefixes", "units"]
     """What can be read again: what ends at a mark, any prefix, or whole requests and what they had in common."""
 
-    source: str
     least_tokens: int
     """Shorter prefixes are not kept."""
 
@@ -74,26 +68,30 @@ class CacheRules:
 
 RULES = (
     *(
+        # platform.claude.com/docs/en/build-with-claude/prompt-caching and about-claude/pricing
         CacheRules(
-            name=f"Anthropic, least prefix {least:,}", entries="marks", source=ANTHROPIC, least_tokens=least,
+            name=f"Anthropic, least prefix {least:,}", entries="marks", least_tokens=least,
             life_seconds=300, read=0.1, write=1.25, output=5.0, most_marks=4, window_positions=20, joins_runs=True,
         )
         for least in (1_024, 4_096)
     ),
+    # developers.openai.com/api/docs/guides/prompt-caching and pricing
     CacheRules(  # the families since the middle of 2026
-        name="OpenAI, writes billed", entries="marks", source=OPENAI, least_tokens=1_024, life_seconds=1_800,
+        name="OpenAI, writes billed", entries="marks", least_tokens=1_024, life_seconds=1_800,
         read=0.1, write=1.25, output=6.0, most_marks=4, marks_end=True,
     ),
     CacheRules(  # those before: 5 to 10 minutes without use; the upper end
-        name="OpenAI, cached at a tenth", entries="prefixes", source=OPENAI, least_tokens=1_024, life_seconds=600,
+        name="OpenAI, cached at a tenth", entries="prefixes", least_tokens=1_024, life_seconds=600,
         read=0.1, output=8.0, step_tokens=128,
     ),
+    # ai.google.dev/gemini-api/docs/caching and pricing; the lifetime is assumed
     CacheRules(
-        name="Gemini, implicit", entries="prefixes", source=GEMINI, least_tokens=1_024, life_seconds=300,
+        name="Gemini, implicit", entries="prefixes", least_tokens=1_024, life_seconds=300,
         read=0.1, output=8.33,
     ),
+    # api-docs.deepseek.com/guides/kv_cache and quick_start/pricing
     CacheRules(  # "a few hours to a few days"
-        name="DeepSeek", entries="units", source=DEEPSEEK, least_tokens=64, life_seconds=3 * 3_600,
+        name="DeepSeek", entries="units", least_tokens=64, life_seconds=3 * 3_600,
         read=0.02, output=4.0,
     ),
 )  # fmt: skip
@@ -106,7 +104,9 @@ RULES = (
 class Block:
     """What a provider reads as one piece: a tool, a system prompt, a text, a tool call, a result."""
 
-    kind: Literal["tool", "system", "text", "call", "result"]
+    kind: str
+    """The type of the message, "call" or "definition"."""
+
     text: str
     tokens: int
     is_marked: bool = False
@@ -126,14 +126,6 @@ class Request:
             position for position, block in enumerate(blocks, 1) if block.is_marked
         ]
 
-    @property
-    def tokens(self) -> int:
-        return self.ends[-1]
-
-    @property
-    def output_tokens(self) -> int:
-        return sum(block.tokens for block in self.answer)
-
 
 def _keys(blocks: Iterable[Block]) -> Iterator[int]:
     """One number per prefix, from the empty one on."""
@@ -142,28 +134,29 @@ def _keys(blocks: Iterable[Block]) -> Iterator[int]:
     )  # type: ignore[misc,arg-type]
 
 
+Marked = tuple[list[Any], bool]
+"""Messages with breakpoints, and whether an argument of the call marks the end."""
+
+
 def marked_by_us(
-    rules: CacheRules, messages: Sequence[Any], tools: Sequence[Any]
-) -> tuple[list[Any], bool]:
-    """The breakpoints that this package sends to the provider; the second value says that the end has one, too."""
-    if rules.source == ANTHROPIC:
-        return with_breakpoints(messages, tools, MINUTES), True
-    if rules.source == OPENAI and rules.entries == "marks":
+    rules: CacheRules, messages: list[Any], tools: Sequence[Any]
+) -> Marked:
+    """The breakpoints that this package sends to the provider."""
+    if rules.entries != "marks":
+        return messages, False
+    if rules.marks_end:
         return with_prompt_breakpoint(messages), False
-    return list(messages), False
+    return with_breakpoints(messages, tools, MINUTES), True
 
 
 def marked_by_middleware(
-    rules: CacheRules, messages: Sequence[Any], tools: Sequence[Any]
-) -> tuple[list[Any], bool]:
+    rules: CacheRules, messages: list[Any], tools: Sequence[Any]
+) -> Marked:
     """Those of `AnthropicPromptCachingMiddleware`: behind the system prompt and the newest message; none elsewhere."""
-    if rules.source != ANTHROPIC:
-        return list(messages), False
-    first = (
-        [with_breakpoints(messages[:1], tools, MINUTES)[0]]
-        if messages and messages[0].type == "system"
-        else []
-    )
+    if rules.entries != "marks" or rules.marks_end:
+        return messages, False
+    is_prompted = messages and messages[0].type == "system"
+    first = with_breakpoints(messages[:1], tools, MINUTES)[:1] if is_prompted else []
     return [*first, *messages[len(first) :]], True
 
 
@@ -171,34 +164,23 @@ def laid_out(
     messages: Sequence[BaseMessage],
     tools: Sequence[Mapping[str, Any]],
     answer: AIMessage,
-    *,
     seconds: float,
+    *,
     end: bool,
 ) -> Request:
-    """Return a request as providers read it: tools, system prompt, messages in blocks with their breakpoints.
-
-    Args:
-        messages: the request; a breakpoint stands in a block of content.
-        tools: definitions.
-        answer: what comes back.
-        seconds: when it starts.
-        end: whether an argument of the call marks the end.
-    """
+    """Return a request as providers read it: tools, system prompt, messages in blocks with their breakpoints."""
     blocks = [_tool(tool) for tool in tools]
     for message in messages:
         blocks += _blocks(message)
     if end and blocks:
-        last = blocks[-1]
-        blocks[-1] = Block(
-            kind=last.kind, text=last.text, tokens=last.tokens, is_marked=True
-        )
+        blocks[-1] = replace(blocks[-1], is_marked=True)
     return Request(blocks, seconds=seconds, answer=_blocks(answer))
 
 
 def _tool(tool: Mapping[str, Any]) -> Block:
     plain = {key: value for key, value in tool.items() if key not in BREAKPOINTS}
     return Block(
-        kind="tool",
+        kind="definition",
         text=json.dumps(plain),
         tokens=exact.tools_tokens([plain]),
         is_marked=plain != tool,
@@ -207,25 +189,16 @@ def _tool(tool: Mapping[str, Any]) -> Block:
 
 def _blocks(message: BaseMessage) -> list[Block]:
     """The blocks of a message; the first one carries the framing."""
-    kind = (
-        "system"
-        if isinstance(message, SystemMessage)
-        else "result"
-        if isinstance(message, ToolMessage)
-        else "text"
-    )
-    found = [(kind, *one) for one in _content(message.content)]
+    found = [(message.type, *one) for one in _content(message.content)]
     for call in getattr(message, "tool_calls", ()):
         text = json.dumps([call["name"], call["args"]], ensure_ascii=False)
         found.append(("call", text, exact.text_tokens(text), False))
-    framing = exact.MESSAGE_TOKENS
-    blocks = []
-    for kind_, text, tokens, is_marked in found or [(kind, "", 0, False)]:
-        blocks.append(
-            Block(kind=kind_, text=text, tokens=tokens + framing, is_marked=is_marked)
-        )
-        framing = 0
-    return blocks
+    blocks = [
+        Block(kind=kind, text=text, tokens=tokens, is_marked=is_marked)
+        for kind, text, tokens, is_marked in found or [(message.type, "", 0, False)]
+    ]
+    tokens = blocks[0].tokens + exact.MESSAGE_TOKENS
+    return [replace(blocks[0], tokens=tokens), *blocks[1:]]
 
 
 def _content(content: Any) -> Iterator[tuple[str, int, bool]]:
@@ -272,21 +245,9 @@ class Bill:
     """Sums over requests."""
 
     requests: int = 0
-    tokens: int = 0
     read_tokens: int = 0
     written_tokens: int = 0
-    input: float = 0.0
-    """Cost of what was neither read from the cache nor written to it; below, that of the other parts."""
-
-    read: float = 0.0
-    write: float = 0.0
-    output: float = 0.0
-    summaries: float = 0.0
-    """Input and output of model calls for summaries."""
-
-    @property
-    def total(self) -> float:
-        return self.input + self.read + self.write + self.output + self.summaries
+    cost: float = 0.0
 
     def add(self, other: Bill) -> None:
         for one in fields(self):
@@ -324,22 +285,15 @@ class CacheLedger:
         ways = {"prefixes": self._prefix, "units": self._unit, "marks": self._marked}
         read, written = ways[rules.entries](request)
         bill.requests += 1
-        bill.tokens += request.tokens
         bill.read_tokens += read
         bill.written_tokens += written
-        bill.input += request.tokens - read - written
-        bill.read += rules.read * read
-        bill.write += rules.write * written
-        bill.output += rules.output * request.output_tokens
+        plain = request.ends[-1] - read - written
+        bill.cost += plain + rules.read * read + rules.write * written
+        bill.cost += rules.output * sum(block.tokens for block in request.answer)
 
-    def record_summary(
-        self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0
-    ) -> None:
+    def record_summary(self, read: int, written: int) -> None:
         """Bill a model call for a summary; it is under a prompt of its own where no cache has any of it."""
-        fresh = input_tokens - cached_tokens
-        self.bill.summaries += (
-            fresh + self.rules.read * cached_tokens + self.rules.output * output_tokens
-        )
+        self.bill.cost += read + self.rules.output * written
 
     def _prefix(self, request: Request) -> tuple[int, int]:
         """Read the longest common prefix with a request that is kept, in whole steps."""
@@ -419,7 +373,7 @@ class CacheLedger:
             same = (
                 self.rules.joins_runs
                 and block.kind == before
-                and block.kind in ("call", "result")
+                and block.kind in ("call", "tool")
             )
             places.append(places[-1] + (not same))
             before = block.kind

@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import multiprocessing
-import os
 import random
 import re
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,14 +24,11 @@ from typing import Any, Protocol
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 import exact
-from langchain_ctxwin import (
-    BudgetExceededError,
-    ContextEngine,
-    ModelLimits,
-)
+from common import goals, head, parser_of, pooled, quiet, row, usage_of
+from langchain_ctxwin import BudgetExceededError, ContextEngine, ModelLimits
 from langchain_ctxwin.replay.playing import needed_values
 from plain_tails import Dropped, Newest
-from transcripts import Transcript, load, parser_of, quiet
+from transcripts import Transcript, load
 
 RESERVE = 0.25  # part of the window that stays free for the answer
 ANSWER_TOKENS = 1_024
@@ -156,30 +150,50 @@ class Ours:
         ]
 
 
-class Play:
-    """One conversation at one window: the recorded answers, the requests of every arm."""
+class Talk:
+    """One conversation at one window: its prompt, its messages with their sizes, and the room for them."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.tally = job, Tally()
+        self.job, self.tools = job, job.transcript.tools
         messages = job.transcript.messages
-        prompt = "\n\n".join(
+        self.prompt = "\n\n".join(
             exact.payload(m) for m in messages if isinstance(m, SystemMessage)
         )
-        self.head: list[AnyMessage] = [SystemMessage(prompt)] if prompt else []
+        self.head: list[AnyMessage] = []
+        if self.prompt:
+            self.head = [SystemMessage(self.prompt)]
         self.rest = [m for m in messages if not isinstance(m, SystemMessage)]
-        self.texts, self.sizes = (
-            list(map(exact.payload, self.rest)),
-            list(map(exact.message_tokens, self.rest)),
-        )
-        self.room = job.limit - exact.request_tokens(self.head, job.transcript.tools)
-        self.ours = Ours(job, prompt)
-        made: dict[str, Policy] = {
-            OURS: self.ours,
+        self.sizes = list(map(exact.message_tokens, self.rest))
+        self.room = job.limit - self.tokens(self.head)
+        self.is_small = self.room < LEAST_ROOM or sum(self.sizes) <= self.room
+        """Whether nothing ever has to leave, or nobody could help."""
+
+    def tokens(self, request: Sequence[AnyMessage]) -> int:
+        return exact.request_tokens(request, self.tools)
+
+    def policies(self, ours: Policy) -> dict[str, Policy]:
+        return {
+            OURS: ours,
             NEWEST: Newest(self.room),
             TO_HALF: Dropped(self.room, keep=0.5),
             LISTED: Dropped(self.room, keep=0.3, list_share=0.1),
         }
-        self.policies = {arm: made[arm] for arm in job.arms}
+
+    def reported(self, reply: AIMessage, request: Sequence[AnyMessage]) -> AIMessage:
+        """The reply with the size of its request, as a provider reports it."""
+        usage = usage_of(self.tokens(request))
+        return reply.model_copy(update={"usage_metadata": usage})
+
+
+class Play(Talk):
+    """The recorded answers, and the requests of every arm."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.tally = Tally()
+        self.texts = list(map(exact.payload, self.rest))
+        made = self.policies(Ours(job, self.prompt))
+        self.arms = {arm: made[arm] for arm in job.arms}
         self.sent: dict[str, list[AnyMessage]] = {}
         # when an arm last looked up again what a message told
         self.again: dict[tuple[str, int], int] = {}
@@ -187,7 +201,7 @@ class Play:
         self.lacking: dict[str, set[str]] = {arm: set() for arm in job.arms}
 
     def run(self) -> Tally:
-        if self.room < LEAST_ROOM or sum(self.sizes) <= self.room:
+        if self.is_small:
             return self.tally
         history = list[AnyMessage]()
         for at, message in enumerate(self.rest):
@@ -197,13 +211,15 @@ class Play:
             try:
                 requests = {
                     arm: [*self.head, *p.view(history, self.sizes[:at])]
-                    for arm, p in self.policies.items()
+                    for arm, p in self.arms.items()
                 }
             except BudgetExceededError:  # the conversation ends for everybody
                 self.tally["", "refused"] += 1
                 break
             self._score(message, at, requests)
-            history.append(self._reported(message, requests))
+            self._bill(requests)
+            mine = requests.get(OURS)
+            history.append(self.reported(message, mine) if mine else message)
         self._count_tasks()
         return self.tally
 
@@ -213,27 +229,14 @@ class Play:
         for arm, lacking in self.lacking.items():
             self.tally[arm, "tasks"] += len(tasks - lacking)
 
-    def _reported(
-        self, reply: AIMessage, requests: dict[str, list[AnyMessage]]
-    ) -> AIMessage:
-        """The reply with the size of our request, as a provider reports it; every request is billed."""
+    def _bill(self, requests: dict[str, list[AnyMessage]]) -> None:
         self.tally["", "calls"] += 1
-        tools = self.job.transcript.tools
         for arm, request in requests.items():
-            total, before = exact.request_tokens(request, tools), self.sent.get(arm, [])
-            cached = exact.common_tokens(before, request, tools)
+            total, before = self.tokens(request), self.sent.get(arm, [])
+            cached = exact.common_tokens(before, request, self.tools)
             self.tally[arm, "billed"] += CACHED_PRICE * cached + total - cached
             self.tally[arm, "over"] += total > self.job.limit
             self.sent[arm] = request
-        if OURS not in requests:
-            return reply
-        tokens = exact.request_tokens(requests[OURS], tools)
-        usage = {
-            "input_tokens": tokens,
-            "output_tokens": 10,
-            "total_tokens": tokens + 10,
-        }
-        return reply.model_copy(update={"usage_metadata": usage})
 
     def _score(
         self, reply: AIMessage, at: int, requests: dict[str, list[AnyMessage]]
@@ -316,14 +319,7 @@ def half_of(name: str) -> str:
 
 
 def played(jobs: Sequence[Job]) -> Iterator[tuple[Job, Tally]]:
-    """Play on all cores, with progress; the order of the results is that of the jobs."""
-    with multiprocessing.Pool(os.cpu_count()) as pool:
-        for number, pair in enumerate(
-            zip(jobs, pool.imap(play, jobs, chunksize=1), strict=True), 1
-        ):
-            if sys.stderr.isatty():
-                print(f"\r{number} of {len(jobs)}", end="", file=sys.stderr, flush=True)
-            yield pair
+    yield from zip(jobs, pooled(play, jobs), strict=True)
 
 
 def play(job: Job) -> Tally:
@@ -346,28 +342,22 @@ def compare(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
         [Job(transcript=t, window=w) for t in chosen for w in windows]
     ):
         totals[job.window].update(tally)
-    print(
-        "| window | | values | "
-        + " | ".join(GROUPS)
-        + " | tasks | again | billed per call | over the limit |"
-    )
-    print("|---:|---|" + "---:|" * (len(GROUPS) + 5))
+    columns = ("tasks", "again", "billed per call", "over the limit")
+    head("window", "", "values", *GROUPS, *columns, left=(1,))
     for window, arm in itertools.product(windows, ARMS):
         tally = totals[window]
-        shares = " | ".join(
-            f"{share(tally, arm, group):.3f}" for group in (*GROUPS, "tasks")
-        )
+        shares = [f"{share(tally, arm, group):.3f}" for group in (*GROUPS, "tasks")]
         again = PER_CALLS * tally[arm, "again"] / max(1, tally["", "calls"])
-        numbers = f"{again:.1f} | {billed(tally, arm):,.0f} | {tally[arm, 'over']}"
-        print(f"| {window:,} | {arm} | {tally['', 'all']:,} | {shares} | {numbers} |")
+        values, bill = f"{tally['', 'all']:,}", f"{billed(tally, arm):,.0f}"
+        over = tally[arm, "over"]
+        row(f"{window:,}", arm, values, *shares, f"{again:.1f}", bill, over)
     print(f"\ntyped refusals: {sum(t['', 'refused'] for t in totals.values())}")
     for window, tally in totals.items():
         print(f"\nGoals at {window:,} tokens:")
-        for is_met, text in goals(window, tally):
-            print(f"- {'met   ' if is_met else 'MISSED'} {text}")
+        goals(goals_of(window, tally))
 
 
-def goals(window: int, tally: Tally) -> Iterator[tuple[bool, str]]:
+def goals_of(window: int, tally: Tally) -> Iterator[tuple[bool, str]]:
     for group, least in GOALS.items():
         # made-up conversations need nothing again
         if window in least and tally["", group]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-import gzip
+import itertools
 import json
-import logging
 import random
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import structlog
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -22,42 +19,12 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-WORDS = [
-    "order",
-    "flight",
-    "refund",
-    "ticket",
-    "booking",
-    "invoice",
-    "customer",
-    "status",
-    "update",
-    "error",
-    "retry",
-    "cache",
-    "index",
-    "parser",
-]
+from common import rows_of
 
-
-def parser_of(doc: str | None) -> argparse.ArgumentParser:
-    """Read the arguments of a benchmark that plays recorded conversations, `--data` among them."""
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        help="folder with transcripts/*.jsonl.gz; generated ones without it",
-    )
-    return parser
-
-
-def quiet() -> None:
-    """Keep what the package logs out of the figures."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
-    )
+WORDS = (
+    "order", "flight", "refund", "ticket", "booking", "invoice", "customer", "status", "update", "error", "retry",
+    "cache", "index", "parser",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +49,10 @@ def load(
         yield from (generate(seed) for seed in range(limit or 12))
         return
     for path in sorted((data / "transcripts").glob("*.jsonl.gz")):
-        if names is not None and path.name.removesuffix(".jsonl.gz") not in names:
-            continue
-        with gzip.open(path, "rt", encoding="utf-8") as lines:
-            for number, line in enumerate(lines):
-                if limit is not None and number >= limit:
-                    break
-                yield transcript_of(
-                    json.loads(line), path.name.removesuffix(".jsonl.gz")
-                )
+        name = path.name.removesuffix(".jsonl.gz")
+        if names is None or name in names:
+            for row in itertools.islice(rows_of(path), limit):
+                yield transcript_of(row, name)
 
 
 def generate(seed: int) -> Transcript:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from fleet import script
-from fleet.model import orphans
+from langchain_ctxwin.testing import request_faults
 
 Line = Mapping[str, Any]
-EXAMPLES = 3  # of each fault, enough to find it in the diary
+FAULTS = (
+    "turns failed", "turns run twice", "messages lost", "requests over the limit", "orphaned calls and results",
+    "requests without a rule of the thread", "requests without a pin of the thread",
+    "requests without a fact of the thread", "cursors and results that could not be read",
+    "summaries paid twice at one snapshot",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,10 @@ class Turn:
     status: str
     error: str = ""
 
+    @property
+    def is_done(self) -> bool:
+        return self.status == "success"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
@@ -37,148 +46,95 @@ class Stored:
     compactions: int
 
 
-@dataclass(slots=True)
-class Faults:
-    """How often something happened that must not, and where at first."""
-
-    found: dict[str, list[str]] = field(default_factory=dict)
-
-    def look(self, name: str, where: Iterable[str]) -> None:
-        self.found.setdefault(name, []).extend(where)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return {name: len(where) for name, where in self.found.items()}
-
-    @property
-    def examples(self) -> dict[str, list[str]]:
-        return {name: where[:EXAMPLES] for name, where in self.found.items() if where}
-
-
 def faults(
     diary: Sequence[Line], turns: Sequence[Turn], threads: Sequence[Stored]
-) -> Faults:
-    """Look for everything that must not be."""
-    found = Faults()
-    found.look(
-        "turns failed",
-        (
-            f"{t.thread} turn {t.number}: {t.status} {t.error}"
-            for t in turns
-            if _failed(t)
-        ),
-    )
-    _look_at_requests(
-        found, [line for line in diary if line["kind"] == "request"], threads
-    )
-    asked = Counter(turn.thread for turn in turns if not _failed(turn))
-    for stored in threads:
-        _look_at_history(found, stored, asked[stored.thread])
-    unread = (line for line in diary if line["kind"] == "page" and line["fault"])
-    found.look(
-        "cursors and results that could not be read",
-        (f"{one['thread']}: {one['fault']}" for one in unread),
-    )
-    twice = (
-        key
-        for key, lines in summaries(diary, "summary written").items()
-        if len(lines) > 1
-    )
-    found.look("summaries paid twice at one snapshot", (" ".join(key) for key in twice))
+) -> dict[str, list[str]]:
+    """Where each thing happened that must not."""
+    found: dict[str, list[str]] = {name: [] for name in FAULTS}
+    asked = Counter(turn.thread for turn in turns if turn.is_done)
+    for name, where in (
+        *_in_turns(turns),
+        *_in_diary(diary),
+        *_in_requests(of_kind(diary, "request"), threads),
+        *(pair for one in threads for pair in _in_history(one, asked[one.thread])),
+    ):
+        found[name].append(where)
     return found
 
 
-def summaries(diary: Iterable[Line], kind: str) -> dict[tuple[str, str], list[Line]]:
-    """Lines of one kind by thread and snapshot."""
-    found: dict[tuple[str, str], list[Line]] = defaultdict(list)
-    for line in diary:
-        if line["kind"] == kind:
-            found[line["thread"], line["snapshot"]].append(line)
+def of_kind(diary: Iterable[Line], kind: str) -> list[Line]:
+    return [line for line in diary if line["kind"] == kind]
+
+
+def summaries(diary: Iterable[Line], kind: str) -> dict[tuple[str, str], list[int]]:
+    """The processes of lines of one kind, by thread and snapshot."""
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for line in of_kind(diary, kind):
+        found[line["thread"], line["snapshot"]].append(line["pid"])
     return found
 
 
-def _failed(turn: Turn) -> bool:
-    return turn.status != "success"
+Found = Iterator[tuple[str, str]]
+"""A fault, and where it is."""
 
 
-def _look_at_requests(
-    found: Faults, requests: Sequence[Line], threads: Sequence[Stored]
-) -> None:
-    found.look(
-        "requests over the limit",
-        (_where(line) for line in requests if line["tokens"] > line["limit"]),
-    )
-    found.look(
-        "orphaned calls and results",
-        (_where(line) for line in requests if line["orphans"]),
-    )
-    for name in ("rule", "pin", "fact"):
-        missing = (
-            line
-            for line in requests
-            if any(what.startswith(name) for what in line["missing"])
-        )
-        found.look(f"requests without a {name} of the thread", map(_where, missing))
-    kept = {
-        stored.thread: {message.id for message in stored.history} for stored in threads
-    }
-    seen: dict[str, set[str]] = defaultdict(set)
+def _in_turns(turns: Sequence[Turn]) -> Found:
+    for turn in turns:
+        if not turn.is_done:
+            where = f"{turn.thread} turn {turn.number}: {turn.status} {turn.error}"
+            yield "turns failed", where
+
+
+def _in_diary(diary: Sequence[Line]) -> Found:
+    for line in of_kind(diary, "page"):
+        if line["fault"]:
+            where = f"{line['thread']}: {line['fault']}"
+            yield "cursors and results that could not be read", where
+    for key, processes in summaries(diary, "summary written").items():
+        if len(processes) > 1:
+            yield "summaries paid twice at one snapshot", " ".join(key)
+
+
+def _in_requests(requests: Sequence[Line], threads: Sequence[Stored]) -> Found:
+    kept = {one.thread: {message.id for message in one.history} for one in threads}
+    lost: dict[str, None] = {}
     for line in requests:
-        seen[line["thread"]] |= {one for one in line["earlier"] if not _is_ours(one)}
-    lost = [
-        f"{thread}: {one}"
-        for thread, ids in seen.items()
-        for one in ids - kept.get(thread, set())
-    ]
-    found.look("messages lost", lost)
+        what = {name: line[name] for name in ("tokens", "limit", "orphans", "missing")}
+        where = f"{line['thread']} turn {line['turn']} at {line['worker']}: {what}"
+        if line["tokens"] > line["limit"]:
+            yield "requests over the limit", where
+        if line["orphans"]:
+            yield "orphaned calls and results", where
+        for kind in dict.fromkeys(name.partition(" ")[0] for name in line["missing"]):
+            yield f"requests without a {kind} of the thread", where
+        # summary, record and notes stand in a request and are no message of the history
+        shown = {one for one in line["earlier"] if not one.startswith("ctxwin")}
+        for one in shown - kept.get(line["thread"], set()):
+            lost[f"{line['thread']}: {one}"] = None
+    yield from (("messages lost", where) for where in lost)
 
 
-def _is_ours(message_id: str) -> bool:
-    """True for what stands in a request and is no message of the history: summary, record, notes."""
-    return message_id.startswith("ctxwin")
-
-
-def _look_at_history(found: Faults, stored: Stored, turns: int) -> None:
+def _in_history(stored: Stored, turns: int) -> Found:
     thread, history = stored.thread, stored.history
-    found.look(
-        "orphaned calls and results",
-        (f"{thread}: {call} in the history" for call in orphans(history)),
-    )
-    places = [
-        index
-        for index, message in enumerate(history)
-        if isinstance(message, HumanMessage)
-    ]
-    asked = [history[index].id for index in places]
-    wanted = [script.message_id(thread, number) for number in range(turns)]
-    found.look(
-        "messages lost",
-        (f"{thread}: question {one}" for one in wanted if one not in asked),
-    )
-    twice = [one for one, times in Counter(asked).items() if times > 1]
-    found.look("turns run twice", (f"{thread}: question {one}" for one in twice))
+    for fault in request_faults(history):
+        yield "orphaned calls and results", f"{thread}: {fault} in the history"
+    places = [at for at, one in enumerate(history) if isinstance(one, HumanMessage)]
+    asked = Counter(history[at].id for at in places)
+    for number in range(turns):
+        if (wanted := script.message_id(thread, number)) not in asked:
+            yield "messages lost", f"{thread}: question {wanted}"
+    for one, times in asked.items():
+        if times > 1:
+            yield "turns run twice", f"{thread}: question {one}"
     for start, stop in pairwise([*places, len(history)]):
-        answers, calls = _done_in(history[start + 1 : stop])
+        said = [m for m in history[start + 1 : stop] if isinstance(m, AIMessage)]
+        answers = sum(not message.tool_calls for message in said)
+        calls = sum(len(message.tool_calls) for message in said)
         where = f"{history[start].id}: {answers} answers, {calls} calls"
-        found.look(
-            "messages lost", [where] if answers < 1 or calls < script.CALLS else []
-        )
-        found.look(
-            "turns run twice", [where] if answers > 1 or calls > script.CALLS else []
-        )
-
-
-def _done_in(messages: Sequence[AnyMessage]) -> tuple[int, int]:
-    """Final answers of a turn, and its calls."""
-    said = [message for message in messages if isinstance(message, AIMessage)]
-    return sum(not message.tool_calls for message in said), sum(
-        len(message.tool_calls) for message in said
-    )
-
-
-def _where(line: Line) -> str:
-    what = {name: line[name] for name in ("tokens", "limit", "orphans", "missing")}
-    return f"{line['thread']} turn {line['turn']} at {line['worker']}: {what}"
+        if answers < 1 or calls < script.CALLS:
+            yield "messages lost", where
+        if answers > 1 or calls > script.CALLS:
+            yield "turns run twice", where
 
 
 def figures(
@@ -186,48 +142,33 @@ def figures(
     turns: Sequence[Turn],
     threads: Sequence[Stored],
     killed: set[int],
-) -> dict[str, Any]:
+) -> dict[str, str]:
     """What happened, beside the faults."""
-    requests = [line for line in diary if line["kind"] == "request"]
+    requests = of_kind(diary, "request")
     workers: dict[str, list[str]] = defaultdict(list)
+    for line in requests:
+        workers[line["thread"]].append(line["worker"])
     readers: dict[str, set[str]] = defaultdict(set)
-    for line in diary:
-        if line["kind"] == "request":
-            workers[line["thread"]].append(line["worker"])
-        elif line["kind"] == "page" and not line["fault"]:
+    for line in of_kind(diary, "page"):
+        if not line["fault"]:
             readers[line["result"]].add(line["worker"])
-    begun, written = (
-        summaries(diary, kind) for kind in ("summary begun", "summary written")
+    written = summaries(diary, "summary written")
+    died = sum(
+        pid in killed and pid not in written.get(key, [])
+        for key, processes in summaries(diary, "summary begun").items()
+        for pid in processes
     )
-    done = {(key, line["pid"]) for key, lines in written.items() for line in lines}
-    lost = [
-        pid
-        for key, lines in begun.items()
-        for pid in (line["pid"] for line in lines)
-        if (key, pid) not in done
-    ]
-    seconds = sorted(turn.seconds for turn in turns)
+    moved = sum(one != other for at in workers.values() for one, other in pairwise(at))
+    crossed = sum(len(at) > 1 for at in readers.values())
+    taken = sorted(turn.seconds for turn in turns)
     return {
-        "turns": len(turns),
-        "latency": [
-            seconds[len(seconds) // 2],
-            seconds[int(len(seconds) * 0.99)],
-            seconds[-1],
-        ]
-        if seconds
-        else [0] * 3,
-        "requests": len(requests),
-        "largest request, tokens": max(
-            (line["tokens"] for line in requests), default=0
-        ),
-        "summaries": sum(map(len, written.values())),
-        "died": sum(pid in killed for pid in lost),
-        "unfinished": sum(pid not in killed for pid in lost),
-        "compactions": sum(stored.compactions for stored in threads),
-        "messages": sum(len(stored.history) for stored in threads),
-        "moved": sum(
-            one != other for at in workers.values() for one, other in pairwise(at)
-        ),
-        "results": len(readers),
-        "crossed": sum(len(at) > 1 for at in readers.values()),
+        "turns": f"{len(turns):,}",
+        "requests": f"{len(requests):,}",
+        "seconds of a turn, median / longest": f"{taken[len(taken) // 2]:.1f} / {taken[-1]:.1f}",
+        "workers killed": f"{len(killed)}",
+        "largest request, tokens": f"{max(line['tokens'] for line in requests):,}",
+        "summaries written / died with their worker": f"{sum(map(len, written.values())):,} / {died}",
+        "compactions": str(sum(stored.compactions for stored in threads)),
+        "requests at another worker than the one before": f"{moved:,}",
+        "large results / of these read at several workers": f"{len(readers):,} / {crossed:,}",
     }

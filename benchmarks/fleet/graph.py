@@ -13,8 +13,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from fleet import script
-from fleet.diary import Diary
-from fleet.model import FleetModel, Summarizer
+from fleet.model import COUNT, Diary, FleetModel, Summarizer, decide
 from langchain_ctxwin import (
     ContextEngine,
     ContextNodes,
@@ -29,7 +28,6 @@ from langchain_ctxwin.summarize import ModelSummarizer
 from langchain_ctxwin.tool_results.stores import RedisResultStore
 
 LIMITS = ModelLimits(context_window=4_000, max_output_tokens=500)
-INPUT_LIMIT = LIMITS.input_limit(500)
 SUMMARIZER_TOKENS = 100_000  # one call for each summary
 PAGE_TOKENS = 900
 CURSOR_SECONDS = 2 * 3600.0  # longer than anybody thinks between two turns
@@ -46,16 +44,6 @@ class Place:
     valkey: str
     diary: Path
     model_seconds: float = 0.1
-    summary_seconds: float = 1.0
-
-    @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Place:
-        return cls(
-            worker=environment["FLEET_WORKER"],
-            valkey=environment["FLEET_VALKEY"],
-            diary=Path(environment["FLEET_DIARY"]),
-            model_seconds=float(environment["FLEET_MODEL_SECONDS"]),
-        )
 
 
 @tool
@@ -79,13 +67,18 @@ def build(place: Place) -> StateGraph[Any, Any, Any, Any]:
         LIMITS,
         counter=TokenEstimator("openai"),
         summarizer=ModelSummarizer(
-            Summarizer(diary, place.summary_seconds), max_input_tokens=SUMMARIZER_TOKENS
+            Summarizer(diary), max_input_tokens=SUMMARIZER_TOKENS
         ),
         pin_when=is_policy,
     )
     tools = [list_stock, *guard.tools]
     model = FleetModel(
-        diary=diary, input_limit=INPUT_LIMIT, seconds=place.model_seconds
+        window=LIMITS.context_window,
+        max_tokens=LIMITS.max_output_tokens,
+        counter=COUNT,
+        script=decide,
+        diary=diary,
+        seconds=place.model_seconds,
     )
     nodes = ContextNodes(engine, system_prompt=PROMPT, tools=tools)
     builder = StateGraph(ContextState)
@@ -120,20 +113,12 @@ def _noted(guard: ToolResultGuard, diary: Diary) -> Any:
         result = await guard.awrap_tool_call(request, handler)
         if isinstance(result, ToolMessage):
             thread = request.runtime.config["configurable"]["thread_id"]
-            fault = (
-                result.text
-                if result.status == "error"
-                else script.page_fault(result.text, thread)
-            )
-            call = request.tool_call
-            cursor = call["args"].get("cursor") or next(
-                iter(script.CURSOR.findall(result.text)), ""
-            )
-            of = {
-                "thread": thread,
-                "tool": call["name"],
-                "result": cursor.partition(".")[0],
-            }
+            fault = script.page_fault(result.text, thread)
+            if result.status == "error":
+                fault = result.text
+            cursors = script.CURSOR.findall(result.text)
+            cursor = request.tool_call["args"].get("cursor") or "".join(cursors[:1])
+            of = {"thread": thread, "result": cursor.partition(".")[0]}
             diary.note("page", **of, fault=fault[:300])
         return result
 

@@ -1,96 +1,79 @@
-"""A provider without a network: it answers by script, counts for itself, and refuses what is too large or unpaired."""
+"""A provider without a network: it answers by script, counts for itself, and refuses what is too large or unpaired.
+
+What it sees stands in a diary, also when its worker is killed a moment later.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import Runnable
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatResult
 from langchain_core.runnables.config import ensure_config
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from fleet import script
-from fleet.diary import Diary
 from langchain_ctxwin.counting import VocabularyCounter
+from langchain_ctxwin.testing import ScriptedChatModel, request_faults
 
+SUMMARY_SECONDS = 1.0
 COUNT = VocabularyCounter("o200k_base")
 """The provider's own count; the agent has an estimator."""
 
 
-class ProviderError(Exception):
-    """Has the shape of a provider SDK's status error."""
+class Diary:
+    """Appends lines of JSON to a file; several processes may share it."""
 
-    def __init__(self, text: str, code: str) -> None:
-        self.status_code, self.code = 400, code
-        self.body = {"message": text, "type": "invalid_request_error", "code": code}
-        super().__init__(f"Error code: 400 - {self.body}")
+    def __init__(self, path: Path, worker: str) -> None:
+        self._worker = worker
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def note(self, kind: str, **fields: Any) -> None:
+        line = {
+            "kind": kind,
+            "worker": self._worker,
+            "pid": os.getpid(),
+            **fields,
+        }
+        # one call, so that no two lines mix
+        os.write(self._file, f"{json.dumps(line)}\n".encode())
 
 
-class FleetModel(BaseChatModel):
+class FleetModel(ScriptedChatModel):
     """Calls tools as the script of the thread says, and notes every request in the diary."""
 
     diary: Any
-    input_limit: int
     seconds: float
     """How long it takes to answer."""
-
-    @property
-    def _llm_type(self) -> str:
-        return "fleet"
-
-    def bind_tools(
-        self, tools: Sequence[Any], **kwargs: Any
-    ) -> Runnable[Any, AIMessage]:
-        return self.bind(
-            tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs
-        )
 
     def _generate(
         self, messages: list[BaseMessage], *_: Any, **kwargs: Any
     ) -> ChatResult:
-        return self._answered(messages, kwargs.get("tools") or [])
-
-    async def _agenerate(
-        self, messages: list[BaseMessage], *_: Any, **kwargs: Any
-    ) -> ChatResult:
-        await asyncio.sleep(self.seconds)
-        return self._answered(messages, kwargs.get("tools") or [])
-
-    def _answered(self, messages: list[BaseMessage], tools: list[Any]) -> ChatResult:
-        tokens = COUNT(messages, tools=tools)
         thread = ensure_config().get("configurable", {}).get("thread_id", "")
-        seen = seen_in(messages, thread)
         self.diary.note(
-            "request", thread=thread, tokens=tokens, limit=self.input_limit, **seen
+            "request",
+            thread=thread,
+            tokens=COUNT(messages, tools=kwargs.get("tools") or []),
+            limit=(self.window or 0) - (self.max_tokens or 0),
+            **seen_in(messages, thread),
         )
-        if tokens > self.input_limit:
-            text = f"This model's maximum context length is {self.input_limit} tokens. However, your messages resulted"
-            raise ProviderError(
-                f"{text} in {tokens} tokens.", "context_length_exceeded"
-            )
-        if seen["orphans"]:
-            raise ProviderError(
-                f"calls and results do not match: {seen['orphans']}", "invalid_request"
-            )
-        answer = decide(messages)
-        written = COUNT.count_text(answer.text)
-        answer.usage_metadata = {
-            "input_tokens": tokens,
-            "output_tokens": written,
-            "total_tokens": tokens + written,
-        }
-        return ChatResult(generations=[ChatGeneration(message=answer)])
+        time.sleep(self.seconds)
+        try:
+            return super()._generate(messages, **kwargs)
+        finally:
+            self.requests.clear()  # the diary has them
 
 
 class Summarizer:
     """Writes a short summary after a while; the diary knows which ones were begun, and which were finished."""
 
-    def __init__(self, diary: Diary, seconds: float) -> None:
-        self._diary, self._seconds = diary, seconds
+    def __init__(self, diary: Diary) -> None:
+        self._diary = diary
 
     async def __call__(self, messages: list[BaseMessage]) -> str:
         text = "\n".join(message.text for message in messages)
@@ -98,7 +81,7 @@ class Summarizer:
         thread = turns[-1][1] if turns else rows[-1][0] if rows else ""
         of = {"thread": thread, "snapshot": script.code(text, "snapshot")}
         self._diary.note("summary begun", **of)
-        await asyncio.sleep(self._seconds)
+        await asyncio.sleep(SUMMARY_SECONDS)
         self._diary.note("summary written", **of)
         last = max((int(turn) for turn, _ in turns), default=0)
         return f"Until turn {last} the user asked for the stock of depots, and was told how far each list was read."
@@ -110,7 +93,7 @@ def seen_in(messages: Sequence[BaseMessage], thread: str) -> dict[str, Any]:
     text = "\n".join(message.text for message in messages)
     return {
         "turn": turn,
-        "orphans": orphans(messages),
+        "orphans": request_faults(messages),
         "missing": [
             name
             for name, value in script.told(thread, turn).items()
@@ -129,23 +112,7 @@ def newest_question(messages: Sequence[BaseMessage]) -> tuple[int, int]:
     return 0, -1
 
 
-def orphans(messages: Sequence[BaseMessage]) -> list[str]:
-    """Calls without a result right behind them, and results without such a call."""
-    found: list[str] = []
-    waiting: list[str] = []
-    for message in messages:
-        if isinstance(message, ToolMessage) and message.tool_call_id in waiting:
-            waiting.remove(message.tool_call_id)
-            continue
-        found += waiting
-        calls = message.tool_calls if isinstance(message, AIMessage) else []
-        waiting = [call["id"] or "" for call in calls]
-        if isinstance(message, ToolMessage):
-            found.append(message.tool_call_id)
-    return [*found, *waiting]
-
-
-def decide(messages: Sequence[BaseMessage]) -> AIMessage:
+def decide(messages: Sequence[BaseMessage], _: Any = ()) -> AIMessage:
     """The next call of the turn, or its answer."""
     start, turn = newest_question(messages)
     about = script.ABOUT.search(messages[start].text)

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import signal
 import socket
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import httpx
-import psutil
 
 BENCHMARKS = Path(__file__).parents[1]
 ROOT = BENCHMARKS.parent
@@ -26,11 +21,6 @@ GRAPH = "fleet"
 START_SECONDS, POLL_SECONDS, STOP_SECONDS = 120.0, 0.3, 60.0
 # thirty connections a worker, and durable as it comes
 SETTINGS = ("max_connections=500", "shared_buffers=256MB")
-SAID_CHARS = 160
-LEVELS = {"warning", "error", "critical"}
-EXPECTED = re.compile(r"^Reaping crashed worker runs|^Re-enqueueing stuck pending runs")
-"""What the server says when it takes over the runs of a worker that died."""
-KNOWN = "No auth file configured"  # true, and of no matter on the loopback interface
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,19 +39,10 @@ class Worker:
 
     def start(self, python: Path, folder: Path, *, migrates: bool = False) -> None:
         told = self.environment | {"RUN_MIGRATIONS_ON_STARTUP": str(migrates)}
-        command = [
-            python,
-            "-m",
-            "uvicorn",
-            "aegra_api.main:app",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(self.port),
-        ]
+        server = ["uvicorn", "aegra_api.main:app", "--port", str(self.port)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(  # noqa: S603  # ours
-                command, cwd=folder, env=told, stdout=log, stderr=log
+                [python, "-m", *server], cwd=folder, env=told, stdout=log, stderr=log
             )
 
     def is_up(self) -> bool:
@@ -83,15 +64,10 @@ class Fleet:
     python: Path
     dsn: str
     valkey: str
-    told: dict[str, str]
-    """What the graph reads of its environment, beside where it runs."""
+    model_seconds: float
     workers: list[Worker] = field(default_factory=list)
-    kills: list[tuple[float, str, int]] = field(default_factory=list)
-    """When, which worker, which process."""
-
-    @property
-    def urls(self) -> list[str]:
-        return [worker.url for worker in self.workers]
+    killed: set[int] = field(default_factory=set)
+    """Processes."""
 
     @property
     def diary(self) -> Path:
@@ -126,54 +102,21 @@ class Fleet:
         """End a worker as the system does that is out of memory, and start it again."""
         worker = self.workers[number % len(self.workers)]
         assert worker.process is not None
-        self.kills.append((time.time(), worker.name, worker.process.pid))
+        self.killed.add(worker.process.pid)
         worker.process.kill()
         worker.process.wait()
         worker.start(self.python, self.folder)
 
     def stop(self) -> None:
-        running = [
-            worker.process
-            for worker in self.workers
-            if worker.process and worker.process.poll() is None
-        ]
+        running = [worker.process for worker in self.workers if worker.process]
         for process in running:
-            process.send_signal(signal.SIGTERM)
+            process.terminate()
         for process in running:
             try:
                 process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-    def memory_mb(self) -> float:
-        """Of the largest worker."""
-        return max(psutil.Process(pid).memory_info().rss for pid in self._pids()) / 1e6
-
-    def cpu_seconds(self) -> tuple[float, float]:
-        """Of the workers that run now, and of what they share."""
-        pids = self._pids()
-        shared = [
-            process
-            for process in psutil.Process().children()
-            if process.pid not in pids
-        ]
-        return sum(_cpu_seconds(psutil.Process(pid)) for pid in pids), sum(
-            _cpu_seconds(process) for process in shared
-        )
-
-    def _pids(self) -> list[int]:
-        return [worker.process.pid for worker in self.workers if worker.process]
-
-    def said(self) -> tuple[Counter[str], Counter[str]]:
-        """Warnings and errors in the logs of all workers, and what belongs to taking over runs."""
-        found, expected = Counter[str](), Counter[str]()
-        for worker in self.workers:
-            for line in worker.log.read_text("utf-8", "replace").splitlines():
-                text = _trouble(line)
-                if text:
-                    (expected if EXPECTED.search(text) else found)[text] += 1
-        return found, expected
 
     def _environment(self, name: str) -> dict[str, str]:
         ours = {
@@ -191,14 +134,14 @@ class Fleet:
             "FLEET_WORKER": name,
             "FLEET_VALKEY": self.valkey,
             "FLEET_DIARY": str(self.diary),
-            **self.told,
+            "FLEET_MODEL_SECONDS": str(self.model_seconds),
         }
         return {**os.environ, **ours}
 
 
 @contextmanager
 def serving(
-    folder: Path, environment: Path, *, workers: int, told: dict[str, str]
+    folder: Path, environment: Path, *, workers: int, model_seconds: float
 ) -> Iterator[Fleet]:
     """Start everything in a folder, yield it, and stop it."""
     sys.path.append(str(ROOT / "tests"))
@@ -213,7 +156,13 @@ def serving(
         postgres.fresh_database() as dsn,
     ):
         python = environment / "bin" / "python"
-        fleet = Fleet(folder=folder, python=python, dsn=dsn, valkey=valkey, told=told)
+        fleet = Fleet(
+            folder=folder,
+            python=python,
+            dsn=dsn,
+            valkey=valkey,
+            model_seconds=model_seconds,
+        )
         try:
             fleet.start(workers)
             yield fleet
@@ -226,27 +175,3 @@ def _free_port() -> int:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
         return port
-
-
-def _cpu_seconds(process: psutil.Process) -> float:
-    own = process.cpu_times()
-    living = sum(_cpu_seconds(child) for child in process.children())
-    return own.user + own.system + own.children_user + own.children_system + living
-
-
-def _trouble(line: str) -> str:
-    """What a line of a log warns of, without its figures; empty when it warns of nothing."""
-    try:
-        entry: Any = json.loads(line)
-    except ValueError:
-        return (
-            line.strip()[:SAID_CHARS]
-            if re.match(r"\S*(?:Error|Exception)\b|Traceback", line)
-            else ""
-        )
-    if not isinstance(entry, dict) or str(entry.get("level", "")).lower() not in LEVELS:
-        return ""
-    text = " ".join(f"{entry.get('event', '')} {entry.get('reason', '')}".split())[
-        :SAID_CHARS
-    ]
-    return "" if text.startswith(KNOWN) else text

@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from fleet import script  # stands beside the other benchmarks
-from fleet.check import Stored, Turn, faults
-from fleet.model import decide, orphans, seen_in
+from fleet.check import FAULTS, Stored, Turn, faults
+from fleet.model import decide, seen_in
 
 THREAD, TURNS = script.thread_id(0), 6
 RESULT = "[Here: rows 1-2]\n<data abcdefghijkl>\n{}n0\n{}n1\n</data abcdefghijkl>\n[Next page: read_more(cursor={!r})]"
@@ -82,9 +82,9 @@ def sound():
 
 def found(diary, turns, stored):
     return {
-        name: count
-        for name, count in faults(diary, turns, [stored]).counts.items()
-        if count
+        name: len(where)
+        for name, where in faults(diary, turns, [stored]).items()
+        if where
     }
 
 
@@ -183,8 +183,7 @@ def test_a_planted_fault_is_found(plant, expected):
 
 
 def test_every_row_was_seen_red():
-    rows = faults(*sound()[:2], [sound()[2]]).counts.keys()
-    assert {name for _, expected in PLANTED.values() for name in expected} == rows
+    assert {name for _, expected in PLANTED.values() for name in expected} == {*FAULTS}
 
 
 @pytest.mark.parametrize(
@@ -204,15 +203,3 @@ def test_every_row_was_seen_red():
 def test_what_a_request_should_show_is_missed(turn, text, missing):
     question = HumanMessage(script.question(THREAD, turn))
     assert seen_in([HumanMessage(text), question], THREAD)["missing"] == missing
-
-
-def test_orphans_are_calls_and_results_that_do_not_stand_together():
-    call = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
-    result = ToolMessage("found", tool_call_id="c1")
-    pairs = [[call, result], [call], [result], [call, HumanMessage("hi"), result]]
-    assert [orphans(messages) for messages in pairs] == [
-        [],
-        ["c1"],
-        ["c1"],
-        ["c1", "c1"],
-    ]

@@ -16,7 +16,7 @@ ANTHROPIC, OPENAI, OPENAI_WRITES = (
     "OpenAI, cached at a tenth",
     "OpenAI, writes billed",
 )
-MANY = ["text"] + ["call"] * 20 + ["result"] * 20
+MANY = ["text"] + ["call"] * 20 + ["tool"] * 20
 
 
 def ledger_of(name):
