@@ -7,18 +7,41 @@ answered call. Prices are relative: input 1, cached prefix 0.1, output 4, the su
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
+import logging
 import os
+import tempfile
 import time
-from collections import Counter
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import mean
+from typing import Any
 
-from arena_parts.managers import MANAGERS
-from arena_parts.play import Job, Outcome, play
-from arena_parts.script import CLOCK, SCENARIOS
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from arena_managers import MANAGERS, Parts
+from arena_provider import (
+    Desk,
+    FakeModel,
+    RefusedError,
+    Sent,
+    Summary,
+    parts_of,
+    total_tokens,
+)
+from arena_scenarios import (
+    CLOCK,
+    RESERVE_SHARE,
+    SCENARIOS,
+    SHARE_OF_WINDOW,
+    SYSTEM_PROMPT,
+    Scenario,
+    input_limit,
+    scenario,
+)
+from common import goals, head, parser_of, pooled, quiet, row
+from langchain_ctxwin import pin
 
 WAITING_SHARE = 3  # processes per core: about two thirds of a fast scenario is spent waiting for the provider
 # relative units per million tokens
@@ -31,11 +54,146 @@ LEAST_STABLE = {8_192: 0.84, LARGE_WINDOW: 0.92}
 CALLS_PER_SUMMARY = 8
 ADDED_SECONDS = 0.2
 FACTS_TOLERANCE = 0.005  # less than one fact of the longest scenario
+MODEL_SECONDS = 1.0  # one answer in real time
+SUMMARIZER_SECONDS = 2.0
+SPEED_UP = 50
+"""All but one scenario run this much faster, so that background work still takes as long as some steps."""
+
+WARM_UP_TURNS = 3
+"""Played fast before the timed ones, so that imports and tokenizers are loaded."""
+
+RECURSION_LIMIT = 5_000
+MINIMAL_RESULT_TOKENS = 50
+MINIMAL_USER_TOKENS = 500
 COLUMNS = (
     "failed turns", "invalid requests", "current question shown", "rules shown", "planted facts shown at the end",
     "prefix stability", "summaries per call", "CPU ms per call", "added seconds per call", "million tokens sent",
     "cost",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    manager: str
+    scenario: str
+    window: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    job: Job
+    failed: int = 0
+    false_refusals: int = 0
+    sent: list[Sent] = field(default_factory=list)
+    summaries: list[Summary] = field(default_factory=list)
+    facts_at_end: float = 0.0
+    added_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    absent: str = ""
+
+    @property
+    def answered(self) -> list[Sent]:
+        return [one for one in self.sent if one.is_answered]
+
+
+def play(job: Job) -> Outcome:
+    """Every turn of a scenario under a manager."""
+    logging.disable(logging.CRITICAL)
+    quiet()
+    warnings.simplefilter("ignore")
+    script = scenario(job.scenario, job.window)
+    if job.scenario != CLOCK:
+        return _play(job, script, SPEED_UP)
+    _play(job, replace(script, turns=script.turns[:WARM_UP_TURNS]), SPEED_UP)
+    return _play(job, script, 1)
+
+
+def _play(job: Job, script: Scenario, speed: float) -> Outcome:
+    desk, outcome = Desk(script), Outcome(job=job)
+    with tempfile.TemporaryDirectory(prefix="arena-") as folder:
+        try:
+            agent = MANAGERS[job.manager].build(_parts(job, desk, speed, folder))
+        except ImportError as error:
+            outcome.absent = str(error)
+            return outcome
+        for number in range(len(script.turns)):
+            _turn(agent, desk, number, outcome)
+    outcome.sent, outcome.summaries = desk.sent, desk.summaries
+    last, turns = outcome.answered[-1:], script.turns
+    if last and (last[0].turn, last[0].step) == (len(turns) - 1, len(turns[-1].steps)):
+        outcome.facts_at_end = last[0].facts or 0.0
+    return outcome
+
+
+def _parts(job: Job, desk: Desk, speed: float, folder: str) -> Parts:
+    provider = FakeModel(
+        desk=desk,
+        window=job.window,
+        max_tokens=job.window // RESERVE_SHARE,
+        seconds=MODEL_SECONDS / speed,
+    )
+    summarizer = FakeModel(
+        desk=desk,
+        window=job.window,
+        max_tokens=job.window // SHARE_OF_WINDOW,
+        seconds=SUMMARIZER_SECONDS / speed,
+        is_summarizer=True,
+    )
+    tools = list(desk.scenario.tools)
+    return Parts(provider=provider, summarizer=summarizer, tools=tools, folder=folder)
+
+
+def _turn(agent: Any, desk: Desk, number: int, outcome: Outcome) -> None:
+    desk.turn, desk.step = number, 0
+    message = HumanMessage(desk.now.user)
+    if desk.now.rule and MANAGERS[outcome.job.manager].ours:
+        message = pin(message)  # only ours can be told that it states a rule
+    outside, cpu_outside = desk.provider.seconds, desk.cpu_seconds
+    began, cpu_began = time.perf_counter(), time.process_time()
+    error = _error(agent, message, desk.now.answer)
+    wall, cpu = time.perf_counter() - began, time.process_time() - cpu_began
+    outcome.added_seconds += wall - (desk.provider.seconds - outside)
+    outcome.cpu_seconds += cpu - (desk.cpu_seconds - cpu_outside)
+    if error is not None:
+        outcome.failed += 1
+        outcome.false_refusals += _is_false(error, desk, outcome.job.window)
+
+
+def _error(agent: Any, message: HumanMessage, answer: str) -> Exception | None:
+    config = {
+        "configurable": {"thread_id": "arena"},
+        "recursion_limit": RECURSION_LIMIT,
+    }
+    try:
+        final = agent.invoke({"messages": [message]}, config)["messages"][-1]
+    except Exception as error:  # noqa: BLE001  # whatever ends a turn is counted
+        return error
+    return None if final.text == answer else AssertionError(final.text)
+
+
+def _is_false(error: Exception, desk: Desk, window: int) -> bool:
+    """True when the manager gave up, not the provider, although the smallest necessary request fits."""
+    if isinstance(error, RefusedError):
+        return False
+    return smallest_tokens(desk) <= input_limit(window)
+
+
+def smallest_tokens(desk: Desk) -> int:
+    """Tools, prompt, the current user message (cut when it is long), the newest calls with minimal results."""
+    tools = [convert_to_openai_tool(tool) for tool in desk.scenario.tools]
+    tokens = total_tokens(parts_of([SystemMessage(SYSTEM_PROMPT)], tools))
+    user = parts_of([HumanMessage(desk.now.user)], [])[1].tokens
+    is_text = isinstance(desk.now.user, str)
+    tokens += min(user, MINIMAL_USER_TOKENS) if is_text else user
+    if desk.step:
+        calls = desk.now.steps[desk.step - 1]
+        asked = AIMessage("", tool_calls=[*map(dict, calls)])
+        tokens += parts_of([asked], [])[1].tokens
+        tokens += MINIMAL_RESULT_TOKENS * len(calls)
+    return tokens
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +226,7 @@ class Row:
                 self.summaries,
             )
         )
-        added = "" if self.added_seconds is None else f"{self.added_seconds:.2f}"
+        added = "-" if self.added_seconds is None else f"{self.added_seconds:.2f}"
         numbers = (
             f"{self.cpu_ms:.0f}",
             added,
@@ -80,16 +238,13 @@ class Row:
 
 def row_of(outcomes: Sequence[Outcome]) -> Row:
     sent = [one for outcome in outcomes for one in outcome.sent]
-    answered = [one for one in sent if one.outcome == "answered"]
+    answered = [one for outcome in outcomes for one in outcome.answered]
     summaries = [one for outcome in outcomes for one in outcome.summaries]
     timed = [outcome for outcome in outcomes if outcome.job.scenario == CLOCK]
-    timed_calls = sum(
-        one.outcome == "answered" for outcome in timed for one in outcome.sent
-    )
+    timed_calls = sum(len(outcome.answered) for outcome in timed)
     return Row(
         failed=sum(outcome.failed for outcome in outcomes),
-        invalid=sum(one.outcome == "invalid" for one in sent)
-        + sum("result" in one.fault for one in summaries),
+        invalid=sum(one.is_invalid for one in [*sent, *summaries]),
         false_refusals=sum(outcome.false_refusals for outcome in outcomes),
         user=_mean(one.has_user for one in answered),
         rules=_mean(one.has_rules for one in answered if one.has_rules is not None),
@@ -99,7 +254,7 @@ def row_of(outcomes: Sequence[Outcome]) -> Row:
         cpu_ms=1_000
         * sum(outcome.cpu_seconds for outcome in outcomes)
         / max(1, len(answered)),
-        added_seconds=sum(sum(o.added_seconds) for o in timed) / max(1, timed_calls)
+        added_seconds=sum(o.added_seconds for o in timed) / max(1, timed_calls)
         if timed
         else None,
         sent_tokens=sum(one.tokens for one in answered),
@@ -109,10 +264,7 @@ def row_of(outcomes: Sequence[Outcome]) -> Row:
 
 def cost(outcome: Outcome) -> float:
     """Price of what was answered; refusals cost nothing."""
-    billed = [
-        *(one for one in outcome.sent if one.outcome == "answered"),
-        *outcome.summaries,
-    ]
+    billed = [*outcome.answered, *outcome.summaries]
     cached = sum(one.cached_tokens for one in billed)
     fresh = sum(one.tokens for one in billed) - cached
     written = sum(one.output_tokens for one in billed)
@@ -129,7 +281,7 @@ def _mean(values: Iterable[float]) -> float:
 # ---- goals -----------------------------------------------------------------------------------------------------------
 
 
-def goals(
+def goals_of(
     mine: list[Outcome], peers: list[Outcome], window: int
 ) -> Iterator[tuple[bool, str]]:
     total = row_of(mine)
@@ -193,90 +345,51 @@ def _beside_peers(
 # ---- what is printed -------------------------------------------------------------------------------------------------
 
 
-def print_table(outcomes: Sequence[Outcome], title: str) -> None:
-    print(f"\n| {title} | {' | '.join(COLUMNS)} |")
-    print(f"|---|{'---:|' * len(COLUMNS)}")
-    for name in dict.fromkeys(o.job.manager for o in outcomes):
-        print(
-            f"| {name} | {' | '.join(row_of([o for o in outcomes if o.job.manager == name]).cells())} |"
-        )
-
-
 def print_goals(outcomes: Sequence[Outcome], window: int) -> None:
     peers = [o for o in outcomes if not MANAGERS[o.job.manager].ours]
-    for name in dict.fromkeys(
-        o.job.manager for o in outcomes if MANAGERS[o.job.manager].ours
-    ):
-        print(f"\nGoals of {name} at {window:,} tokens:")
-        for is_met, text in goals(
-            [o for o in outcomes if o.job.manager == name], peers, window
-        ):
-            print(f"- {'met   ' if is_met else 'MISSED'} {text}")
+    for name in dict.fromkeys(o.job.manager for o in outcomes):
+        if MANAGERS[name].ours:
+            print(f"\nGoals of {name} at {window:,} tokens:")
+            mine = [o for o in outcomes if o.job.manager == name]
+            goals(goals_of(mine, peers, window))
 
 
-def print_errors(outcomes: Sequence[Outcome]) -> None:
-    for outcome in outcomes:
-        kinds = Counter(error.partition(": ")[2][:160] for error in outcome.errors)
-        kinds.update(
-            f"summarizer: {one.fault[:120]}" for one in outcome.summaries if one.fault
-        )
-        for kind, number in kinds.most_common(2):
-            print(f"- {outcome.job.manager}: {number} x {kind}")
-
-
-def _played(jobs: list[Job]) -> Iterable[Outcome]:
+def played(jobs: list[Job]) -> Iterator[Outcome]:
     """The fast scenarios first; then those in real time all at once, since they mostly wait."""
     timed = [job for job in jobs if job.scenario == CLOCK]
     fast = [job for job in jobs if job.scenario != CLOCK]
-    for group, processes in (
-        (fast, WAITING_SHARE * (os.cpu_count() or 1)),
-        (timed, len(timed)),
-    ):
-        if group:
-            with multiprocessing.Pool(processes, maxtasksperchild=4) as pool:
-                yield from pool.imap_unordered(play, group, chunksize=1)
+    yield from pooled(play, fast, WAITING_SHARE * (os.cpu_count() or 1))
+    yield from pooled(play, timed, len(timed)) if timed else ()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, data="")
     parser.add_argument("--windows", type=int, nargs="+", default=[8_192, LARGE_WINDOW])
-    parser.add_argument(
-        "--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS)
-    )
-    parser.add_argument(
-        "--managers", nargs="+", choices=MANAGERS, default=list(MANAGERS)
-    )
-    parser.add_argument(
-        "--details", action="store_true", help="a table per scenario, with the errors"
-    )
+    parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=SCENARIOS)
+    parser.add_argument("--managers", nargs="+", choices=MANAGERS, default=MANAGERS)
     options = parser.parse_args()
-    began = time.perf_counter()
     jobs = [
         Job(manager=m, scenario=s, window=w)
         for s in options.scenarios
         for m in options.managers
         for w in options.windows
     ]
-    outcomes = sorted(_played(jobs), key=lambda o: jobs.index(o.job))
+    outcomes = list(played(jobs))
     for window in options.windows:
         found = [o for o in outcomes if o.job.window == window and not o.absent]
-        found.sort(key=lambda o: options.managers.index(o.job.manager))
-        print_table(found, f"{window:,} tokens")
-        for name in options.scenarios if options.details else ():
-            here = [o for o in found if o.job.scenario == name]
-            print_table(here, f"{name}, {window:,} tokens")
-            print_errors(here)
+        print()
+        head(f"{window:,} tokens", *COLUMNS)
+        for name in options.managers:
+            if mine := [o for o in found if o.job.manager == name]:
+                row(name, *row_of(mine).cells())
         print_goals(found, window)
     print()
     for name in options.managers:
         print(f"- {name}: {MANAGERS[name].setting}")
-    for reason in sorted(
-        {f"{o.job.manager} skipped: {o.absent}" for o in outcomes if o.absent}
-    ):
+    for reason in {
+        f"{o.job.manager} skipped: {o.absent}" for o in outcomes if o.absent
+    }:
         print(f"- {reason}")
-    print(f"\n{time.perf_counter() - began:.0f} seconds")
 
 
 if __name__ == "__main__":

@@ -6,12 +6,6 @@ sees). Everything ours goes through the engine: measure, learn from the answer, 
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import json
-import multiprocessing
-import os
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -23,6 +17,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
 import exact
+from common import goals, head, parser_of, pooled, row, rows_of, usage_of
 from langchain_ctxwin import (
     Compaction,
     ContextEngine,
@@ -108,29 +103,19 @@ def load(data: Path | None) -> Iterator[Sized]:
         yield from map(simulated, range(GENERATED_CONVERSATIONS))
         return
     for source in SOURCES:
-        with gzip.open(
-            data / "transcripts" / f"{source}.jsonl.gz", "rt", encoding="utf-8"
-        ) as lines:
-            for row in map(json.loads, lines):
-                model = (row.get("meta") or {}).get("model")
-                if model and row.get("usage"):
-                    yield recorded(row, source, model)
+        for found in rows_of(data / "transcripts" / f"{source}.jsonl.gz"):
+            model = (found.get("meta") or {}).get("model")
+            if model and found.get("usage"):
+                yield recorded(found, source, model)
 
 
-def recorded(row: dict[str, Any], source: str, model: str) -> Sized:
+def recorded(found: dict[str, Any], source: str, model: str) -> Sized:
     sizes: dict[int, tuple[int, int]] = {}
-    for point in row["usage"]:
+    for point in found["usage"]:
         if point["prompt_tokens"] and point["i"] > max(sizes, default=0):
-            sizes[point["i"]] = (
-                point["prompt_tokens"],
-                point.get("completion_tokens") or 0,
-            )
-    return sized(
-        transcript_of(row, source),
-        sizes,
-        model=model,
-        family=family_of(model),
-    )
+            written = point.get("completion_tokens") or 0
+            sizes[point["i"]] = (point["prompt_tokens"], written)
+    return sized(transcript_of(found, source), sizes, model, family_of(model))
 
 
 def family_of(model: str) -> str:
@@ -154,22 +139,15 @@ def simulated(seed: int) -> Sized:
         for i, message in enumerate(messages)
         if isinstance(message, AIMessage)
     }
-    return sized(transcript, sizes, model="simulated", family="openai")
+    return sized(transcript, sizes, "simulated", "openai")
 
 
 def sized(
-    transcript: Transcript,
-    sizes: dict[int, tuple[int, int]],
-    *,
-    model: str,
-    family: str,
+    transcript: Transcript, sizes: dict[int, tuple[int, int]], model: str, family: str
 ) -> Sized:
     messages = [
         answered(m, sizes.get(i), model)
         for i, m in enumerate(without_interrupted(transcript.messages))
-    ]
-    points = [
-        i for i in sizes if i < len(messages) and isinstance(messages[i], AIMessage)
     ]
     return Sized(
         source=transcript.source,
@@ -177,7 +155,11 @@ def sized(
         family=family,
         tools=transcript.tools,
         messages=messages,
-        points=points,
+        points=[
+            i
+            for i, message in enumerate(messages)
+            if i in sizes and isinstance(message, AIMessage)
+        ],
     )
 
 
@@ -205,11 +187,7 @@ def answered(
         "response_metadata": {"model_provider": "recorded", "model_name": model}
     }
     if size:
-        stated["usage_metadata"] = {
-            "input_tokens": size[0],
-            "output_tokens": size[1],
-            "total_tokens": sum(size),
-        }
+        stated["usage_metadata"] = usage_of(*size)
     return message.model_copy(update=stated)
 
 
@@ -250,11 +228,8 @@ class Replay:
         )
 
     def sighting(self, kind: str, number: int, window: Window, true: int) -> Sighting:
-        shown, plain, tools = (
-            self.engine.build(window),
-            window.estimates.total_tokens,
-            self.talk.tools,
-        )
+        shown, tools = self.engine.build(window), self.talk.tools
+        plain = window.estimates.total_tokens
         counts = {
             OURS: window.total_tokens,
             PLAIN: plain,
@@ -264,14 +239,13 @@ class Replay:
                 shown, tools=tools, use_usage_metadata_scaling=True
             ),
         }
-        upper = window.upper_tokens
         return Sighting(
             source=self.talk.source,
             kind=kind,
             responses=number,
             true=true,
             counts=counts,
-            upper=upper,
+            upper=window.upper_tokens,
         )
 
     def last_ratio(self, number: int) -> float:
@@ -349,29 +323,25 @@ def report(found: list[Sighting]) -> None:
                 one for one in rows if one.kind == "compacted"
             ],
         }
-        print(f"\n| {source} | " + " | ".join(columns) + " |")
-        print("|---|" + "---:|" * len(columns))
-        print(
-            "| requests | "
-            + " | ".join(f"{len(column):,}" for column in columns.values())
-            + " |"
-        )
+        print()
+        head(source, *columns)
+        row("requests", *(f"{len(column):,}" for column in columns.values()))
         for method in (OURS, PLAIN, RATIO, APPROX, SCALED):
-            cells = [
-                in_words([one.error(method) for one in column])
-                for column in columns.values()
-            ]
-            print(f"| {method} | " + " | ".join(cells) + " |")
+            cells = (
+                [one.error(method) for one in column] for column in columns.values()
+            )
+            row(method, *map(in_words, cells))
     learned = [one for one in found if one.responses]
-    print(
-        f"\nrequests above the upper bound of their count: {percent([one.true > one.upper for one in learned]):.1f} %"
-    )
-    for kind, goals in GOALS.items():
+    above = mean(one.true > one.upper for one in learned) * 100
+    print(f"\nrequests above the upper bound of their count: {above:.1f} %")
+    goals(goals_of(learned))
+
+
+def goals_of(learned: list[Sighting]) -> Iterator[tuple[bool, str]]:
+    for kind, (most, most_of_95) in GOALS.items():
         errors = [one.error(OURS) for one in learned if one.kind == kind]
-        is_met = mean(errors) <= goals[0] and quantile(errors) <= goals[1]
-        print(
-            f"- {'met   ' if is_met else 'MISSED'} {kind} {in_words(errors)}: at most {goals[0]} / {goals[1]}"
-        )
+        is_met = mean(errors) <= most and quantile(errors) <= most_of_95
+        yield is_met, f"{kind} {in_words(errors)}: at most {most} / {most_of_95}"
 
 
 def in_words(errors: list[float]) -> str:
@@ -382,18 +352,12 @@ def quantile(errors: list[float]) -> float:
     return sorted(errors)[ceil(0.95 * len(errors)) - 1]
 
 
-def percent(hits: list[bool]) -> float:
-    return mean(hits) * 100
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder with transcripts/")
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--every", type=int, default=1, help="look at each so manieth conversation only"
     )
     options = parser.parse_args()
-    began = time.perf_counter()
     talks = sorted(load(options.data), key=lambda talk: -len(talk.points))[
         :: options.every
     ]
@@ -405,15 +369,7 @@ def main() -> None:
     print(
         f"{len(talks)} conversations, {sum(len(talk.points) for talk in talks):,} requests ({truth})"
     )
-    with multiprocessing.Pool(os.cpu_count()) as pool:
-        report(
-            [
-                sighting
-                for found in pool.imap(replayed, talks, chunksize=1)
-                for sighting in found
-            ]
-        )
-    print(f"\n{time.perf_counter() - began:.0f} seconds")
+    report([one for found in pooled(replayed, talks) for one in found])
 
 
 if __name__ == "__main__":

@@ -10,28 +10,20 @@ character by character.
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import json
 import random
 import re
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from langchain_core.exceptions import ContextOverflowError
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import ConfigDict, Field
+from langchain_core.messages import BaseMessage
 
 import exact
+from common import head, parser_of, row, rows_of
 from langchain_ctxwin import ModelLimits, TokenEstimator
 from langchain_ctxwin.decompose import create_map_reduce_graph
+from langchain_ctxwin.testing import ScriptedChatModel
 
 INPUT_TOKENS, WINDOW, OUTPUT = 400_000, 8_192, 1_024
 CHUNK_SHARE = 0.4  # of the input are chunks of their own, the rest are long documents
@@ -41,19 +33,8 @@ CONCURRENCY = 8
 QUESTION = "Which experiments on heat transfer in boundary layers are described, and what did each of them find?"
 
 WORDS = (
-    "flow",
-    "layer",
-    "heat",
-    "plate",
-    "shock",
-    "wave",
-    "number",
-    "pressure",
-    "surface",
-    "jet",
-    "nozzle",
-    "wing",
-)
+    "flow", "layer", "heat", "plate", "shock", "wave", "number", "pressure", "surface", "jet", "nozzle", "wing",
+)  # fmt: skip
 
 _SHOWN = re.compile(
     r'<document number="(\d+)"(?: from_character="(\d+)")?[^>]*>\n(.*?)\n</document>',
@@ -62,103 +43,36 @@ _SHOWN = re.compile(
 _SENTENCE = re.compile(r"[^.\n]{20,200}\.")
 
 
-@dataclass(kw_only=True)
-class Seen:
-    """What the provider saw; calls come from several threads."""
-
-    shown: list[tuple[int, int, str]] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    refused: int = 0
-    now: int = 0
-    peak: int = 0
-    lock: Any = field(default_factory=threading.Lock)
-
-
-class Provider(BaseChatModel):
-    """A model with a window of its own."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-    seen: Seen = Field(default_factory=Seen)
-    latency_seconds: float = 0.0
-
-    @property
-    def _llm_type(self) -> str:
-        return "simulated"
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        self._begin(messages)
-        time.sleep(self.latency_seconds)
-        return self._end(messages)
-
-    def _begin(self, messages: list[BaseMessage]) -> None:
-        tokens = exact.request_tokens(messages, [])
-        with self.seen.lock:
-            if tokens > WINDOW - OUTPUT:
-                self.seen.refused += 1
-                raise ContextOverflowError(
-                    f"input token count {tokens} exceeds the maximum of {WINDOW - OUTPUT}"
-                )
-            self.seen.sizes.append(tokens)
-            self.seen.now += 1
-            self.seen.peak = max(self.seen.peak, self.seen.now)
-
-    def _end(self, messages: list[BaseMessage]) -> ChatResult:
-        shown = [
-            (int(n), int(at or 0), text)
-            for n, at, text in _SHOWN.findall(messages[-1].text)
-        ]
-        found = _SENTENCE.findall(messages[-1].text.partition("\n\nThe ")[2])
-        text = (
-            " ".join(
-                found[:: max(1, len(found) // ANSWER_SENTENCES)][:ANSWER_SENTENCES]
-            )
-            or "Nothing here."
-        )
-        with self.seen.lock:
-            self.seen.now -= 1
-            self.seen.shown += shown
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path)
+    parser = parser_of(__doc__, "retrieval/ and memory_qa/; made-up reports without it")
     parser.add_argument("--latency", type=float, default=0.25)
     parser.add_argument(
         "--tokens", type=int, default=INPUT_TOKENS, help="size of the input"
     )
-    arguments = parser.parse_args()
-    documents = documents_of(
-        real_texts(arguments.data) if arguments.data else made_up(), arguments.tokens
-    )
+    options = parser.parse_args()
+    texts = real_texts(options.data) if options.data else made_up()
+    documents = documents_of(texts, options.tokens)
     sizes = list(map(exact.text_tokens, documents))
-    origin = "real texts" if arguments.data else "made-up reports"
+    origin = "real texts" if options.data else "made-up reports"
     print(
-        f"{sum(sizes):,} tokens ({origin}) in {len(documents)} documents, the longest {max(sizes):,}; ",
-        end="",
+        f"{sum(sizes):,} tokens ({origin}) in {len(documents)} documents, the longest {max(sizes):,}; "
+        f"window {WINDOW:,}, {OUTPUT:,} of it for the answer, {options.latency:g} s per call\n"
     )
-    print(
-        f"window {WINDOW:,}, {OUTPUT:,} of it for the answer, {arguments.latency:g} s per call\n"
-    )
-    print(
-        "| calls at once | calls | refused | shown once | largest request | tokens paid per token | seconds |"
-    )
-    print("|---:|---:|---:|---|---:|---:|---:|")
+    columns = ("refused", "shown once", "largest request", "tokens paid per token")
+    head("calls at once", "calls", *columns, "seconds", left=(3,))
     for concurrency in (1, CONCURRENCY):
-        print(
-            "| "
-            + " | ".join(run(documents, sum(sizes), concurrency, arguments.latency))
-            + " |",
-            flush=True,
-        )
+        row(concurrency, *run(documents, sum(sizes), concurrency, options.latency))
 
 
 def run(
     documents: list[str], given_tokens: int, concurrency: int, latency: float
-) -> list[str]:
-    model = Provider(latency_seconds=latency)
+) -> Iterator[str]:
+    model = ScriptedChatModel(
+        window=WINDOW,
+        max_tokens=OUTPUT,
+        counter=lambda messages, **_: exact.request_tokens(messages, []),
+        script=lambda messages, _: answer(messages, latency),
+    )
     graph = create_map_reduce_graph(
         model,
         limits=ModelLimits(WINDOW, requested_output_tokens=OUTPUT),
@@ -167,20 +81,28 @@ def run(
     )
     start = time.perf_counter()
     result = graph.invoke({"question": QUESTION, "documents": documents})
-    seconds, seen = time.perf_counter() - start, model.seen
-    is_once = put_together(seen) == documents and not result["failures"]
-    paid = sum(seen.sizes) / given_tokens
-    return [
-        str(concurrency), str(len(seen.sizes)), str(seen.refused), "yes" if is_once else "NO", f"{max(seen.sizes):,}",
-        f"{paid:.2f}", f"{seconds:.1f}",
-    ]  # fmt: skip
+    seconds, done = time.perf_counter() - start, model.answered
+    shown = "\n".join(request.messages[-1].text for request in done)
+    is_once = put_together(shown) == documents and not result["failures"]
+    yield from (str(len(done)), str(len(model.refusals)), "yes" if is_once else "NO")
+    yield f"{model.largest_tokens:,}"
+    yield f"{sum(request.tokens for request in done) / given_tokens:.2f}"
+    yield f"{seconds:.1f}"
 
 
-def put_together(seen: Seen) -> list[str]:
+def answer(messages: Sequence[BaseMessage], latency: float) -> str:
+    """Some sentences of what was shown."""
+    time.sleep(latency)
+    found = _SENTENCE.findall(messages[-1].text.partition("\n\nThe ")[2])
+    chosen = found[:: max(1, len(found) // ANSWER_SENTENCES)][:ANSWER_SENTENCES]
+    return " ".join(chosen) or "Nothing here."
+
+
+def put_together(shown: str) -> list[str]:
     """The documents as they were shown; a piece that was shown twice, or not, makes them differ from the input."""
     pieces: dict[int, list[tuple[int, str]]] = defaultdict(list)
-    for number, start, text in seen.shown:
-        pieces[number].append((start, text))
+    for number, start, text in _SHOWN.findall(shown):
+        pieces[int(number)].append((int(start or 0), text))
     return [
         "".join(text for _, text in sorted(pieces[number])) for number in sorted(pieces)
     ]
@@ -208,10 +130,10 @@ def documents_of(texts: Iterator[tuple[str, str]], wanted_tokens: int) -> list[s
 def real_texts(folder: Path) -> Iterator[tuple[str, str]]:
     """English abstracts, then Arabic paragraphs, then chats; made-up reports fill up what is missing."""
     for name in ("cranfield", "arcd"):
-        for document in lines_of(folder / "retrieval" / name / "corpus.jsonl.gz"):
+        for document in rows_of(folder / "retrieval" / name / "corpus.jsonl.gz"):
             if document["text"].strip():
                 yield document.get("title") or document["text"][:40], document["text"]
-    for chat in lines_of(folder / "memory_qa" / "locomo.jsonl.gz"):
+    for chat in rows_of(folder / "memory_qa" / "locomo.jsonl.gz"):
         yield (
             chat["id"],
             "\n".join(
@@ -219,10 +141,6 @@ def real_texts(folder: Path) -> Iterator[tuple[str, str]]:
             ),
         )
     yield from made_up()
-
-
-def lines_of(file: Path) -> Iterator[dict[str, Any]]:
-    return map(json.loads, gzip.decompress(file.read_bytes()).decode().splitlines())
 
 
 def made_up() -> Iterator[tuple[str, str]]:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import json
 import math
-import multiprocessing
-import os
 import re
-import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,11 +14,13 @@ from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
+from common import goals, head, parser_of, pooled, quiet, row, rows_of
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits, TokenEstimator
 from langchain_ctxwin.recall import create_recall_tool, handles, search_messages
 from langchain_ctxwin.text import query_terms, statement_spans, terms
-from transcripts import quiet
+from plain_tails import Newest
 
+LIMIT = 8_192  # of the input
 RECALL_TOKENS = 2_000
 TOOL = f"the view and one recall of {RECALL_TOKENS:,} tokens"
 GOALS = {"chats": 0.82, "long messages": 0.75}
@@ -43,8 +39,8 @@ LABEL = re.compile(r"^\[(\S+), [^\]\n]*turn \d+(?:, \d+-\d+ of \d+)?\]$", re.MUL
 """The label of a message, or of a part of one."""
 
 State = dict[str, Any]
-Shown = Mapping[str, list[str]]
-"""Texts that are shown, by the id of their message."""
+Shown = list[tuple[str, str]]
+"""Ids of messages, and the texts of them that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,20 +60,15 @@ class Conversation:
 
 def load(data: Path) -> Iterator[Conversation]:
     for path in sorted((data / "memory_qa").glob("*.jsonl.gz")):
-        for line in gzip.decompress(path.read_bytes()).splitlines():
-            row = json.loads(line)
-            chat = conversation(
-                row["id"],
-                "chats",
-                [_message(m) for m in row["messages"]],
-                row["questions"],
-            )
+        for found in rows_of(path):
+            messages = list(map(_message, found["messages"]))
+            chat = conversation(found["id"], messages, found["questions"])
             yield chat
             yield in_long_messages(chat)
 
 
 def conversation(
-    name: str, group: str, messages: list[AnyMessage], rows: list[dict[str, Any]]
+    name: str, messages: list[AnyMessage], rows: list[dict[str, Any]]
 ) -> Conversation:
     by_id = {message.id: message.content for message in messages}
     having = Counter(term for text in by_id.values() for term in set(terms(text)))
@@ -92,7 +83,9 @@ def conversation(
         for row in rows
         if row["evidence"]
     ]
-    return Conversation(name=name, group=group, messages=messages, questions=questions)
+    return Conversation(
+        name=name, group="chats", messages=messages, questions=questions
+    )
 
 
 def needed(text: str, about: str, having: Counter[str]) -> str:
@@ -111,12 +104,8 @@ def needed(text: str, about: str, having: Counter[str]) -> str:
 
 def in_long_messages(chat: Conversation) -> Conversation:
     """The same conversation in messages of hundreds of tokens, by user and assistant in turn."""
-    price, messages, lines, place = (
-        TokenEstimator().count_text,
-        list[AnyMessage](),
-        list[str](),
-        dict[str, str](),
-    )
+    price, messages = TokenEstimator().count_text, list[AnyMessage]()
+    lines, place = list[str](), dict[str, str]()
     for message in chat.messages:
         lines.append(f"{message.name or message.type}: {message.content}")
         place[message.id] = message_id(f"{chat.name}/{len(messages)}")
@@ -149,10 +138,10 @@ def _message(row: dict[str, Any]) -> AnyMessage:
 class Agent:
     """Feeds a conversation through the nodes turn by turn, as an agent would, and builds requests."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self) -> None:
         # The input limit is what is compared; a window this much larger leaves room for the answer beside it.
         self.nodes = ContextNodes(
-            ContextEngine(ModelLimits(context_window=2 * limit, max_input_tokens=limit))
+            ContextEngine(ModelLimits(context_window=2 * LIMIT, max_input_tokens=LIMIT))
         )
 
     def feed(self, messages: list[AnyMessage]) -> State:
@@ -174,94 +163,67 @@ class Agent:
         return state | self.nodes.build_messages.invoke(state)
 
 
-def keep_last(messages: list[AnyMessage], limit: int) -> set[str]:
-    """Ids of the newest messages that fit."""
+def newest(messages: list[AnyMessage]) -> list[AnyMessage]:
+    """The newest messages that fit."""
     count = TokenEstimator()
-    tokens, kept = count([]), set()
-    for message in reversed(messages):
-        tokens += count([message]) - count([])
-        if tokens > limit:
-            break
-        kept.add(message.id)
-    return kept
+    frame = count([])
+    sizes = [count([message]) - frame for message in messages]
+    return Newest(LIMIT - frame).view(messages, sizes)
 
 
-def recalled(state: State, query: str, max_tokens: int) -> Shown:
+def recalled(state: State, query: str) -> Shown:
     """What one call of the tool returns."""
     call = {"name": "recall", "args": {"query": query}, "id": "recall-1"}
-    asked = {
-        **state,
-        "messages": [
-            *state["messages"],
-            AIMessage("", tool_calls=[call], id="calling"),
-        ],
-    }
-    tool = create_recall_tool(max_tokens=max_tokens)
-    page = tool.func(SimpleNamespace(state=asked, store=None), query=query)
-    assert TokenEstimator().count_text(page) <= max_tokens
-    named = dict(zip(handles(asked["messages"]), asked["messages"], strict=True))
+    calling = AIMessage("", tool_calls=[call], id="calling")
+    messages = [*state["messages"], calling]
+    tool = create_recall_tool(max_tokens=RECALL_TOKENS)
+    runtime = SimpleNamespace(state={**state, "messages": messages}, store=None)
+    page = tool.func(runtime, query=query)
+    assert TokenEstimator().count_text(page) <= RECALL_TOKENS
+    named = dict(zip(handles(messages), messages, strict=True))
     _, *pieces = LABEL.split(page)
-    return texts(
+    return [
         (named[handle].id, text)
         for handle, text in zip(pieces[::2], pieces[1::2], strict=True)
-    )
+    ]
 
 
-def texts(pairs: Iterable[tuple[str, str]]) -> Shown:
-    shown = defaultdict(list)
-    for key, text in pairs:
-        shown[key].append(text)
-    return shown
-
-
-def reach(
-    agent: Agent, state: State, question: str, limit: int
-) -> dict[str, list[Shown]]:
+def reach(agent: Agent, state: State, question: str) -> dict[str, Shown]:
     """What each way of remembering shows."""
     history, asked = state["messages"], HumanMessage(question, id="question")
     built = agent.request({**state, "messages": [*history, asked]})
     said = {message.id: message.content for message in history}
-    seen = {
-        message.id
+    view = [
+        (message.id, message.content)
         for message in built["llm_input_messages"]
         if said.get(message.id) == message.content
-    }
-    view = texts((key, said[key]) for key in seen)
+    ]
     found = search_messages(history, question, max_tokens=RECALL_TOKENS)
     return {
-        "the newest messages": [
-            texts(
-                (key, said[key])
-                for key in keep_last([*history, asked], limit) - {"question"}
-            )
-        ],
-        "the view": [view],
+        "the newest messages": [(m.id, m.content) for m in newest([*history, asked])],
+        "the view": view,
         "`search_messages` alone": [
-            texts((excerpt.message.id, excerpt.text) for excerpt in found.excerpts)
+            (one.message.id, one.text) for one in found.excerpts
         ],
-        TOOL: [view, recalled(built, question, RECALL_TOKENS)],
+        TOOL: [*view, *recalled(built, question)],
     }
 
 
-Row = tuple[Conversation, Counter[str]]
-
-
-def measure(job: tuple[Conversation, int]) -> Row:
+def measure(chat: Conversation) -> tuple[Conversation, Counter[str]]:
     """Count the evidence of all questions, and what of it each way shows."""
-    chat, limit = job
-    agent, found = Agent(limit), Counter[str]()
+    agent, found = Agent(), Counter[str]()
     state = agent.feed(chat.messages)
     for question in chat.questions:
         found[""] += len(question.evidence)
-        for way, places in reach(agent, state, question.text, limit).items():
+        for way, shown in reach(agent, state, question.text).items():
             found[way] += sum(
-                any(text in shown for place in places for shown in place.get(key, ()))
+                any(at == key and text in part for at, part in shown)
                 for key, text in question.evidence
             )
     return chat, found
 
 
-def report(rows: list[Row], limit: int) -> None:
+def report(rows: list[tuple[Conversation, Counter[str]]]) -> None:
     groups = dict.fromkeys(chat.group for chat, _ in rows)
     totals = {
         group: sum((found for chat, found in rows if chat.group == group), Counter())
@@ -270,40 +232,26 @@ def report(rows: list[Row], limit: int) -> None:
     held = sum((found for chat, found in rows if chat.name in HELD_OUT), Counter[str]())
     columns = {**totals, "kept aside while tuning": held}
     print(
-        f"{len(rows)} conversations, input limit {limit:,}: share of the evidence within reach"
+        f"{len(rows)} conversations, input limit {LIMIT:,}: share of the evidence within reach"
     )
-    print("| | " + " | ".join(columns) + " |")
-    print("|---|" + "---:|" * len(columns))
+    head("", *columns)
     for way in [name for name in rows[0][1] if name]:
-        cells = [f"{found[way] / max(1, found['']):.3f}" for found in columns.values()]
-        print(f"| {way} | " + " | ".join(cells) + " |")
+        cells = (f"{found[way] / max(1, found['']):.3f}" for found in columns.values())
+        row(way, *cells)
     for group, found in totals.items():
-        figure = found[TOOL] / max(1, found[""])
-        verdict = "met   " if figure >= GOALS[group] else "MISSED"
-        print(f"- {verdict} {group}, {TOOL} {figure:.3f}: at least {GOALS[group]}")
+        figure, least = found[TOOL] / max(1, found[""]), GOALS[group]
+        goals([(figure >= least, f"{group}, {TOOL} {figure:.3f}: at least {least}")])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--data", type=Path, required=True, help="folder with memory_qa/*.jsonl.gz"
-    )
-    parser.add_argument(
-        "--limit", type=int, default=8_192, help="input limit in tokens"
-    )
+    parser = parser_of(__doc__, "memory_qa/*.jsonl.gz", needs_data=True)
     parser.add_argument(
         "--chats", type=int, help="measure only the first so many; all without it"
     )
     options = parser.parse_args()
     quiet()
-    began = time.perf_counter()
     chats = [*load(options.data)][: options.chats]
-    with multiprocessing.Pool(os.cpu_count()) as pool:
-        report(
-            pool.map(measure, [(chat, options.limit) for chat in chats], chunksize=1),
-            options.limit,
-        )
-    print(f"\n{time.perf_counter() - began:.0f} seconds")
+    report(list(pooled(measure, chats)))
 
 
 if __name__ == "__main__":

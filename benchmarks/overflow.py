@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import json
 import sys
 from pathlib import Path
 
+from common import parser_of, rows_of
 from langchain_ctxwin.core.overflow import classify_overflow
 
 TESTS = Path(__file__).parents[1] / "tests"
@@ -24,18 +22,15 @@ class ProviderError(Exception):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--data",
-        type=Path,
-        help=f"folder that holds {DATA_FILE}; without it the tests' own wordings",
+    data = (
+        parser_of(__doc__, f"{DATA_FILE}; without it the tests' own wordings")
+        .parse_args()
+        .data
     )
-    data = parser.parse_args().data
-    for title, rows in (
-        own_rows().items()
-        if data is None
-        else {str(data / DATA_FILE): recorded_rows(data)}.items()
-    ):
+    tables = (
+        {str(data / DATA_FILE): list(rows_of(data / DATA_FILE))} if data else own_rows()
+    )
+    for title, rows in tables.items():
         measure(title, rows)
 
 
@@ -49,11 +44,6 @@ def measure(title, rows):
             print(
                 f"ambiguous {row['id']} ({row['label']}): {classify_overflow(with_status(row))}"
             )
-
-
-def recorded_rows(data):
-    with gzip.open(data / DATA_FILE, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
 
 
 def own_rows():

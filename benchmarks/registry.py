@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import gzip
 import json
 import tempfile
 import time
@@ -12,14 +10,13 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+from common import parser_of, quiet, rows_of
 from langchain_ctxwin.errors import UnknownModelError
 from langchain_ctxwin.models.registry import TTL_SECONDS, ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.observe import MemorySink
-from transcripts import quiet
 
 MONTHS = "model_facts/models_dev/*.json.gz"
-PRICE_TABLES = "model_facts/litellm/*.json.gz"
 EVENTS = "model_facts/events.jsonl.gz"
 FIELDS = {
     "changed_context": "context_window",
@@ -41,28 +38,22 @@ class MonthClock:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--data", type=Path, required=True, help=f"folder that holds {EVENTS}"
-    )
-    data = parser.parse_args().data
+    data = parser_of(__doc__, EVENTS, needs_data=True).parse_args().data
     quiet()
     with tempfile.TemporaryDirectory() as folder:
-        replay_months(data, Path(folder))
-        replay_price_tables(data, Path(folder))
+        replay_months(data, Path(folder) / "models.json")
 
 
-def replay_months(data, folder):
-    clock, catalog = MonthClock(), folder / "models.json"
-    registry = None
+def replay_months(data, catalog):
+    clock, registry = MonthClock(), None
     totals, stale, events = Counter(), Counter(), Counter()
-    changed, sink, told = events_of(data), MemorySink(), Counter()
+    changed, sink, told = list(rows_of(data / EVENTS)), MemorySink(), Counter()
     months = sorted(data.glob(MONTHS))
     print(
         f"{data / 'model_facts'}: {len(months)} months under one registry, TTL {TTL_SECONDS:,.0f} s"
     )
     for path in months:
-        month, models = path.name.partition(".")[0], read(path)["models"]
+        month, models = path.name.partition(".")[0], next(rows_of(path))["models"]
         replace(catalog, published(models))
         if registry is None:
             clock.now = epoch(month)
@@ -105,39 +96,6 @@ def replay_months(data, folder):
     print_speed(registry, [name for name, row in models.items() if row["context"]])
 
 
-def replay_price_tables(data, folder):
-    clock, catalog = MonthClock(), folder / "prices.json"
-    registry = None
-    previous = {}
-    for path in sorted(
-        data.glob(PRICE_TABLES),
-        key=lambda path: list(map(int, path.name.split(".")[:2])),
-    ):
-        models = read(path)["models"]
-        replace(catalog, models)
-        registry = registry or ModelRegistry([CatalogSource(catalog)], clock=clock)
-        clock.now += TTL_SECONDS
-        registry.refresh()
-        chat = {name: row for name, row in models.items() if is_chat(row)}
-        plain = {
-            name: row
-            for name, row in chat.items()
-            if name.partition("/")[0] == row["litellm_provider"]
-        }
-        known = [
-            name
-            for name, row in plain.items()
-            if window_of(registry, name) == joint_window(row)
-        ]
-        gone = {name for name in previous if name not in models}
-        unknown = sum(window_of(registry, name) is None for name in gone)
-        print(
-            f"LiteLLM {path.name.removesuffix('.json.gz')}: {len(known)}/{len(plain)} chat models named provider/name "
-            f"have the table's window; {unknown}/{len(gone)} removed since the table before are unknown"
-        )
-        previous = plain
-
-
 def published(models):
     """The reduced rows in the shape that models.dev publishes."""
     providers = {}
@@ -165,7 +123,7 @@ def published(models):
 def is_right(registry, event, models):
     name, row = event["model"], models.get(event["model"])
     if event["event"] == "removed":
-        return window_of(registry, name) is None
+        return info_of(registry, name) is None
     return row is not None and matches(registry, name, row)
 
 
@@ -189,9 +147,8 @@ def compared(changes, told):
 
 def matches(registry, name, row):
     """True when the registry says of a model what the month's catalog says, as far as that can be believed."""
-    try:
-        info = registry.lookup(name)
-    except UnknownModelError:
+    info = info_of(registry, name)
+    if info is None:
         return not row["context"] and not row.get("input")
     window, largest_input, largest_output = (
         row.get(key) or None for key in ("context", "input", "output")
@@ -210,23 +167,15 @@ def matches(registry, name, row):
     )
 
 
-def price(row, key):
-    return None if row.get(key) is None else Decimal(str(row[key]))
-
-
-def window_of(registry, name):
+def info_of(registry, name):
     try:
-        return registry.lookup(name).context_window
+        return registry.lookup(name)
     except UnknownModelError:
         return None
 
 
-def is_chat(row):
-    return row.get("mode") == "chat" and isinstance(row.get("max_input_tokens"), int)
-
-
-def joint_window(row):
-    return row["max_input_tokens"]
+def price(row, key):
+    return None if row.get(key) is None else Decimal(str(row[key]))
 
 
 def print_first(registry, models):
@@ -247,10 +196,8 @@ def print_speed(registry, names):
         start = time.perf_counter()
         for name in asked:
             registry.lookup(name)
-        seconds = time.perf_counter() - start
-        print(
-            f"lookups ({label}): {len(asked) / seconds:,.0f} per second over {len(names):,} models"
-        )
+        rate = len(asked) / (time.perf_counter() - start)
+        print(f"lookups ({label}): {rate:,.0f} per second over {len(names):,} models")
     start = time.perf_counter()
     registry.refresh()
     print(f"refresh of {len(names):,} models: {time.perf_counter() - start:.2f} s")
@@ -263,16 +210,6 @@ def summary(outcome):
         for kind in kinds
     )
     return ", ".join(parts) + " right"
-
-
-def events_of(data):
-    with gzip.open(data / EVENTS, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
-
-
-def read(path):
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return json.load(file)
 
 
 def replace(path, document):

@@ -17,6 +17,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
+from common import goals, head, parser_of, quiet, row, usage_of
 from langchain_ctxwin import (
     ContextEngine,
     ContextInput,
@@ -27,7 +28,7 @@ from langchain_ctxwin import (
     TokenEstimator,
     add_context_nodes,
 )
-from transcripts import Transcript, load, parser_of, quiet
+from transcripts import Transcript, load
 
 WINDOW = 8_192
 TURNS = 1_000
@@ -93,8 +94,7 @@ class Script:
 
     def answer(self, turn: int, request: list[AnyMessage]) -> AIMessage:
         """Call a tool where it is the turn's first answer and a call is due; with a plausible size of the request."""
-        tokens = self._counter(request)
-        usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
+        usage = usage_of(self._counter(request), 1)
         if isinstance(request[-1], ToolMessage) or turn % CALL_EVERY:
             return AIMessage(self.text("ai", turn), id=f"a{turn}", usage_metadata=usage)
         call = {"name": "look_up", "args": {"row": turn}, "id": f"c{turn}"}
@@ -105,12 +105,13 @@ class Script:
 class Block:
     """What one block of turns took."""
 
-    milliseconds: list[float]
-    """Of each turn."""
+    messages: int
+    mean_ms: float
+    """Of a turn."""
 
+    median_ms: float
     whole_ms: float
     state_bytes: int
-    messages: int
     compactions: int
 
 
@@ -156,12 +157,13 @@ def soak(script: Script, turns: int) -> Iterator[Block]:
             taken.append(watch.seconds * 1_000)
         whole = (time.process_time() - began) / size * 1_000
         values = graph.get_state(config).values
-        ours = {
-            key: value for key, value in values.items() if key.startswith("context_")
-        }
-        compactions = int((values.get("context_guard") or {}).get("compactions", 0))
+        ours = {key: values[key] for key in values if key.startswith("context_")}
         state_bytes = len(json.dumps(ours, ensure_ascii=False).encode())
-        yield Block(taken, whole, state_bytes, len(values["messages"]), compactions)
+        compactions = int((values.get("context_guard") or {}).get("compactions", 0))
+        messages = len(values["messages"])
+        yield Block(
+            messages, mean(taken), median(taken), whole, state_bytes, compactions
+        )
 
 
 def _texts(transcripts: list[Transcript], kind: str) -> Iterator[str]:
@@ -181,28 +183,30 @@ def main() -> None:
     options = parser.parse_args()
     quiet()
     script = Script(list(load(options.data, limit=5)), options.turns // BLOCKS)
-    print(
-        "| messages | ms a turn, ours | median | whole graph | bytes of state | compactions |"
-    )
-    print("|---:|---:|---:|---:|---:|---:|")
+    titles = ("ms a turn, ours", "median", "whole graph", "bytes of state")
+    head("messages", *titles, "compactions", left=())
     done: list[Block] = []
     for block in soak(script, options.turns):
         done.append(block)
-        times = f"{mean(block.milliseconds):.2f} | {median(block.milliseconds):.2f} | {block.whole_ms:.2f}"
-        print(
-            f"| {block.messages:,} | {times} | {block.state_bytes:,} | {block.compactions:,} |",
-            flush=True,
+        times = (
+            f"{block.mean_ms:.2f}",
+            f"{block.median_ms:.2f}",
+            f"{block.whole_ms:.2f}",
         )
+        bytes_, compactions = f"{block.state_bytes:,}", f"{block.compactions:,}"
+        row(f"{block.messages:,}", *times, bytes_, compactions)
     middle, last = done[BLOCKS // 2], done[-1]
     grown = {
-        "milliseconds": median(last.milliseconds) / median(middle.milliseconds),
+        "milliseconds": last.median_ms / middle.median_ms,
         "state bytes": last.state_bytes / middle.state_bytes,
     }
-    for name, times in grown.items():
-        verdict = "met   " if times <= GOALS[name] else "MISSED"
-        print(
-            f"- {verdict} {name}, last block beside the one in the middle: {times:.2f} times, at most {GOALS[name]:.1f}"
+    goals(
+        (
+            times <= GOALS[name],
+            f"{name}, last block beside the one in the middle: {times:.2f} times, at most {GOALS[name]:.1f}",
         )
+        for name, times in grown.items()
+    )
 
 
 if __name__ == "__main__":

@@ -19,10 +19,11 @@ from langchain.agents.middleware.types import ModelRequest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
+from common import parser_of, quiet, usage_of
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits
 from langchain_ctxwin.agent import nodes as our_nodes
 from langchain_ctxwin.agent.storage import RunPlace
-from transcripts import Transcript, generate, load, parser_of, quiet
+from transcripts import Transcript, load
 
 SIZES = (1_000, 10_000, 100_000)
 WAYS = ("the same objects", "loaded anew", "first sight")
@@ -85,12 +86,7 @@ def ours(tools: list[dict[str, Any]], window: int) -> Step:
                 "context_pending": {},
             }
         state = {**state, **nodes.build_messages.invoke(state)}
-        tokens = state["context_report"]["total_tokens"]
-        reply.usage_metadata = {
-            "input_tokens": tokens,
-            "output_tokens": 9,
-            "total_tokens": tokens + 9,
-        }
+        reply.usage_metadata = usage_of(state["context_report"]["total_tokens"])
         update = model.invoke(state)
         return {**state, "context_counts": update["context_counts"]}
 
@@ -109,15 +105,12 @@ def langchain() -> Step:
     return step
 
 
-def deepagents() -> Step | None:
-    """Its middleware around a model call; None where it is not installed."""
-    try:
-        from deepagents.backends import StateBackend
-        from deepagents.middleware.summarization import (
-            SummarizationMiddleware as DeepSummarization,
-        )
-    except ImportError:
-        return None
+def deepagents() -> Step:
+    from deepagents.backends import StateBackend
+    from deepagents.middleware.summarization import (
+        SummarizationMiddleware as DeepSummarization,
+    )
+
     model = FakeListChatModel(responses=["summary"])
     middleware = DeepSummarization(
         model=model, backend=StateBackend(), trigger=OUT_OF_REACH, keep=KEPT
@@ -133,10 +126,13 @@ def deepagents() -> Step | None:
     return step
 
 
-def cost(messages: list[AnyMessage], make: Callable[[], Step], way: str) -> float:
+def cost(messages: list[AnyMessage], make: Callable[[], Step], way: str) -> str:
     """Median milliseconds of one step: the history grows by a call and its result, as in an agent's loop."""
     state: State = {"messages": messages}
-    step, taken = make(), []
+    try:
+        step, taken = make(), list[float]()
+    except ImportError:
+        return "not installed"
     for number in range(WARM_UP[way] + REPEATS[way]):
         if way == "first sight":
             state = {"messages": messages}
@@ -156,7 +152,7 @@ def cost(messages: list[AnyMessage], make: Callable[[], Step], way: str) -> floa
             f"row {number}", tool_call_id=f"c{number}", id=f"t{number}"
         )
         state = {**state, "messages": [*state["messages"], reply, result]}
-    return median(taken[WARM_UP[way] :]) * 1_000
+    return f"{median(taken[WARM_UP[way] :]) * 1_000:.2f}"
 
 
 def main() -> None:
@@ -166,11 +162,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     quiet()
-    transcripts = (
-        list(load(options.data, limit=5))
-        if options.data
-        else [generate(seed) for seed in range(4)]
-    )
+    transcripts = list(load(options.data, limit=5))
     tools = next(t.tools for t in transcripts if t.tools)
     # as in a graph with a checkpointer
     our_nodes.place_of = lambda *_: RunPlace(thread="1")
@@ -187,10 +179,7 @@ def main() -> None:
     for way in WAYS:
         for size in options.sizes:
             messages = history(transcripts, size)
-            figures = [
-                f"{cost(messages, make, way):.2f}" if make() else "not installed"
-                for make in everybody.values()
-            ]
+            figures = [cost(messages, make, way) for make in everybody.values()]
             print(
                 f"{way:<20}{size:>10,}"
                 + "".join(f"{figure:>22}" for figure in figures),

@@ -7,15 +7,11 @@ dots is a mechanism that nothing here pays for. A mechanism that is removed take
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import logging
-import multiprocessing
-import os
 import pkgutil
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,13 +26,13 @@ import arena
 import calibration
 import langchain_ctxwin
 import sufficiency
-from arena_parts.play import Job, play
-from arena_parts.script import CLOCK, SCENARIOS
+from arena_scenarios import CLOCK, SCENARIOS
+from common import head, parser_of, pooled, quiet, row
 from langchain_ctxwin.core import sizing
 from langchain_ctxwin.core import turns as pinned
 from langchain_ctxwin.core.tool_schemas import tool_definition
 from step_cost import ROOMY, WAYS, cost, history, ours
-from transcripts import generate, load, quiet
+from transcripts import load
 
 PACKAGE = "langchain_ctxwin"
 WINDOW = 8_192
@@ -192,13 +188,6 @@ ROWS = (
         measures=("shown", "calibration", "arena"),
     ),
     Row(
-        name="sizes learned from a history",
-        instead="from answers alone",
-        seams={
-            "core.updates:from_history": value(lambda request: (request.session, None))
-        },
-    ),
-    Row(
         name="margin by what was counted",
         instead="5 % of the request",
         seams={"core.sizing:Sizes._bounded": value(_with_plain_margin)},
@@ -210,19 +199,6 @@ ROWS = (
         seams={"core.tool_schemas:schema_tokens": value(_json_tokens)},
     ),
     Row(
-        name="overflows that no error tells",
-        seams={"core.recovery:silent_overflow": returning(None)},
-        measures=("arena",),
-    ),
-    Row(
-        name="less output where the window ends",
-        seams={
-            "core.recovery:fitting_output": returning({}),
-            "core.recovery:smaller_output": returning({}),
-        },
-        measures=("arena",),
-    ),
-    Row(
         name="steps of the current turn leave",
         instead="whole turns alone, then clamps",
         seams={"core.compaction:step_cuts": returning([])},
@@ -232,22 +208,6 @@ ROWS = (
         name="messages are cut kind by kind",
         instead="all but the question at once",
         seams={"core.clamping:_kinds": value(_all_at_once)},
-        measures=("shown", "arena"),
-    ),
-    Row(
-        name="a question that filled the window is cut once",
-        seams={"core.clamping:with_lasting_question": argument(0)},
-        measures=("shown", "arena"),
-    ),
-    Row(
-        name="explicit pins are cut where they leave no room",
-        instead="the request is refused",
-        seams={"core.clamping:with_clamped_pins": argument(0)},
-        measures=("shown", "arena"),
-    ),
-    Row(
-        name="a pinned question carries its answer",
-        seams={"core.turns:final_answer": returning(None)},
         measures=("shown", "arena"),
     ),
     Row(
@@ -267,32 +227,10 @@ ROWS = (
         measures=("shown", "arena"),
     ),
     Row(
-        name="further summaries cover three rooms",
-        instead="whatever is past the bound",
-        seams={"core.plan:FURTHER_ROOMS": value(0)},
-        measures=("arena",),
-    ),
-    Row(
-        name="a summary is asked for after the last request",
-        instead="with a transcript",
-        seams={"summarize.model:ModelSummarizer.extending": argument(0)},
-        measures=("arena",),
-    ),
-    Row(
-        name="long runs of one character count less",
-        seams={"core.tokens:_thinned": value(lambda run: run[0])},
-        measures=("calibration", "speed"),
-    ),
-    Row(
         name="recovery from a refusal",
         instead="the error is raised",
         seams={"core.overflow:classify_overflow": returning(None)},
         measures=("arena",),
-    ),
-    Row(
-        name="the first user message is pinned",
-        seams={"engine:ContextEngine._parts": with_settings(pin_first_user=False)},
-        measures=("shown", "arena"),
     ),
     Row(
         name="record",
@@ -301,12 +239,6 @@ ROWS = (
                 lambda record, *_, **__: replace(record, lines=())
             )
         },
-        measures=("shown", "arena"),
-    ),
-    Row(
-        name="record: order by worth",
-        instead="newest first",
-        seams={"core.record:_by_worth": value(lambda items, *_: [*reversed(items)])},
         measures=("shown", "arena"),
     ),
     Row(
@@ -394,14 +326,11 @@ def shown_values(how: How) -> Figures:
 def agents(how: How) -> Figures:
     """Scripted agents with a strict provider; a summary is there as soon as it is begun."""
     names = how(QUICK_SCENARIOS, [name for name in SCENARIOS if name != CLOCK])
-    jobs = [Job(manager="ours-nodes", scenario=name, window=WINDOW) for name in names]
-    with (
-        applied(PROMPT),
-        multiprocessing.Pool(
-            arena.WAITING_SHARE * (os.cpu_count() or 1), maxtasksperchild=4
-        ) as pool,
-    ):
-        total = arena.row_of(list(pool.imap(play, jobs, chunksize=1)))
+    jobs = [
+        arena.Job(manager="ours-nodes", scenario=name, window=WINDOW) for name in names
+    ]
+    with applied(PROMPT):
+        total = arena.row_of(list(arena.played(jobs)))
     return {
         "failed/invalid/false": f"{total.failed}/{total.invalid}/{total.false_refusals}",
         "facts at end": f"{total.facts_at_end:.2f}",
@@ -414,13 +343,12 @@ def counts(how: How) -> Figures:
     """Errors of counts in % before the request is sent, mean / 95 % quantile."""
     every = _talks(how.data)
     talks = every[how(len(every) // 4, 0) :: how(20, 3)]  # the longest come first
-    with multiprocessing.Pool(os.cpu_count()) as pool:
-        found = [
-            one
-            for talk in pool.imap(calibration.replayed, talks, chunksize=1)
-            for one in talk
-            if one.responses
-        ]
+    found = [
+        one
+        for talk in pooled(calibration.replayed, talks)
+        for one in talk
+        if one.responses
+    ]
     cells = {
         kind: calibration.in_words(
             [one.error(calibration.OURS) for one in found if one.kind == kind]
@@ -434,16 +362,11 @@ def counts(how: How) -> Figures:
 
 def speed(how: How) -> Figures:
     """Milliseconds of processor time of one step, by way of meeting the history: the same objects, loaded, new."""
-    found = (
-        list(load(how.data, limit=5))
-        if how.data
-        else [generate(seed) for seed in range(4)]
-    )
+    found = list(load(how.data, limit=5))
     tools = next(t.tools for t in found if t.tools)
     messages = history(found, how(300, 5_000))
     return {
-        f"ms, {way}": f"{cost(messages, partial(ours, tools, ROOMY), way):.1f}"
-        for way in WAYS
+        f"ms, {way}": cost(messages, partial(ours, tools, ROOMY), way) for way in WAYS
     }
 
 
@@ -482,14 +405,7 @@ def cell(column: str, before: str, found: Figures) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        help="folder with recorded conversations; generated ones without it",
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--only", nargs="+", default=[], help="rows whose name holds one of these"
     )
@@ -508,28 +424,24 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     quiet()
     warnings.simplefilter("ignore")
-    how, began = How(data=options.data, is_quick=options.quick), time.perf_counter()
+    how = How(data=options.data, is_quick=options.quick)
     rows = [
-        row
-        for row in ROWS
-        if not options.only or any(word in row.name for word in options.only)
+        off
+        for off in ROWS
+        if not options.only or any(word in off.name for word in options.only)
     ]
     for name in options.measures:
-        asked = [row for row in rows if name in row.measures]
+        asked = [off for off in rows if name in off.measures]
         if not asked:
             continue
         base = MEASURES[name](how)
-        print(f"\n| {name}: off → instead | " + " | ".join(base) + " |")
-        print("|---|" + "---|" * len(base))
-        print("| **all on** | " + " | ".join(base.values()) + " |", flush=True)
-        for row in asked:
-            found = measured(row, name, how)
+        print()
+        head(f"{name}: off → instead", *base, left=range(len(base) + 1))
+        row("**all on**", *base.values())
+        for off in asked:
+            found = measured(off, name, how)
             cells = [cell(column, before, found) for column, before in base.items()]
-            print(
-                f"| {row.name} → {row.instead} | " + " | ".join(cells) + " |",
-                flush=True,
-            )
-    print(f"\n{time.perf_counter() - began:.0f} seconds")
+            row(f"{off.name} → {off.instead}", *cells)
 
 
 if __name__ == "__main__":

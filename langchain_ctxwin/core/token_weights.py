@@ -1,4 +1,4 @@
-"""The figures of `TokenEstimator`: tokens per count and bounds by tokenizer family, written by `fit_tokens.py`."""
+"""The figures of `TokenEstimator`: tokens per count and bounds by tokenizer family (`benchmarks/tokens.py --fit`)."""
 
 # ruff: noqa: RUF001  # letters of other scripts look alike
 # fmt: off
@@ -71,10 +71,10 @@ emoji                     0x1F000    1.862    2.101    2.914    3.366    1.700  
 """Tokens per count, a row for each feature of a text and a column for each family. None is negative, so that no count
 falls when text is appended. Characters beside ASCII are classes that begin at the character stated (`starts`).
 
-Fitted by `benchmarks/fit_tokens.py` to 4,110 texts, counted exactly: code, documents, tables and traces of public
+Fitted by `benchmarks/tokens.py --fit` to 4,110 texts, counted exactly: code, documents, tables and traces of public
 projects (CPython, the JDK, lodash, serde, Dubbo, jsoup, Petclinic, Vue, zod, rxjs, NumPy, Debian, ...), recorded agents
 (SWE-agent, tau-bench), GitHub's and Stripe's example responses, guides and declarations in 60 languages. The weights
-behind those of ASCII are fitted to 2,777 of them (`--keep-ascii`).
+behind those of ASCII are fitted to 2,777 of them.
 """
 
 (_, _, *_FAMILIES), *_ROWS = [line.split() for line in TABLE.strip().splitlines()]
@@ -98,7 +98,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 }
 """True count over estimate: 95 % and 5 % quantile over agent-like texts."""
 
-# Characters beside ASCII that ordinary texts have (`fit_tokens.py --characters`).
+# Characters beside ASCII that ordinary texts have: nearly all of an alphabet, signs and ideographs of few tokens.
 COMMON = (
     "\u0080\u0092\u00a0\u00a1\u00a2\u00a3\u00a4\u00a5\u00a6\u00a7\u00a8\u00a9\u00aa\u00ab\u00ac\u00ad\u00ae\u00af\u00b0\u00b1\u00b2\u00b3\u00b4\u00b5\u00b6\u00b7\u00b8\u00b9\u00ba\u00bb\u00bc\u00bd\u00be\u00bf\u00c0\u00c1\u00c2\u00c3\u00c4\u00c5\u00c6\u00c7\u00c8\u00c9\u00ca\u00cb\u00cc\u00cd\u00ce\u00cf"
     "ÐÑÒÓÔÕÖ×ØÙÚÜÝÞßàáâãäåæçèéêëìíîïðñòóôõö÷øùúûüýþÿĀāĂ"

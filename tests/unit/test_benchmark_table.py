@@ -18,7 +18,7 @@ import run as bench
 FOLDER = bench.FOLDER
 
 # The runner itself, what writes data or documents instead of measuring, and what wants a checkout beside data.
-APART = {"run", "figures", "fetch_data", "model_snapshot", "fit_tokens", "tasks"}
+APART = {"run", "figures", "fetch_data", "model_snapshot", "tasks"}
 ELSEWHERE = {"providers"}  # its talks are tests of their own
 WITHOUT_DATA = {
     row.script: row

@@ -1,4 +1,4 @@
-"""Who competes? Each manager builds an agent from the same parts; peers are set up as they document.
+"""Who competes in the arena? Each manager builds an agent from the same parts; peers are set up as they document.
 
 Where a peer counts messages alone, it is told sizes that leave room for the rest.
 """
@@ -10,14 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import SystemMessage
 from langchain_core.messages.utils import trim_messages
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from arena_parts.provider import FakeProvider, FakeSummarizer, parts_of, total_tokens
-from langchain_ctxwin import ContextConfig, create_context_agent, pin
+from arena_provider import FakeModel, parts_of, total_tokens
+from arena_scenarios import SYSTEM_PROMPT
+from langchain_ctxwin import create_context_agent
 from plain_tails import Dropped
 
 TRIGGER_SHARE = 0.8  # SummarizationMiddleware's documented example
@@ -26,10 +27,9 @@ KEEP_SHARE = 0.3  # same
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    provider: FakeProvider
-    summarizer: FakeSummarizer
+    provider: FakeModel
+    summarizer: FakeModel
     tools: list[BaseTool]
-    system_prompt: str
     folder: str
     """Where a manager may write files; it is removed after the scenario."""
 
@@ -37,7 +37,7 @@ class Parts:
     def room_tokens(self) -> int:
         """Tokens left for messages, exactly: a careful user sets them for a peer that does not know them itself."""
         tools = [convert_to_openai_tool(tool) for tool in self.tools]
-        fixed = total_tokens(parts_of([SystemMessage(self.system_prompt)], tools))
+        fixed = total_tokens(parts_of([SystemMessage(SYSTEM_PROMPT)], tools))
         return self.provider.window - self.provider.max_tokens - fixed
 
 
@@ -45,8 +45,7 @@ def nodes(parts: Parts, summarizer: Any = None) -> Any:
     return create_context_agent(
         parts.provider,
         parts.tools,
-        system_prompt=parts.system_prompt,
-        config=ContextConfig(),
+        system_prompt=SYSTEM_PROMPT,
         recall=False,
         summarizer=parts.summarizer if summarizer is None else summarizer,
         checkpointer=InMemorySaver(),
@@ -58,18 +57,10 @@ def own_model(parts: Parts) -> Any:
 
 
 def middleware(parts: Parts) -> Any:
-    from langchain.agents import create_agent
-
     from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 
-    return create_agent(
-        parts.provider,
-        parts.tools,
-        system_prompt=parts.system_prompt,
-        middleware=[ContextWindowMiddleware(summarizer=parts.summarizer, recall=False)],
-        state_schema=ContextAgentState,
-        checkpointer=InMemorySaver(),
-    )
+    own = ContextWindowMiddleware(summarizer=parts.summarizer, recall=False)
+    return _agent(parts, own, state_schema=ContextAgentState)
 
 
 def summarization(parts: Parts) -> Any:
@@ -104,7 +95,7 @@ def deep_agent(parts: Parts) -> Any:
     return create_deep_agent(
         parts.provider,
         parts.tools,
-        system_prompt=parts.system_prompt,
+        system_prompt=SYSTEM_PROMPT,
         backend=backend,
         middleware=[own],
         checkpointer=InMemorySaver(),
@@ -143,7 +134,7 @@ def langmem(parts: Parts) -> Any:
         return create_react_agent(
             parts.provider,
             parts.tools,
-            prompt=parts.system_prompt,
+            prompt=SYSTEM_PROMPT,
             pre_model_hook=node,
             state_schema=State,
             checkpointer=InMemorySaver(),
@@ -189,87 +180,72 @@ def nothing(parts: Parts) -> Any:
     return _agent(parts)
 
 
-def _agent(parts: Parts, *middleware: Any) -> Any:
+def _agent(parts: Parts, *middleware: Any, **options: Any) -> Any:
     from langchain.agents import create_agent
 
     return create_agent(
         parts.provider,
         parts.tools,
-        system_prompt=parts.system_prompt,
+        system_prompt=SYSTEM_PROMPT,
         middleware=list(middleware),
         checkpointer=InMemorySaver(),
+        **options,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manager:
     build: Callable[[Parts], Any]
-    install: str
     setting: str
     ours: bool = False
-
-    def message(self, text: Any, *, rule: bool) -> HumanMessage:
-        """The user message; only ours can be told that it states a rule."""
-        return pin(HumanMessage(text)) if self.ours and rule else HumanMessage(text)
 
 
 MANAGERS: dict[str, Manager] = {
     "ours-nodes": Manager(
         build=nodes,
-        install="langchain-ctxwin",
         setting="defaults without the recall tool, which no script calls; rules marked by pin()",
         ours=True,
     ),
     "ours-own-model": Manager(
         build=own_model,
-        install="langchain-ctxwin",
         setting="as ours-nodes; the model summarizes itself",
         ours=True,
     ),
     "ours-middleware": Manager(
         build=middleware,
-        install="langchain-ctxwin[agents]",
         setting="defaults without the recall tool, which no script calls; rules marked by pin()",
         ours=True,
     ),
     "langchain": Manager(
         build=summarization,
-        install="langchain",
         setting="SummarizationMiddleware, fraction 0.8 and keep 0.3 by profile, trim_tokens_to_summarize=None",
     ),
     "editing": Manager(
         build=editing,
-        install="langchain",
         setting="ContextEditingMiddleware, ClearToolUsesEdit at 0.8 of the room, keep 3",
     ),
     "deepagents": Manager(
         build=deep_agent,
-        install="deepagents",
         setting="create_deep_agent with its own tools and its defaults by profile",
     ),
     "deepagents-mw": Manager(
         build=deep_middleware,
-        install="deepagents",
         setting="create_summarization_middleware alone in create_agent, defaults by profile, files in a folder",
     ),
     "langmem": Manager(
         build=langmem,
-        install="langmem",
         setting="SummarizationNode as pre_model_hook, max_tokens 0.8 of the room",
     ),
     "trim": Manager(
         build=trim,
-        install="langchain",
         setting="trim_messages before each call to 0.8 of the room, strategy last, start_on human",
     ),
     "tail-and-list": Manager(
         build=listed_tail,
-        install="langchain",
         setting="the newest messages, dropped to 0.3 of the room when full, and a bare list of identifiers",
     ),
     "nothing": Manager(
         build=nothing,
-        install="langchain",
         setting="create_agent without any management",
     ),
 }

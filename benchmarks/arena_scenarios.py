@@ -3,10 +3,16 @@
 Each scenario is a function of the window, so that it presses on a small and on a large one.
 """
 
+# ruff: noqa: RUF001  # Chinese text has commas of its own
 from __future__ import annotations
 
+import base64
+import json
 import random
 import re
+import struct
+import uuid
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,12 +24,12 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, Field, create_model
 
 import exact
-from arena_parts import texts
 
 Content = str | list[Any]
 KEY_SENTENCE = re.compile(r"(?:Fact [A-Z]{2}-\d{4}|Standing rule \d): [^.]*\.")
 """What a good summarizer would keep."""
 
+ANSWER_TOKENS = 60
 OPTIONS = 4
 OPTION_TOKENS = 30
 """Optional fields of a large tool."""
@@ -38,20 +44,39 @@ RULES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    tool: str
-    key: str
-    note: str = ""
+SUBJECTS = (
+    "The billing service", "Our night shift", "The regional warehouse", "A returning customer", "The import job",
+    "The audit team", "The second replica", "The carrier in Rotterdam", "The mobile client", "A contractor",
+    "The invoice parser", "The staging cluster", "The help desk", "The payment gateway", "The search index",
+)  # fmt: skip
+VERBS = (
+    "rejected", "delayed", "confirmed", "duplicated", "rescheduled", "escalated", "archived", "overlooked",
+    "recalculated", "forwarded", "restored", "questioned", "postponed", "approved", "measured",
+)  # fmt: skip
+OBJECTS = (
+    "the quarterly statement", "three pallets of spare parts", "an expired certificate", "the loyalty discount",
+    "a batch of refunds", "the maintenance window", "forty orphaned records", "the retry policy", "a customs form",
+    "the session table", "an unsigned contract", "the delivery note", "a memory leak", "the exchange rate",
+)  # fmt: skip
+ENDINGS = (
+    "because nobody had updated the shared calendar", "after the second reminder", "without telling the other office",
+    "although the contract says otherwise", "while the backup was still running", "before the weekend",
+    "so the numbers no longer match", "and asked for a written explanation", "within eleven minutes",
+    "despite the new procedure", "as the handbook recommends", "for reasons that remain unclear",
+)  # fmt: skip
+CHINESE = (
+    "客户询问订单什么时候可以送达，并希望在周末之前收到。",
+    "我们把缓存放在网关后面，延迟在一小时内降低了三分之一。",
+    "请在回答第二个问题之前仔细阅读附件中的说明。",
+    "数据库升级之后，所有服务都需要重新启动一次。",
+    "华东仓库本周的出库量比上周减少了百分之十二，主要原因是节假日。",
+    "财务部门要求在月底之前提交全部报销单据和合同扫描件。",
+    "该接口在高峰期偶尔超时，重试两次之后通常可以恢复正常。",
+    "客服团队建议把退款流程简化，并在页面上显示预计到账时间。",
+    "供应商已经确认新的交货日期，但是价格需要重新商议。",
+)
 
-    def made(self) -> ToolCall:
-        args = {"key": self.key, "note": self.note}
-        return ToolCall(
-            name=self.tool, args=args, id=f"call_{self.key}".replace(".", "_")
-        )
-
-
-Step = tuple[Call, ...]
+Step = tuple[ToolCall, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,23 +98,15 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    name: str
     turns: tuple[Turn, ...]
     facts: tuple[Fact, ...]
-    results: dict[str, Content]
     tools: tuple[BaseTool, ...]
-    system_prompt: str = SYSTEM_PROMPT
-
-    @property
-    def calls(self) -> int:
-        return sum(len(turn.steps) + 1 for turn in self.turns)
 
 
 @dataclass(slots=True)
 class Writer:
     """Writes a scenario turn by turn."""
 
-    name: str
     rng: random.Random
     turns: list[Turn] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
@@ -102,21 +119,22 @@ class Writer:
         for number, result in enumerate(results):
             key = f"{len(self.turns)}.{len(self.steps)}.{number}"
             self.results[key] = self.planted(result) if fact and number == 0 else result
-            note = texts.prose(self.rng, note_tokens) if note_tokens else ""
-            calls.append(Call(tool=f"tool_{number % 5}", key=key, note=note))
+            note = prose(self.rng, note_tokens) if note_tokens else ""
+            args, call_id = {"key": key, "note": note}, f"call_{key}".replace(".", "_")
+            calls.append(ToolCall(name=f"tool_{number % 5}", args=args, id=call_id))
         self.steps.append(tuple(calls))
 
-    def turn(self, user: Content | None = None, *, answer_tokens: int = 60) -> None:
+    def turn(self, user: Content | None = None) -> None:
         """Close the turn; the first and the fourth user message state a rule."""
         rule = RULES[len(self.turns) // 3] if len(self.turns) in {0, 3} else ""
-        asked = texts.prose(self.rng, 40) if user is None else user
+        asked = prose(self.rng, 40) if user is None else user
         if rule:
             asked = (
                 [*asked, {"type": "text", "text": rule}]
                 if isinstance(asked, list)
                 else f"{asked} {rule}"
             )
-        answer = texts.prose(self.rng, answer_tokens)
+        answer = prose(self.rng, ANSWER_TOKENS)
         self.turns.append(
             Turn(user=asked, steps=tuple(self.steps), answer=answer, rule=rule)
         )
@@ -127,7 +145,7 @@ class Writer:
         code = f"{self.rng.choice('BCDFGH')}{self.rng.randint(10_000, 99_999)}-{len(self.facts):03d}"
         at = len(self.steps) if step is None else step
         self.facts.append(Fact(code=code, turn=len(self.turns), step=at))
-        return f"Fact KX-{len(self.facts):04d}: the reference of {self.rng.choice(texts.OBJECTS)} is {code}."
+        return f"Fact KX-{len(self.facts):04d}: the reference of {self.rng.choice(OBJECTS)} is {code}."
 
     def planted(self, content: Content, *, at: float = 0.5) -> Content:
         sentence = self.fact()
@@ -148,13 +166,10 @@ class Writer:
     def done(
         self, tools: Callable[[dict[str, Content]], Sequence[BaseTool]] | None = None
     ) -> Scenario:
-        made = (tools or plain_tools)(self.results)
         return Scenario(
-            name=self.name,
             turns=tuple(self.turns),
             facts=tuple(self.facts),
-            results=self.results,
-            tools=tuple(made),
+            tools=tuple((tools or plain_tools)(self.results)),
         )
 
 
@@ -183,7 +198,7 @@ def large_tools(
         options = OPTIONS if tokens > OPTIONS * OPTION_TOKENS * 2 else 0
         option = (
             str,
-            Field(default="", description=texts.prose(rng, OPTION_TOKENS - 10)),
+            Field(default="", description=prose(rng, OPTION_TOKENS - 10)),
         )
         fields: dict[str, Any] = {f"option_{i}": option for i in range(options)}
         schema = create_model(f"Arguments{number}", __base__=_Arguments, **fields)
@@ -193,7 +208,7 @@ def large_tools(
         made.append(
             _tool(
                 f"tool_{number}",
-                texts.prose(rng, max(1, tokens - bare)),
+                prose(rng, max(1, tokens - bare)),
                 results,
                 schema,
             )
@@ -223,6 +238,9 @@ HUGE_TOKENS = 40_000
 RESERVE_SHARE = 8
 """An eighth of the window is asked for as output."""
 
+SHARE_OF_WINDOW = 16
+"""The longest summary is a sixteenth of the window, for every manager."""
+
 
 def input_limit(window: int) -> int:
     return window - window // RESERVE_SHARE
@@ -231,7 +249,7 @@ def input_limit(window: int) -> int:
 def long_run(writer: Writer, _: int) -> Scenario:
     """60 turns of two lookups."""
     for turn in range(60):
-        for number, kind in enumerate((texts.prose, texts.log)):
+        for number, kind in enumerate((prose, log)):
             writer.step(
                 kind(writer.rng, writer.rng.randint(150, 700)),
                 fact=(turn + number) % 4 == 0,
@@ -244,7 +262,7 @@ def parallel(writer: Writer, _: int) -> Scenario:
     """Six calls in each step."""
     for _turn in range(12):
         for _step in range(3):
-            writer.step(*(texts.prose(writer.rng, 220) for _ in range(6)))
+            writer.step(*(prose(writer.rng, 220) for _ in range(6)))
         writer.turn()
     return writer.done()
 
@@ -252,9 +270,9 @@ def parallel(writer: Writer, _: int) -> Scenario:
 def huge_results(writer: Writer, _: int) -> Scenario:
     """Every other turn a result of 40,000 tokens, with facts near its start and end."""
     for turn in range(10):
-        writer.step(texts.prose(writer.rng, 400))
+        writer.step(prose(writer.rng, 400))
         if turn % 2:
-            huge = texts.log(writer.rng, HUGE_TOKENS)
+            huge = log(writer.rng, HUGE_TOKENS)
             writer.step(
                 writer.planted(writer.planted(huge, at=0.005), at=0.995), fact=False
             )
@@ -266,14 +284,12 @@ def media(writer: Writer, window: int) -> Scenario:
     """Images from users and tools, PDFs from users."""
     rng, pages = writer.rng, 3 if window > 16_384 else 1
     for turn in range(15):
-        blocks = [
-            {"type": "text", "text": f"{texts.prose(rng, 40)} {writer.fact(step=-1)}"}
-        ]
+        blocks = [{"type": "text", "text": f"{prose(rng, 40)} {writer.fact(step=-1)}"}]
         if turn % 3 == 1:
             blocks.append(
                 {
                     "type": "file",
-                    "base64": texts.pdf(rng, pages),
+                    "base64": pdf(rng, pages),
                     "mime_type": "application/pdf",
                 }
             )
@@ -281,27 +297,27 @@ def media(writer: Writer, window: int) -> Scenario:
             blocks.append(
                 {
                     "type": "image",
-                    "base64": texts.png(rng, 1024, 768),
+                    "base64": png(rng, 1024, 768),
                     "mime_type": "image/png",
                 }
             )
         picture = {
             "type": "image",
-            "base64": texts.png(rng, 800, 600),
+            "base64": png(rng, 800, 600),
             "mime_type": "image/png",
         }
-        writer.step([{"type": "text", "text": texts.prose(rng, 120)}, picture])
-        writer.step(texts.prose(rng, 300))
+        writer.step([{"type": "text", "text": prose(rng, 120)}, picture])
+        writer.step(prose(rng, 300))
         writer.turn(blocks)
     return writer.done()
 
 
-def chinese(writer: Writer, _: int) -> Scenario:
+def in_chinese(writer: Writer, _: int) -> Scenario:
     """Users and tools write Chinese."""
     for _turn in range(25):
         for _step in range(2):
-            writer.step(texts.chinese(writer.rng, writer.rng.randint(300, 900)))
-        writer.turn(texts.chinese(writer.rng, 40))
+            writer.step(chinese(writer.rng, writer.rng.randint(300, 900)))
+        writer.turn(chinese(writer.rng, 40))
     return writer.done()
 
 
@@ -309,7 +325,7 @@ def json_rows(writer: Writer, _: int) -> Scenario:
     """Tools return rows with long ids and numbers."""
     for _turn in range(20):
         for _step in range(2):
-            writer.step(texts.rows(writer.rng, writer.rng.randint(500, 1_800)))
+            writer.step(rows(writer.rng, writer.rng.randint(500, 1_800)))
         writer.turn()
     return writer.done()
 
@@ -319,11 +335,11 @@ def long_message(writer: Writer, window: int) -> Scenario:
     for turn in range(9):
         asked = None
         if turn in {2, 6}:
-            asked = f"{texts.prose(writer.rng, input_limit(window) * 11 // 20)} {writer.fact(step=-1)}"
+            asked = f"{prose(writer.rng, input_limit(window) * 11 // 20)} {writer.fact(step=-1)}"
         if turn == 4:
-            asked = f"{writer.fact(step=-1)} {texts.log(writer.rng, HUGE_TOKENS)}"
+            asked = f"{writer.fact(step=-1)} {log(writer.rng, HUGE_TOKENS)}"
         for _step in range(2):
-            writer.step(texts.prose(writer.rng, 350))
+            writer.step(prose(writer.rng, 350))
         writer.turn(asked)
     return writer.done()
 
@@ -331,7 +347,7 @@ def long_message(writer: Writer, window: int) -> Scenario:
 def many_tools(writer: Writer, window: int) -> Scenario:
     """40 tools whose definitions take half of the input limit."""
     for _turn in range(25):
-        writer.step(texts.prose(writer.rng, writer.rng.randint(200, 700)))
+        writer.step(prose(writer.rng, writer.rng.randint(200, 700)))
         writer.turn()
     tokens = input_limit(window) // 2 // 40
     return writer.done(partial(large_tools, count=40, tokens=tokens, rng=writer.rng))
@@ -342,7 +358,7 @@ def one_turn(writer: Writer, _: int) -> Scenario:
     for step in range(120):
         note_tokens = 150 if step % 4 == 0 else 0
         writer.step(
-            texts.prose(writer.rng, writer.rng.randint(200, 600)),
+            prose(writer.rng, writer.rng.randint(200, 600)),
             fact=step % 4 == 1,
             note_tokens=note_tokens,
         )
@@ -355,7 +371,7 @@ def clock(writer: Writer, window: int) -> Scenario:
     size = input_limit(window) // 12
     for _turn in range(9):
         for _step in range(3):
-            writer.step(texts.prose(writer.rng, size))
+            writer.step(prose(writer.rng, size))
         writer.turn()
     return writer.done()
 
@@ -365,7 +381,7 @@ SCENARIOS: dict[str, Callable[[Writer, int], Scenario]] = {
     "parallel": parallel,
     "huge_results": huge_results,
     "media": media,
-    "chinese": chinese,
+    "chinese": in_chinese,
     "json_rows": json_rows,
     "long_message": long_message,
     "many_tools": many_tools,
@@ -376,4 +392,81 @@ CLOCK = "clock"
 
 
 def scenario(name: str, window: int) -> Scenario:
-    return SCENARIOS[name](Writer(name, random.Random(name)), window)  # noqa: S311  # reproducible, not secret
+    return SCENARIOS[name](Writer(random.Random(name)), window)  # noqa: S311  # reproducible, not secret
+
+
+# ---- what tools and users say: made-up texts of a wanted length, reproducible from a seed ---------------------------
+
+Sentence = Callable[[random.Random], str]
+
+
+def fit(rng: random.Random, sentence: Sentence, tokens: int, joint: str = " ") -> str:
+    """Sentences until `tokens` is reached."""
+    found, size = [], 0
+    while size < tokens:
+        found.append(sentence(rng))
+        size += exact.text_tokens(found[-1])
+    return joint.join(found)
+
+
+def prose(rng: random.Random, tokens: int) -> str:
+    return fit(rng, _english, tokens)
+
+
+def chinese(rng: random.Random, tokens: int) -> str:
+    return fit(rng, lambda r: r.choice(CHINESE), tokens, "")
+
+
+def rows(rng: random.Random, tokens: int) -> str:
+    """A JSON document of rows with long ids and numbers."""
+    return '{"rows": [' + fit(rng, _row, tokens, ", ") + "]}"
+
+
+def log(rng: random.Random, tokens: int) -> str:
+    return fit(rng, _log_line, tokens, "\n")
+
+
+def png(rng: random.Random, width: int, height: int) -> str:
+    """Base64 of an image of this size with noise in it, so that its data is long."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    noise = rng.randbytes(width * height // 24)
+    data = zlib.compress(noise, 0)
+    chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", data), _chunk(b"IEND", b""))
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(chunks)).decode()
+
+
+def pdf(rng: random.Random, pages: int, page_bytes: int = 45_000) -> str:
+    """Base64 of a document with `pages` page objects."""
+    body = b"".join(
+        b"1 0 obj <</Type /Page\n>> endobj\n" + rng.randbytes(page_bytes)
+        for _ in range(pages)
+    )
+    return base64.b64encode(b"%PDF-1.7\n" + body.replace(b"%PDF", b"")).decode()
+
+
+def _english(rng: random.Random) -> str:
+    number = f" (case {rng.randint(100, 99_999)})" if rng.random() < 0.3 else ""
+    return f"{rng.choice(SUBJECTS)} {rng.choice(VERBS)} {rng.choice(OBJECTS)} {rng.choice(ENDINGS)}{number}."
+
+
+def _row(rng: random.Random) -> str:
+    row = {
+        "id": str(uuid.UUID(int=rng.getrandbits(128), version=4)), "name": rng.choice(OBJECTS),
+        "amount": round(rng.random() * 9_999, 4), "paid": rng.random() < 0.5, "owner": rng.choice(SUBJECTS),
+        "created_at": f"2025-0{rng.randint(1, 9)}-1{rng.randint(0, 9)}T08:{rng.randint(10, 59)}:00Z",
+    }  # fmt: skip
+    return json.dumps(row)
+
+
+def _log_line(rng: random.Random) -> str:
+    when = f"2025-03-1{rng.randint(0, 9)} 08:{rng.randint(10, 59)}:{rng.randint(10, 59)},{rng.randint(100, 999)}"
+    return f"{when} INFO [worker-{rng.randint(1, 9)}] {_english(rng)} ({rng.randint(1, 900)} ms)"
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return (
+        struct.pack(">I", len(data))
+        + kind
+        + data
+        + struct.pack(">I", zlib.crc32(kind + data))
+    )

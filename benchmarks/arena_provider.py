@@ -17,12 +17,15 @@ from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import model_validator
 
 import exact
-from arena_parts.script import KEY_SENTENCE, Scenario, Turn
+from arena_scenarios import KEY_SENTENCE, SHARE_OF_WINDOW, Scenario, Turn
+from common import usage_of
+from langchain_ctxwin.testing import request_faults
 
 ASKED_TOKENS = re.compile(r"at most ([\d,]+) tokens")
 KEY_SHARE = 0.8  # of the answer goes to key sentences at most
@@ -32,9 +35,6 @@ FILLED_SHARE = (
 SENTENCE = re.compile(r"[^.\n。]{20,200}[.。]")
 CACHE_BLOCK_TOKENS = 128  # OpenAI caches prefixes in steps of this size
 CACHE_MIN_TOKENS = 1_024  # and from this size on
-SHARE_OF_WINDOW = (
-    16  # the longest summary is a sixteenth of the window, for every manager
-)
 SUMMARY_ASKED = re.compile(r"\bsummary\b[\s\S]*at most [\d,]+ tokens")
 SHOWN_CHARS = 2_000
 """A user message that alone is over the limit may be cut, but its beginning has to be there."""
@@ -45,7 +45,7 @@ MEDIA_INPUTS = dict.fromkeys(
 
 
 class RefusedError(Exception):
-    """The provider refused the request."""
+    """The provider refused the request, for its size or for the order or pairing of its messages."""
 
 
 class TooLargeError(RefusedError, ContextOverflowError):
@@ -56,36 +56,28 @@ class TooLargeError(RefusedError, ContextOverflowError):
         )
 
 
-class InvalidRequestError(RefusedError):
-    """The order or pairing of the messages is refused."""
+class FakeModel(BaseChatModel):
+    """The agent's model, or a summarizer of its own window whose answers are short."""
 
-
-class FakeProvider(BaseChatModel):
     desk: Any
     window: int
     max_tokens: int
-    seconds: float = 0.0
-    tokenizer_family: str = (
-        "openai"  # what the class of a real OpenAI model would imply
-    )
+    seconds: float
+    is_summarizer: bool = False
+    tokenizer_family: str = "openai"
+    """What the class of a real OpenAI model would imply."""
+
     model_name: str = "arena"
 
-    def __init__(
-        self, desk: Desk, *, window: int, max_tokens: int, seconds: float
-    ) -> None:
-        profile = {
-            "max_input_tokens": window,
-            "max_output_tokens": max_tokens,
+    @model_validator(mode="after")
+    def _state_limits(self) -> FakeModel:
+        self.profile = {
+            "max_input_tokens": self.window,
+            "max_output_tokens": self.max_tokens,
             "tool_calling": True,
             **MEDIA_INPUTS,
         }
-        super().__init__(
-            desk=desk,
-            window=window,
-            max_tokens=max_tokens,
-            seconds=seconds,
-            profile=profile,
-        )
+        return self
 
     @property
     def _llm_type(self) -> str:
@@ -96,84 +88,72 @@ class FakeProvider(BaseChatModel):
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
         kwargs.pop("tool_choice", None)
-        return self.bind(
-            tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs
-        )
+        return self.bind(tools=list(map(convert_to_openai_tool, tools)), **kwargs)
 
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002  # the base class passes it
-        run_manager: Any = None,  # noqa: ARG002  # same
-        **kwargs: Any,
+        self, messages: list[BaseMessage], *_: Any, **options: Any
     ) -> ChatResult:
-        tools = kwargs.get("tools") or []
-        if SUMMARY_ASKED.search(messages[-1].text):
+        tools = options.get("tools") or []
+        if self.is_summarizer or SUMMARY_ASKED.search(messages[-1].text):
             with self.desk.summarizer.spent():
-                answer = self._summary(messages, tools)
+                answer = self._summary(messages, tools, options)
             time.sleep(self.seconds)
-            return ChatResult(generations=[ChatGeneration(message=answer)])
-        with self.desk.provider.spent():
-            answer = self._answer(messages, tools)
-            time.sleep(self.seconds)
+        else:
+            with self.desk.provider.spent():
+                answer = self._answer(messages, tools)
+                time.sleep(self.seconds)
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
-    def _summary(
-        self, messages: list[BaseMessage], tools: list[dict[str, Any]]
-    ) -> AIMessage:
-        """The answer of the agent's model as its own summarizer; the script does not move on."""
-        parts = parts_of(messages, tools)
+    def _checked(self, faults: list[str], parts: Sequence[Part]) -> int:
+        """The size of a request.
+
+        Raises:
+            RefusedError: it is invalid or too large.
+        """
+        if faults:
+            raise RefusedError(f"400 INVALID_ARGUMENT. {faults[0]}")
         tokens, limit = total_tokens(parts), self.window - self.max_tokens
         if tokens > limit:
-            self.desk.summaries.append(
-                Summary(tokens=0, output_tokens=0, fault="overflow")
-            )
             raise TooLargeError(tokens, limit)
-        cached, text = (
-            cached_tokens(self.desk, parts),
-            summary_of(parts, self.window // SHARE_OF_WINDOW),
-        )
-        output = exact.text_tokens(text)
-        self.desk.summaries.append(
-            Summary(tokens=tokens, output_tokens=output, cached_tokens=cached)
-        )
+        return tokens
+
+    def _summary(
+        self, messages: list[BaseMessage], tools: list[Any], options: dict[str, Any]
+    ) -> AIMessage:
+        """The script does not move on, also where the agent's model is its own summarizer."""
+        summary = Summary()
+        self.desk.summaries.append(summary)
+        faults = [fault for fault in request_faults(messages) if "call" in fault]
+        summary.is_invalid, parts = bool(faults), parts_of(messages, tools)
+        tokens = self._checked(faults, parts)
+        longest = self.window // SHARE_OF_WINDOW
+        if self.is_summarizer:
+            longest = min(longest, int(options.get("max_tokens", longest)))
+        text = summary_of(parts, longest)
+        summary.tokens, summary.output_tokens = tokens, exact.text_tokens(text)
+        summary.cached_tokens = cached_tokens(self.desk, parts)
         return AIMessage(text)
 
-    def _answer(
-        self, messages: list[BaseMessage], tools: list[dict[str, Any]]
-    ) -> AIMessage:
+    def _answer(self, messages: list[BaseMessage], tools: list[Any]) -> AIMessage:
         desk: Desk = self.desk
-        at = {"turn": desk.turn, "step": desk.step}
-        if fault := fault_of(messages):
-            desk.sent.append(Sent(**at, outcome="invalid", fault=fault))
-            raise InvalidRequestError(f"400 INVALID_ARGUMENT. {fault}")
-        parts = parts_of(messages, tools)
-        tokens, limit = total_tokens(parts), self.window - self.max_tokens
-        if tokens > limit:
-            desk.sent.append(Sent(**at, outcome="overflow", tokens=tokens))
-            raise TooLargeError(tokens, limit)
-        shared = common_tokens(desk.previous, parts)
-        cached = cached_tokens(desk, parts)
-        stable = shared / total_tokens(desk.previous) if desk.previous else None
-        seen = _seen(desk, parts, limit)
+        sent = Sent(turn=desk.turn, step=desk.step)
+        desk.sent.append(sent)
+        faults = request_faults(messages)
+        if messages[-1].type == "ai":
+            faults.append("the last message is ai")
+        sent.is_invalid, parts = bool(faults), parts_of(messages, tools)
+        tokens = self._checked(faults, parts)
+        _look(sent, desk, parts, self.window - self.max_tokens)
         answer = desk.answer()
         output = total_tokens(parts_of([answer], [])[1:]) - exact.MESSAGE_TOKENS
-        desk.sent.append(
-            Sent(
-                **at,
-                outcome="answered",
-                tokens=tokens,
-                cached_tokens=cached,
-                output_tokens=output,
-                stable=stable,
-                **seen,
-            )
-        )
+        sent.is_answered, sent.tokens, sent.output_tokens = True, tokens, output
+        sent.cached_tokens = cached_tokens(desk, parts)
+        if desk.previous:
+            shared = common_tokens(desk.previous, parts)
+            sent.stable = shared / total_tokens(desk.previous)
         desk.previous = parts
-        usage = {
-            "input_tokens": tokens, "output_tokens": output, "total_tokens": tokens + output,
-            "input_token_details": {"cache_read": cached},
-        }  # fmt: skip
+        usage = usage_of(tokens, output)
+        usage["input_token_details"] = {"cache_read": sent.cached_tokens}
         metadata = {
             "model_provider": "arena",
             "model_name": self.model_name,
@@ -194,77 +174,40 @@ def cached_tokens(desk: Desk, parts: Sequence[Part]) -> int:
     )
 
 
-def _seen(desk: Desk, parts: Sequence[Part], limit: int) -> dict[str, Any]:
+def _look(sent: Sent, desk: Desk, parts: Sequence[Part], limit: int) -> None:
+    """Note what a request shows of the question, the rules and the facts so far."""
     text = "\n".join(part.text for part in parts)
-    codes, rules = desk.stated_codes(), desk.rules()
-    asked = parts_of([_user(desk)], [])[1]
-    wanted = (
-        asked.text
-        if asked.tokens < limit - parts[0].tokens
-        else asked.text[:SHOWN_CHARS]
-    )
-    return {
-        "has_user": any(part.role == "human" and wanted in part.text for part in parts),
-        "has_rules": all(rule in text for rule in rules) if rules else None,
-        "facts": sum(code in text for code in codes) / len(codes) if codes else None,
-    }
-
-
-def _user(desk: Desk) -> BaseMessage:
-    return SystemMessage(desk.now.user)
-
-
-def fault_of(messages: Sequence[BaseMessage]) -> str:
-    """Why a strict provider refuses the order of the messages; empty when it does not."""
-    body = list(messages)
-    while body and isinstance(body[0], SystemMessage):
-        body.pop(0)
-    if not body:
-        return "there is no message besides system messages"
-    if body[0].type != "human":
-        return f"the first message is {body[0].type}, not human"
-    if body[-1].type == "ai":
-        return "the last message is ai"
-    for message in body:
-        if message.type == "system" or (
-            is_empty(message) and not isinstance(message, ToolMessage)
-        ):
-            return f"a {message.type} message is {'late' if message.type == 'system' else 'empty'}"
-    return pairing_fault(body)
-
-
-def pairing_fault(body: Sequence[BaseMessage]) -> str:
-    """Each calling message is followed at once by one result per call; there is no other result."""
-    open_ids: set[str] = set()
-    for message in body:
-        if isinstance(message, ToolMessage):
-            if message.tool_call_id not in open_ids:
-                return f"result {message.tool_call_id} answers no call before it"
-            open_ids.discard(message.tool_call_id)
-            continue
-        if open_ids:
-            return f"calls {sorted(open_ids)} have no result"
-        if isinstance(message, AIMessage):
-            open_ids = {str(call["id"]) for call in message.tool_calls}
-    return f"calls {sorted(open_ids)} have no result" if open_ids else ""
+    asked = parts_of([HumanMessage(desk.now.user)], [])[1]
+    wanted = asked.text
+    if asked.tokens >= limit - parts[0].tokens:
+        wanted = wanted[:SHOWN_CHARS]
+    sent.has_user = any(part.role == "human" and wanted in part.text for part in parts)
+    if rules := desk.rules():
+        sent.has_rules = all(rule in text for rule in rules)
+    if codes := desk.stated_codes():
+        sent.facts = sum(code in text for code in codes) / len(codes)
 
 
 # ---- what the provider knows: the script's place, and every request with what it showed ----------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+@dataclass(slots=True, kw_only=True)
+class Summary:
+    """One call for a summary."""
+
+    tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    is_invalid: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Sent(Summary):
     """One request."""
 
     turn: int
     step: int
-    outcome: str
-    """answered, overflow or invalid"""
-
-    fault: str = ""
-    tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
+    is_answered: bool = False
     stable: float | None = None
     """Share of the answered request before it that is a prefix of this one."""
 
@@ -274,16 +217,6 @@ class Sent:
 
     facts: float | None = None
     """Share of the facts stated so far that it shows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """One call of the summarizer."""
-
-    tokens: int
-    output_tokens: int
-    cached_tokens: int = 0
-    fault: str = ""
 
 
 @dataclass(slots=True)
@@ -317,21 +250,21 @@ class Desk:
     summarizer: Outside = field(default_factory=Outside)
 
     @property
+    def cpu_seconds(self) -> float:
+        return self.provider.cpu_seconds + self.summarizer.cpu_seconds
+
+    @property
     def now(self) -> Turn:
         return self.scenario.turns[self.turn]
-
-    def begin(self, turn: int) -> None:
-        self.turn, self.step = turn, 0
 
     def answer(self) -> AIMessage:
         """The next answer of the script; a turn that is over stays over."""
         if self.step >= len(self.now.steps):
             return AIMessage(self.now.answer)
-        calls = [call.made() for call in self.now.steps[self.step]]
+        calls = self.now.steps[self.step]
         self.step += 1
-        return AIMessage(
-            "" if self.step % 2 else "I will look that up.", tool_calls=calls
-        )
+        text = "" if self.step % 2 else "I will look that up."
+        return AIMessage(text, tool_calls=[*map(dict, calls)])
 
     def rules(self) -> list[str]:
         return [turn.rule for turn in self.scenario.turns[: self.turn + 1] if turn.rule]
@@ -384,13 +317,6 @@ def common_tokens(old: Sequence[Part], new: Sequence[Part]) -> int:
     return tokens
 
 
-def is_empty(message: BaseMessage) -> bool:
-    calls = isinstance(message, AIMessage) and message.tool_calls
-    return not calls and not any(
-        block[0].strip() or block[1] for block in exact.content_blocks(message.content)
-    )
-
-
 def _part(message: BaseMessage) -> Part:
     blocks = list(exact.content_blocks(message.content))
     text = "\n".join(text for text, _ in blocks)
@@ -408,67 +334,6 @@ def _part(message: BaseMessage) -> Part:
 
 
 # ---- the summarizer ------------------------------------------------------------------------------------------------
-
-
-class FakeSummarizer(BaseChatModel):
-    desk: Any
-    window: int
-    max_tokens: int
-    seconds: float = 0.0
-    tokenizer_family: str = "openai"
-    model_name: str = "arena-summarizer"
-
-    def __init__(self, desk: Desk, *, window: int, seconds: float) -> None:
-        longest = window // SHARE_OF_WINDOW
-        profile = {
-            "max_input_tokens": window,
-            "max_output_tokens": longest,
-            **MEDIA_INPUTS,
-        }
-        super().__init__(
-            desk=desk,
-            window=window,
-            max_tokens=longest,
-            seconds=seconds,
-            profile=profile,
-        )
-
-    @property
-    def _llm_type(self) -> str:
-        return "arena-summarizer"
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002  # the base class passes it
-        run_manager: Any = None,  # noqa: ARG002  # same
-        **kwargs: Any,
-    ) -> ChatResult:
-        with self.desk.summarizer.spent():
-            text = self._summary(messages, kwargs)
-        time.sleep(self.seconds)
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
-
-    def _summary(self, messages: list[BaseMessage], options: dict[str, Any]) -> str:
-        parts = parts_of(messages, [])
-        tokens, limit = total_tokens(parts), self.window - self.max_tokens
-        fault = pairing_fault([m for m in messages if m.type != "system"])
-        if fault or tokens > limit:
-            self.desk.summaries.append(
-                Summary(tokens=0, output_tokens=0, fault=fault or "overflow")
-            )
-            raise (
-                InvalidRequestError(f"400 INVALID_ARGUMENT. {fault}")
-                if fault
-                else TooLargeError(tokens, limit)
-            )
-        summary = summary_of(
-            parts, min(self.max_tokens, int(options.get("max_tokens", self.max_tokens)))
-        )
-        self.desk.summaries.append(
-            Summary(tokens=tokens, output_tokens=exact.text_tokens(summary))
-        )
-        return summary
 
 
 def summary_of(parts: Sequence[Part], longest_tokens: int) -> str:
