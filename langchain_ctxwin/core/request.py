@@ -176,7 +176,6 @@ class Request:
         steps = VisibleSteps(show_steps(parts.history, start, view, begin))
         if parts.has_deferred:
             steps = self._with_loaded_tools(steps)
-        steps.is_estimated = parts.pricer.doubt.has_margin
         return replace(
             self,
             view=view,

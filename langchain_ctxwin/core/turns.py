@@ -120,14 +120,6 @@ SOURCE = "langchain_ctxwin"  # what `lc_source`, LangChain's mark of what wrote 
 Price = Callable[[AnyMessage], int]
 """Tokens of one message, role overhead included."""
 
-PRICED_STEPS, SAMPLED_EVERY = 250, 5
-"""Newest steps that are priced one by one, and of how many like older ones one is. The sum is within two percent of
-that of all on recorded histories, where an estimate without a report is off by more."""
-
-FRAME_BYTES = 40  # of a message beside its text
-# The multiples of the golden ratio, less their whole part, keep no time with any pattern of a history.
-SPREAD = (5**0.5 - 1) / 2
-
 
 @dataclass(kw_only=True)
 class Step:
@@ -165,23 +157,17 @@ class VisibleSteps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have sl
     counted: tuple[int, int] = (0, 0)
     """A position up to which the tokens of all steps are known from an earlier request, and these tokens."""
 
-    is_estimated: bool = False
-    """Prices are estimates with a margin, so that many steps need not each be priced to know what all cost."""
-
     def with_counted(self, stop: int, tokens: int) -> VisibleSteps:
         """Return the steps, of which those before a position have so many tokens together."""
         steps = VisibleSteps(self)
-        steps.counted, steps.is_estimated = (stop, tokens), self.is_estimated
+        steps.counted = stop, tokens
         return steps
 
     @cached_property
     def total_tokens(self) -> int:
-        """Tokens of all steps; of more than `PRICED_STEPS` older ones stand for others as long."""
+        """Tokens of all steps."""
         stop, tokens = self.counted
-        later = self[self._place(stop) :]
-        old = later[:-PRICED_STEPS] if self.is_estimated else ()
-        new = later[len(old) :]
-        return tokens + _sampled_tokens(old) + sum(step.tokens for step in new)
+        return tokens + sum([step.tokens for step in self[self._place(stop) :]])
 
     @property
     def stop(self) -> int:
@@ -199,49 +185,6 @@ class VisibleSteps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have sl
 
     def _place(self, index: int) -> int:
         return bisect_left(self, index, key=lambda step: step.index)
-
-
-def _sampled_tokens(steps: Sequence[Step]) -> int:
-    """About what many steps cost.
-
-    Texts and calls of a usual length stand for others by their length; what is long, or anything else, is priced.
-    """
-    lengths = list(map(_length, steps))
-    longest = SAMPLED_EVERY * sum(lengths) / max(1, len(lengths))
-    tokens = sampled_tokens = sampled = 0
-    others = list[tuple[Step, int]]()
-    for step, length in zip(steps, lengths, strict=True):
-        if not step.is_standard or length > longest:
-            tokens += step.tokens
-        elif step.index * SPREAD % 1 < 1 / SAMPLED_EVERY:
-            sampled_tokens += step.tokens
-            sampled += length
-        else:
-            others.append((step, length))
-    if not sampled:
-        return tokens + sum(step.tokens for step, _ in others)
-    length = sum(length for _, length in others)
-    return tokens + round(sampled_tokens * (1 + length / sampled))
-
-
-def _length(step: Step) -> int:
-    """About the bytes of a step in standard form: its texts, calls and reasoning.
-
-    A byte costs about the same in all scripts, a character does not.
-    """
-    if not step.is_standard:
-        return 0
-    texts: list[Any] = [message.content for message in step.messages]
-    first = step.messages[0]
-    if isinstance(first, AIMessage) and first.tool_calls:
-        texts.append(str(first.tool_calls))
-    if first.additional_kwargs:
-        texts.append(str(first.additional_kwargs))
-    return FRAME_BYTES * step.size + sum(map(_bytes, texts))
-
-
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 # Of a polynomial over the messages, so that a checksum can go on from another one; a Mersenne prime keeps it small.
