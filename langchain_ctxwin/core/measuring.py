@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from langchain_core.messages import AIMessage, AnyMessage
-
 from langchain_ctxwin.core.compaction import cut, recorded
 from langchain_ctxwin.core.limits import (
     ModelLimits,
@@ -19,7 +17,7 @@ from langchain_ctxwin.core.parts import Parts, unbound_before
 from langchain_ctxwin.core.recovery import learned_media, remembered_limit
 from langchain_ctxwin.core.request import Request, last_report_of
 from langchain_ctxwin.core.session import Session, guard_after, last_position
-from langchain_ctxwin.core.sizing import Sizes
+from langchain_ctxwin.core.sizing import ReportedSize, Sizes
 from langchain_ctxwin.core.updates import from_history, sizes_for
 from langchain_ctxwin.core.view import View, message_id, position_of
 
@@ -193,12 +191,12 @@ def _sized(parts: Parts, session: Session) -> Request:
         sizing=Sizes(doubt=parts.pricer.doubt),
         unbound=_unbound(session, parts),
     )
-    request, history_report = _calibrated(plain.shown_as(session.view, session.summary))
-    report = last_report_of(request, history_report)
+    request, newest = _calibrated(plain.shown_as(session.view, session.summary))
+    report = last_report_of(request, newest)
     request = replace(request, last_report=report)
-    if report and (anchor := session.counts.get("anchor")):
-        prefix_tokens = anchor["estimate"] - request.fixed_estimates.total_tokens
-        steps = request.steps.with_counted(report.index, max(0, prefix_tokens))
+    if report:
+        prefix_tokens = report.estimate - request.fixed_estimates.total_tokens
+        steps = request.steps.with_counted(report.at, max(0, prefix_tokens))
         request = replace(request, steps=steps)
     return replace(request, checked_tokens=_checked_tokens(request))
 
@@ -214,22 +212,17 @@ def _unbound(session: Session, parts: Parts) -> int:
     return stop if session.unbound else unbound_before(messages, stop, parts.rules)
 
 
-def _calibrated(request: Request) -> tuple[Request, tuple[int, int] | None]:
+def _calibrated(request: Request) -> tuple[Request, ReportedSize | None]:
     """The request with what the session knows about sizes; it is learned first from a history that brings usage.
 
-    With the position and the size of the newest report in that history, where no answer was handed to us.
+    With the newest report in that history, where no answer was handed to us.
     """
-    history_report = None
-    session = request.session
-    parts = request.parts
-    if "anchor" not in session.counts and any(
-        map(_has_usage, reversed(parts.messages))
-    ):
+    session, newest = request.session, None
+    if "anchor" not in session.counts:
         session, newest = from_history(request)
-        history_report = (newest.at, newest.tokens) if newest else None
-    name = session.answering_model(parts.model)
+    name = session.answering_model(request.parts.model)
     request = replace(request, session=session, answering_model=name)
-    return replace(request, sizing=sizes_for(request, name)), history_report
+    return replace(request, sizing=sizes_for(request, name)), newest
 
 
 def _checked_tokens(request: Request) -> int | None:
@@ -242,7 +235,3 @@ def _checked_tokens(request: Request) -> int | None:
         and checked.get("estimate") == request.estimates.total_tokens
     )
     return int(checked["tokens"]) if same else None
-
-
-def _has_usage(message: AnyMessage) -> bool:
-    return isinstance(message, AIMessage) and bool(message.usage_metadata)

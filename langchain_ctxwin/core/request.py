@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import takewhile
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -32,7 +31,13 @@ from langchain_ctxwin.core.parts import (
 )
 from langchain_ctxwin.core.provider_blocks import loaded_tools, only_compaction
 from langchain_ctxwin.core.session import Session
-from langchain_ctxwin.core.sizing import FIXED_REGIONS, Regions, SizeEstimate, Sizes
+from langchain_ctxwin.core.sizing import (
+    FIXED_REGIONS,
+    Regions,
+    ReportedSize,
+    SizeEstimate,
+    Sizes,
+)
 from langchain_ctxwin.core.turns import (
     NOTE_KEY,
     Step,
@@ -67,20 +72,6 @@ NOTHING = Regions(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastReport:
-    """The last size that the provider reported for a request which this one extends."""
-
-    index: int
-    """Position of its answer."""
-
-    tokens: int
-    """What the provider reported."""
-
-    added: tuple[int, ...]
-    """Our estimates of the steps from its answer on."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """One request: its parts, its sizes, and whether it fits. It lives for one step."""
@@ -107,8 +98,8 @@ class Request:
     unbound: int = 0
     """Position up to which reasoning is tied to what requests under the stored view no longer begin with."""
 
-    last_report: LastReport | None = None
-    """The reported size of an earlier request that this one extends; None when there is none."""
+    last_report: ReportedSize | None = None
+    """The last size that the provider reported for a request which this one extends; None when there is none."""
 
     checked_tokens: int | None = None
     """What the provider counted of exactly this request; None where it was not asked."""
@@ -313,11 +304,18 @@ class Request:
         """The same in the provider's counts, as far as they are known, with bounds."""
         report = self.last_report
         if report and self.checked_tokens is None:
-            return self.sizing.extended(self.estimates, report.tokens, report.added)
+            return self.sizing.extended(self.estimates, report.tokens, self.added)
         size = self.sizing.size(self.estimates, self.steps)
         return (
             size if self.checked_tokens is None else size.counted(self.checked_tokens)
         )
+
+    @cached_property
+    def added(self) -> list[int]:
+        """Our estimates of the steps from the answer of the last report on."""
+        report = self.last_report
+        later = self.steps[self.steps.place(report.at) :] if report else ()
+        return [step.tokens for step in later]
 
     @property
     def total_tokens(self) -> int:
@@ -580,27 +578,18 @@ def portion(share: float, room: int) -> int:
 
 
 def last_report_of(
-    request: Request, history_report: tuple[int, int] | None
-) -> LastReport | None:
-    """Return the reported size of an earlier request that this one extends.
-
-    Without an anchor that is `history_report`: the position and the size that came with an answer in the history.
-    """
+    request: Request, newest: ReportedSize | None
+) -> ReportedSize | None:
+    """Return the reported size of an earlier request that this one extends; without an anchor, the `newest` one."""
     anchor = request.session.counts.get("anchor")
     if anchor:
-        index, tokens = anchor["index"], anchor["tokens"]
         if not _is_extended(request, anchor):
             return None
-    elif history_report:
-        index, tokens = history_report
-    else:
+        newest = ReportedSize(anchor["tokens"], anchor["estimate"], anchor["index"])
+    if newest is None:
         return None
-    later = [*takewhile(lambda step: step.index >= index, reversed(request.steps))]
-    if not later or later[-1].index != index:
-        return None
-    return LastReport(
-        index=index, tokens=tokens, added=tuple(step.tokens for step in later)
-    )
+    later = request.steps[request.steps.place(newest.at) :]
+    return newest if later and later[0].index == newest.at else None
 
 
 def _is_extended(request: Request, anchor: Mapping[str, Any]) -> bool:

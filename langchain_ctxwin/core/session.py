@@ -216,7 +216,7 @@ def _stored_position(value: Mapping[str, Any] | None) -> Position | None:
 # ---- what is stored: a key that holds anything else is dropped whole, with a line ------------------------------------
 
 # What reading a value raises that is not ours.
-BROKEN = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
+BROKEN = (AttributeError, LookupError, TypeError, ValueError, OverflowError)
 
 
 def read_key(name: str, value: Any) -> tuple[Any, tuple[str, ...]]:

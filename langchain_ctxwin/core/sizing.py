@@ -42,7 +42,7 @@ PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS = 4.0, 300
 """A reported difference is that of the text between when it is within this factor and this constant of its estimate."""
 
 MAX_SPANS = 48
-"""Spans kept per model, about 1 KB in a checkpoint."""
+"""Spans kept per model, the newest ones: about 1 KB in a checkpoint."""
 
 MAX_NUMBER = 1e15
 """Stored numbers are below this."""
@@ -162,6 +162,11 @@ class ReportedSize(NamedTuple):
 
     tokens: int
     estimate: int
+    at: int = 0
+    """Position of the answer that it came with."""
+
+    model: str = ""
+    """Name of the model that answered; empty when the answer does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +288,7 @@ class Sizes:
             self,
             ratio=ratio,
             learned=learned,
-            spans=at_most((*self.spans, span), MAX_SPANS),
+            spans=(*self.spans, span)[-MAX_SPANS:],
             last=last,
         )
 
@@ -315,7 +320,7 @@ class Sizes:
             "tools": self.tools,
             "spans": [list(span) for span in self.spans],
             "last": self.last.to_json() if self.last else None,
-            "doubted": list(self.doubted) if self.doubted else None,
+            "doubted": list(self.doubted[:2]) if self.doubted else None,
         }
 
     @classmethod
@@ -323,30 +328,34 @@ class Sizes:
         """Read `to_json`.
 
         Raises:
-            ValueError: it is something else; also AttributeError, KeyError, TypeError, OverflowError.
+            ValueError: it is something else; also AttributeError, LookupError, TypeError, OverflowError.
         """
         numbers: dict[str, Any] = {name: float(value[name]) for name in NUMBERS}
         spans = tuple(Span(*row) for row in value["spans"])
+        edges = [edge for span in spans for edge in span[:2]]
+        counts = [count for span in spans for count in span]
         # dozens are read with every measure
-        if not all(type(n) is int and 0 <= n <= MAX_COUNT for s in spans for n in s):
+        if not all(type(count) is int and 0 <= count <= MAX_COUNT for count in counts):
             raise ValueError("no counts")
-        stop = 0
-        for span in spans:
-            if not stop <= span.start < span.stop or not span.estimate:
-                raise ValueError("no spans of one history")
-            stop = span.stop
-        if min(numbers["offset_text"], numbers["ratio"], numbers["learned"]) < 0:
-            raise ValueError("negative")
-        if not all(abs(number) < MAX_NUMBER for number in numbers.values()):
+        if edges != sorted(edges) or not all(
+            s.start < s.stop and s.estimate for s in spans
+        ):
+            raise ValueError("no spans of one history")
+        least = min(numbers["offset_text"], numbers["ratio"], numbers["learned"])
+        if least < 0 or not all(
+            abs(number) < MAX_NUMBER for number in numbers.values()
+        ):
             raise ValueError("no sizes")
-        doubted = value["doubted"]
+        doubted: Any = value["doubted"]
         return cls(
             **numbers,
             reports=stored_count(value["reports"]),
             tools=str(value["tools"]),
             spans=spans,
             last=Position.from_json(value["last"]) if value["last"] else None,
-            doubted=ReportedSize(*map(stored_count, doubted)) if doubted else None,
+            doubted=ReportedSize(stored_count(doubted[0]), stored_count(doubted[1]))
+            if doubted
+            else None,
         )
 
     # ---- bounds ----
@@ -382,19 +391,6 @@ class Sizes:
 
 
 NUMBERS = ("offset", "offset_text", "ratio", "learned")
-
-
-def at_most(spans: tuple[Span, ...], most: int) -> tuple[Span, ...]:
-    """Return so many spans: the two oldest become one, or the oldest leaves where they have a gap."""
-    if len(spans) <= most:
-        return spans
-    one, other, *rest = spans
-    if one.stop < other.start:
-        return spans[1:]
-    joined = Span(
-        one.start, other.stop, one.estimate + other.estimate, one.tokens + other.tokens
-    )
-    return (joined, *rest)
 
 
 def is_plausible(tokens: int, estimate: int) -> bool:

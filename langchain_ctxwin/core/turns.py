@@ -167,7 +167,7 @@ class VisibleSteps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have sl
     def total_tokens(self) -> int:
         """Tokens of all steps."""
         stop, tokens = self.counted
-        return tokens + sum([step.tokens for step in self[self._place(stop) :]])
+        return tokens + sum([step.tokens for step in self[self.place(stop) :]])
 
     @property
     def stop(self) -> int:
@@ -181,9 +181,10 @@ class VisibleSteps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have sl
 
     def between(self, start: int, stop: int) -> int:
         """Return the tokens of the steps at `start <= index < stop`."""
-        return sum(step.tokens for step in self[self._place(start) : self._place(stop)])
+        return sum(step.tokens for step in self[self.place(start) : self.place(stop)])
 
-    def _place(self, index: int) -> int:
+    def place(self, index: int) -> int:
+        """Return the place of the first step at or behind a position of the history."""
         return bisect_left(self, index, key=lambda step: step.index)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.messages import AIMessage
 
@@ -14,7 +14,7 @@ from langchain_ctxwin.core.compaction import MIN_PROGRESS, Compaction, accepted_
 from langchain_ctxwin.core.limits import unrefuted
 from langchain_ctxwin.core.parts import swaps_prefix, unbound_under
 from langchain_ctxwin.core.provider_blocks import has_bound_reasoning
-from langchain_ctxwin.core.request import LastReport, Request, Window
+from langchain_ctxwin.core.request import Request, Window
 from langchain_ctxwin.core.session import (
     Session,
     guard_after,
@@ -293,12 +293,11 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         counts["tied_to"] = window.tied_to
     if tokens is None:
         return Lesson(counts=counts)
-    sizes, extends, model = (
-        window.sizing,
-        window.last_report,
+    sizes, extends = window.sizing, window.last_report
+    model, expected = (
         answered_by(reply) or window.answering_model,
+        expected_sizes(window),
     )
-    expected = expected_sizes(window)
     if model != window.answering_model:
         sizes, extends = sizes_for(window, model), None
         size = sizes.size(window.estimates, window.steps)
@@ -307,18 +306,13 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         return Lesson(counts=counts, ignored=fault_of(tokens, expected))
     if sizes.reports:
         tokens = counted_once(reply, tokens, expected[0])
-    report, is_first = (
-        ReportedSize(tokens, window.estimates.total_tokens),
-        not sizes.reports,
-    )
+    report = ReportedSize(tokens, window.estimates.total_tokens)
     if not is_believed(
         report,
-        sizes.doubted,
+        sizes,
         expected,
         limit_tokens=window.limits.input_limit(0),
-        is_first=is_first,
         extended_tokens=extends.tokens if extends else 0,
-        ratio=sizes.ratio,
     ):
         return Lesson(
             counts=_with_sizes(counts, model, replace(sizes, doubted=report)),
@@ -341,25 +335,21 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         counts.get("speakers"), window.parts.model, model, MAX_MODELS
     )
     answer = Position(id=reply.id or "", index=window.stop)
-    sizes = _reported(sizes, extends, window, tokens, answer)
+    if extends:
+        sizes = _with_growth(
+            sizes, extends, tokens - extends.tokens, sum(window.added), answer
+        )
+    sizes = sizes.with_request(tokens, **_fixed_and_text(sizes, window))
     return Lesson(counts=_with_sizes(counts, model, sizes), accepted_tokens=accepted)
 
 
-def _reported(
-    sizes: Sizes,
-    extends: LastReport | None,
-    window: Window,
-    tokens: int,
-    answer: Position,
+def _with_growth(
+    sizes: Sizes, before: ReportedSize, grown: int, added: int, answer: Position
 ) -> Sizes:
-    """The sizes after the report of a request, with the span that it added to the request reported before."""
-    if extends:
-        added, grown = sum(extends.added), tokens - extends.tokens
-        if is_plausible(grown, added):
-            sizes = sizes.with_span(
-                Span(extends.index, answer.index, added, grown), answer
-            )
-    return sizes.with_request(tokens, **_fixed_and_text(sizes, window))
+    """The sizes with the span between two reports, where what a request grew by can be the size of what was added."""
+    if not is_plausible(grown, added):
+        return sizes
+    return sizes.with_span(Span(before.at, answer.index, added, grown), answer)
 
 
 def _fixed_and_text(
@@ -409,20 +399,7 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
 # ---- what a history tells whose answers were not handed to us -------------------------------------------------------
 
 
-class HistoryReport(NamedTuple):
-    """A size that stands in the history."""
-
-    at: int
-    """Position of its answer."""
-
-    tokens: int
-    before: int
-    """Our estimate of the history before it."""
-
-    answering_model: str
-
-
-def from_history(request: Request) -> tuple[Session, HistoryReport | None]:
+def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
     """Learn from the usage in a history whose answers were not handed to us, each report once.
 
     After a compaction only what was answered since belongs to requests like this one. Returns the newest report, too.
@@ -431,74 +408,56 @@ def from_history(request: Request) -> tuple[Session, HistoryReport | None]:
     answering_model = session.answering_model(parts.model)
     sizes = sizes_for(request, answering_model)
     compacted = session.since.index + 1 if session.since and session.compactions else 0
-    reports = [r for r in _believed(request, answering_model) if r.at >= compacted]
-    newest, last_index = (
-        reports[-1] if reports else None,
-        sizes.last.index if sizes.last else -1,
-    )
-    reports = [report for report in reports if report.at >= last_index]
+    believed = _believed(request, answering_model)
+    newest = believed[-1] if believed and believed[-1].at >= compacted else None
+    known = max(compacted, sizes.last.index if sizes.last else 0)
+    reports = [report for report in believed if report.at >= known]
     if newest is None or not reports or (sizes.reports and len(reports) == 1):
         return session, newest
     for old, new in pairwise(reports):
-        added, grown = new.before - old.before, new.tokens - old.tokens
-        if old.answering_model == new.answering_model and is_plausible(grown, added):
-            last = Position(id=message_id(parts.messages, new.at), index=new.at)
-            sizes = sizes.with_span(Span(old.at, new.at, added, grown), last)
+        if old.model == new.model:
+            grown, added = new.tokens - old.tokens, new.estimate - old.estimate
+            answer = position_of(parts.messages, new.at)
+            sizes = _with_growth(sizes, old, grown, added, answer)
     after = request.steps.between(newest.at, request.stop)
     sizes = sizes.with_request(
         newest.tokens, **_fixed_and_text(sizes, request, after=after)
     )
-    name = newest.answering_model or answering_model
-    counts = {
-        **session.counts,
-        "speakers": bounded(
-            session.counts.get("speakers"), parts.model, name, MAX_MODELS
-        ),
-    }
-    return replace(session, counts=_with_sizes(counts, name, sizes)), newest
+    name = newest.model or answering_model
+    speakers = bounded(session.counts.get("speakers"), parts.model, name, MAX_MODELS)
+    counts = _with_sizes({**session.counts, "speakers": speakers}, name, sizes)
+    return replace(session, counts=counts), newest
 
 
-def _believed(request: Request, answering_model: str) -> list[HistoryReport]:
+def _believed(request: Request, answering_model: str) -> list[ReportedSize]:
     """The reports of a model in the shown history that are believed, by the same rule as those of answers."""
-    fixed, declared = request.estimates.fixed_tokens, request.parts.declared
+    declared = request.parts.declared
     limit = declared.input_limit(0) if declared is not None and declared.known else None
-    believed, doubted = list[HistoryReport](), None
-    for history_report in _reports_in(request):
-        if not may_be(history_report.answering_model, answering_model):
+    believed, sizes, before = list[ReportedSize](), Sizes(), 0
+    if not any(getattr(m, "usage_metadata", None) for m in request.parts.messages):
+        return believed
+    for step in request.steps:
+        answer = step.messages[0] if step.messages else None
+        tokens = sent_tokens(answer) if isinstance(answer, AIMessage) and before else 0
+        model = answered_by(answer) if tokens and isinstance(answer, AIMessage) else ""
+        estimate = request.fixed_estimates.total_tokens + before
+        before += step.tokens
+        if not tokens or not is_count(tokens) or not may_be(model, answering_model):
             continue
-        report = ReportedSize(history_report.tokens, fixed + history_report.before)
-        extended = believed[-1].tokens if believed else 0
-        planned = (
-            extended + history_report.before - believed[-1].before
-            if believed
-            else report.estimate
-        )
-        expected = (planned, report.estimate - request.estimates.tool_tokens)
+        report, last = ReportedSize(tokens, estimate, step.index, model), believed[-1:]
+        planned = last[0].tokens + estimate - last[0].estimate if last else estimate
         if is_believed(
             report,
-            doubted,
-            expected,
+            sizes,
+            (planned, estimate - request.estimates.tool_tokens),
             limit_tokens=limit,
-            is_first=not believed,
-            extended_tokens=extended,
+            extended_tokens=last[0].tokens if last else 0,
         ):
-            believed.append(history_report)
-            doubted = None
+            believed.append(report)
+            sizes = replace(sizes, doubted=None, reports=len(believed))
         else:
-            doubted = report
+            sizes = replace(sizes, doubted=report)
     return believed
-
-
-def _reports_in(request: Request) -> Iterator[HistoryReport]:
-    before = 0
-    for step in request.steps:
-        caller = step.messages[0] if step.messages else None
-        tokens = (
-            sent_tokens(caller) if isinstance(caller, AIMessage) and before else None
-        )
-        if isinstance(caller, AIMessage) and is_count(tokens):
-            yield HistoryReport(step.index, tokens, before, answered_by(caller))
-        before += step.tokens
 
 
 # ---- the stored sizes -----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.provider_blocks import COMPACTION_TYPE, compaction_in
-from langchain_ctxwin.core.sizing import ReportedSize
+from langchain_ctxwin.core.sizing import ReportedSize, Sizes
 
 PRICED_TOKENS = 1_000_000
 """Tokens that a price is stated for."""
@@ -298,67 +298,53 @@ def far_off(tokens: object, expected: Sequence[int]) -> str:
 
 def is_believed(
     report: ReportedSize,
-    doubted: ReportedSize | None,
+    sizes: Sizes,
     expected: Sequence[int],
     *,
     limit_tokens: int | None,
-    is_first: bool,
     extended_tokens: int = 0,
-    ratio: float = 1.0,
 ) -> bool:
     """True when a report is near what is expected, or bears out the one before it, which was doubted.
 
     Args:
         report: the reported size, and our own count of the request.
-        doubted: the same of the report before, where it was too large or too small to be believed by itself.
+        sizes: what was reported before.
         expected: the size by the reports before it, and others that it may be near.
         limit_tokens: what the model takes: a request that it answered cannot be larger.
-        is_first: nothing was reported before.
         extended_tokens: the reported size of a request that this one extends.
-        ratio: counted over estimated tokens of what was added.
     """
     planned = expected[0]
     fallen = LEAST_SHARE_AFTER_FALL * min(planned, report.estimate)
     largest = LARGEST_JUMP * max(planned, report.estimate)
-    if is_first:
+    if not sizes.reports:
         largest = max(
             LARGEST_FIRST_JUMP * report.estimate, report.estimate + HIDDEN_TOKENS
         )
     least = max(LEAST_SHARE * min(expected), min(extended_tokens, fallen))
     is_over = limit_tokens is not None and report.tokens > limit_tokens
     is_near = least <= report.tokens <= largest and not is_over
-    return is_near or _agrees(report, doubted, is_first=is_first, ratio=ratio)
+    return is_near or _agrees(report, sizes)
 
 
-def _agrees(
-    report: ReportedSize,
-    before: ReportedSize | None,
-    *,
-    is_first: bool,
-    ratio: float,
-) -> bool:
+def _agrees(report: ReportedSize, sizes: Sizes) -> bool:
     """True when two reports in a row that are too large bear each other out.
 
-    They do when they differ by what was added, scaled by `ratio`, or are the same multiple of our counts, while nothing
-    else was reported. Sums over calls are neither.
+    They do when they differ by what was added, scaled by the ratio, or are the same multiple of our counts, while
+    nothing else was reported. Sums over calls are neither.
     """
+    before = sizes.doubted
     if before is None or report.tokens < report.estimate:
         return False
-    grown, added = (
-        report.tokens - before.tokens,
-        ratio * (report.estimate - before.estimate),
-    )
+    grown = report.tokens - before.tokens
+    added = sizes.ratio * (report.estimate - before.estimate)
     least, most = sorted((added / MOST_GROWTH, added * MOST_GROWTH))
     if least - ROUNDING_TOKENS <= grown <= most + ROUNDING_TOKENS:
         return True
     smaller, larger = sorted(
         one.tokens / max(1, one.estimate) for one in (before, report)
     )
-    return (
-        is_first
-        and smaller > 1
-        and larger <= min(LARGEST_MULTIPLE, SAME_MULTIPLE * smaller)
-    )
+    is_same = smaller > 1 and larger <= min(LARGEST_MULTIPLE, SAME_MULTIPLE * smaller)
+    return not sizes.reports and is_same
 
 
 def answered_by(reply: AIMessage) -> str:

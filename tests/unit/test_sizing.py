@@ -82,7 +82,7 @@ GOOD = Sizes(
 def test_what_are_no_sizes_is_not_read(change):
     assert Sizes.from_json(GOOD).last == LAST
     with pytest.raises(
-        (AttributeError, KeyError, TypeError, ValueError, OverflowError)
+        (AttributeError, LookupError, TypeError, ValueError, OverflowError)
     ):
         Sizes.from_json({**GOOD, **change})
 
