@@ -38,8 +38,9 @@ from langgraph.types import Command, Overwrite, Send
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.recovery import LENGTH_STOPS, STOP_KEYS
+from langchain_ctxwin.core.recovery import LENGTH_STOPS
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
+from langchain_ctxwin.core.usage import stop_reasons
 from langchain_ctxwin.errors import (
     BudgetExceededError,
     ConfigError,
@@ -383,11 +384,11 @@ class _Nodes:
         except Exception as error:  # noqa: BLE001  # is reported, or leaves the node
             return error
         if isinstance(reply, AIMessage):
-            usage, metadata = reply.usage_metadata, reply.response_metadata
+            usage = reply.usage_metadata
             outcome["input_tokens"] += usage["input_tokens"] if usage else 0
             outcome["output_tokens"] += usage["output_tokens"] if usage else 0
             outcome["cut_off"] += any(
-                str(metadata.get(key, "")).lower() in LENGTH_STOPS for key in STOP_KEYS
+                reason.lower() in LENGTH_STOPS for reason in stop_reasons(reply)
             )
         text = str(reply.text if isinstance(reply, BaseMessage) else reply).strip()
         if not text:

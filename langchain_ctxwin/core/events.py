@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.provider_blocks import compaction_in
-from langchain_ctxwin.core.usage import Usage, cleared_tokens
+from langchain_ctxwin.core.usage import Usage, cleared_tokens, stop_reasons
 
 Level = Literal["debug", "info", "warning"]
 """How much an event wants to be noticed, in the words of logging."""
@@ -170,7 +170,7 @@ class StepEvent(Event):
             output_tokens=usage.output_tokens,
             cost=usage.cost(info),
             uncached_cost=usage.uncached().cost(info),
-            finish_reason=finish_reason_of(metadata),
+            finish_reason=next(iter(stop_reasons(answer)), ""),
             tools_called=tuple(call["name"] for call in answer.tool_calls),
             route=route if isinstance(route, Mapping) else {},
             **request,
@@ -228,19 +228,6 @@ class StepEvent(Event):
         if self.reserved_tokens is None or self.output_tokens is None:
             return None
         return max(0, self.reserved_tokens - self.output_tokens)
-
-
-def finish_reason_of(metadata: Mapping[str, Any]) -> str:
-    """Return why an answer ended, by its `response_metadata`; empty when they do not say."""
-    # OpenAI's Responses API says nothing else of an answer cut off
-    incomplete = metadata.get("incomplete_details")
-    reasons = [metadata.get("finish_reason"), metadata.get("stop_reason")]
-    reasons.append(
-        incomplete.get("reason") if isinstance(incomplete, Mapping) else None
-    )
-    return next(
-        (reason for reason in reasons if isinstance(reason, str) and reason), ""
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

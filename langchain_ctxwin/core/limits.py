@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,7 +72,7 @@ class ModelLimits:
     source: str = "explicit"
 
     def __post_init__(self) -> None:
-        for name in _LIMIT_NAMES:
+        for name in LIMIT_NAMES:
             require_tokens(name, getattr(self, name), minimum=1, optional=True)
         for name in MEDIA_NAMES:
             require_tokens(
@@ -124,25 +124,7 @@ class ModelLimits:
         if isinstance(model, Mapping):
             model = SimpleNamespace(profile=model)
         parts = [_of_part(part, bound) for part, bound in models_behind(model)]
-        if len(parts) == 1:
-            return parts[0]
-        names = (*_LIMIT_NAMES, *MEDIA_NAMES)
-        values = {
-            name: [size for part in parts if (size := getattr(part, name)) is not None]
-            for name in names
-        }
-        window, largest_input, largest_output = (
-            min(values[name], default=None) for name in _LIMIT_NAMES[:3]
-        )
-        requested = max(values["requested_output_tokens"], default=None)
-        sources = "+".join(dict.fromkeys(part.source for part in parts if part.known))
-        limits = _consistent(
-            window, largest_input, largest_output, requested, sources or UNKNOWN_SOURCE
-        )
-        most_bytes, most_images = (
-            min(values[name], default=None) for name in MEDIA_NAMES
-        )
-        return replace(limits, max_request_bytes=most_bytes, max_images=most_images)
+        return parts[0] if len(parts) == 1 else _smallest(parts)
 
     @property
     def known(self) -> bool:
@@ -233,7 +215,7 @@ LIMITS_WANTED = (
     "lookup(name) finds the limits of a name"
 )
 MEDIA_NAMES = ("max_request_bytes", "max_images")
-_LIMIT_NAMES = tuple(
+LIMIT_NAMES = tuple(
     field.name
     for field in fields(ModelLimits)
     if field.name not in {*MEDIA_NAMES, "source"}
@@ -317,14 +299,7 @@ def _of_part(part: Any, bound: Mapping[str, Any]) -> ModelLimits:
     if isinstance(own, ModelLimits):
         if own.requested_output_tokens is not None or not isinstance(part, Runnable):
             return own
-        read = _consistent(
-            own.context_window,
-            own.max_input_tokens,
-            own.max_output_tokens,
-            requested,
-            own.source,
-        )
-        return replace(own, **{name: getattr(read, name) for name in _LIMIT_NAMES})
+        return _consistent(**{**asdict(own), "requested_output_tokens": requested})
     # Clients add a `models/` or a provider's prefix on their own.
     names = [
         str(getattr(part, key, None)).rpartition("/")[2] for key in MODEL_ARGUMENTS
@@ -337,16 +312,29 @@ def _of_part(part: Any, bound: Mapping[str, Any]) -> ModelLimits:
     profile = getattr(part, "profile", None)
     if is_replaced or not isinstance(profile, Mapping):
         profile = {}
-    window, largest_output = (
-        _tokens(profile.get("max_input_tokens")),
-        _tokens(profile.get("max_output_tokens")),
-    )
+    window = _tokens(profile.get("max_input_tokens"))
     return _consistent(
-        window,
-        None,
-        largest_output,
-        requested,
-        UNKNOWN_SOURCE if window is None else "profile",
+        context_window=window,
+        max_output_tokens=_tokens(profile.get("max_output_tokens")),
+        requested_output_tokens=requested,
+        source=UNKNOWN_SOURCE if window is None else "profile",
+    )
+
+
+def _smallest(parts: Sequence[ModelLimits]) -> ModelLimits:
+    """The limits that a request keeps to whichever of several models it goes to."""
+
+    def stated(name: str) -> list[int]:
+        return [size for part in parts if (size := getattr(part, name)) is not None]
+
+    sizes = {
+        name: min(stated(name), default=None) for name in (*LIMIT_NAMES, *MEDIA_NAMES)
+    }
+    requested = max(stated("requested_output_tokens"), default=None)
+    sources = "+".join(dict.fromkeys(part.source for part in parts if part.known))
+    return _consistent(
+        **{**sizes, "requested_output_tokens": requested},
+        source=sources or UNKNOWN_SOURCE,
     )
 
 
@@ -362,22 +350,26 @@ def _tokens(value: Any) -> int | None:
 
 
 def _consistent(
-    window: int | None,
-    largest_input: int | None,
-    largest_output: int | None,
-    requested: int | None,
+    *,
+    context_window: int | None,
     source: str,
+    max_input_tokens: int | None = None,
+    max_output_tokens: int | None = None,
+    requested_output_tokens: int | None = None,
+    **media: int | None,
 ) -> ModelLimits:
     """Drop what contradicts the rest, so that what remains never allows a larger input than was stated."""
-    if _exceeds(largest_input, window):
-        largest_input = None  # the window is the tighter limit
+    window, requested = context_window, requested_output_tokens
+    if _exceeds(max_input_tokens, window):
+        max_input_tokens = None  # the window is the tighter limit
     if requested is not None and _exceeds(requested + 1, window):
         requested = None  # such a request cannot be sent; the share of the window is reserved instead
-    if _exceeds(largest_output, window) or _exceeds(requested, largest_output):
-        largest_output = (
-            None  # the table contradicts the window, or what is configured on purpose
-        )
-    return ModelLimits(window, largest_input, largest_output, requested, source=source)
+    if _exceeds(max_output_tokens, window) or _exceeds(requested, max_output_tokens):
+        # the table contradicts the window, or what is configured on purpose
+        max_output_tokens = None
+    return ModelLimits(
+        window, max_input_tokens, max_output_tokens, requested, **media, source=source
+    )
 
 
 def _exceeds(value: int | None, bound: int | None) -> bool:
@@ -472,30 +464,12 @@ def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
     """Return the limits with what was learned, where that is smaller."""
     if not learned:
         return limits
-    own_limits = {
-        "context_window": limits.context_window,
-        "max_input_tokens": limits.max_input_tokens,
+    own = {
+        name: tokens
+        for name in ("context_window", "max_input_tokens")
+        if (tokens := getattr(limits, name)) is not None
     }
-    smallest = smaller_of(
-        {name: tokens for name, tokens in own_limits.items() if tokens is not None},
-        learned,
-    )
-    window, largest_input = (
-        smallest.get("context_window"),
-        smallest.get("max_input_tokens"),
-    )
-    outputs = [limits.max_output_tokens, limits.requested_output_tokens]
-    if window is not None:
-        outputs = [tokens if tokens and tokens < window else None for tokens in outputs]
-        largest_input = largest_input if (largest_input or window) <= window else None
-    largest_output, requested = outputs
-    return replace(
-        limits,
-        context_window=window,
-        max_input_tokens=largest_input,
-        max_output_tokens=largest_output,
-        requested_output_tokens=requested,
-    )
+    return _consistent(**{**asdict(limits), **smaller_of(own, learned)})
 
 
 def reserve_within(

@@ -24,7 +24,7 @@ from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.updates import MAX_MODELS, bounded, from_refusal
-from langchain_ctxwin.core.usage import is_count, sent_tokens
+from langchain_ctxwin.core.usage import is_count, sent_tokens, stop_reasons
 
 BLIND_STEP = 0.75
 """Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request."""
@@ -210,8 +210,6 @@ def only_model(call: object) -> tuple[Any, dict[str, Any]] | None:
     return models[0] if len(models) == 1 else None
 
 
-# Where the integrations keep why an answer ended (OpenAI, Mistral, Google; Anthropic; Ollama; Bedrock).
-STOP_KEYS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 # The answer ended because something was full: the requested output, or the window.
 LENGTH_STOPS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 WINDOW_STOP = "model_context_window_exceeded"  # the one reason that names the window
@@ -251,7 +249,8 @@ def silent_overflow(
         previous: the input that was reported before, and how much was added since.
         accepted_tokens: the largest input that the server is known to have read whole.
     """
-    sizes, reasons = _reported(reply), _stop_reasons(reply)
+    sizes = _reported(reply)
+    reasons = {reason.rpartition(".")[2].lower() for reason in stop_reasons(reply)}
     names_window = WINDOW_STOP in reasons
     is_short = sizes is None or sizes[0] < CERTAIN_SHARE * least_input_tokens
     if names_window and is_short:
@@ -313,17 +312,3 @@ def _reported(reply: AIMessage) -> tuple[int, int] | None:
     ):
         return input_tokens, output_tokens
     return None
-
-
-def _stop_reasons(reply: AIMessage) -> set[str]:
-    metadata: object = reply.response_metadata
-    if not isinstance(metadata, Mapping):
-        return set()
-    incomplete = metadata.get("incomplete_details")  # OpenAI's Responses API
-    reasons = [metadata.get(key) for key in STOP_KEYS]
-    reasons += [incomplete.get("reason")] if isinstance(incomplete, Mapping) else []
-    return {
-        reason.rpartition(".")[2].lower()
-        for reason in reasons
-        if isinstance(reason, str)
-    }

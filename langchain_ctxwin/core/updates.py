@@ -531,7 +531,8 @@ def _without_refuted_limits(
 ) -> dict[str, Any]:
     """Return `context_counts` without a limit of a model that is below what it took."""
     limits: Mapping[str, Mapping[str, int]] = counts.get("limits") or {}
-    if model not in limits or unrefuted(limits[model], accepted) == limits[model]:
+    limit = limits.get(model, {})
+    if unrefuted(limit, accepted) == limit:
         return counts
     others = {name: limit for name, limit in limits.items() if name != model}
     return {key: value for key, value in counts.items() if key != "limits"} | (

@@ -347,6 +347,19 @@ def _agrees(report: ReportedSize, sizes: Sizes) -> bool:
     return not sizes.reports and is_same
 
 
+STOP_KEYS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
+"""Where the integrations keep why an answer ended (OpenAI, Mistral, Google; Anthropic; Ollama; Bedrock)."""
+
+
+def stop_reasons(reply: AIMessage) -> list[str]:
+    """Return why an answer ended, as its provider states it; empty when it does not."""
+    metadata: Mapping[str, Any] = reply.response_metadata or {}
+    incomplete = metadata.get("incomplete_details")  # OpenAI's Responses API
+    reasons = [metadata.get(key) for key in STOP_KEYS]
+    reasons += [incomplete.get("reason")] if isinstance(incomplete, Mapping) else []
+    return [reason for reason in reasons if isinstance(reason, str) and reason]
+
+
 def answered_by(reply: AIMessage) -> str:
     """Name of the model that answered, as the provider states it; another one after a fallback."""
     for key in ("model_name", "model"):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import TokenEstimator
-from langchain_ctxwin.core import Record, RecordLine, extended, message_id
 from langchain_ctxwin.core.notes import record_lines
-from langchain_ctxwin.core.record import KINDS
+from langchain_ctxwin.core.record import KINDS, Record, RecordLine, extended
+from langchain_ctxwin.core.view import message_id
 
 ROOMY = 1_000_000
 PRICES: dict[str, Callable[[str], int]] = {

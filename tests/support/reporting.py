@@ -15,7 +15,8 @@ from langchain_ctxwin import (
     ModelLimits,
     TokenEstimator,
 )
-from langchain_ctxwin.core import after_measure, from_answer, recovery
+from langchain_ctxwin.core import recovery
+from langchain_ctxwin.core.updates import after_measure, from_answer
 
 COUNTER = TokenEstimator("openai")
 BASE = COUNTER([])

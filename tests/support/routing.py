@@ -15,7 +15,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_ctxwin import ModelInfo, RoutingConfig
-from langchain_ctxwin.core import model_name
+from langchain_ctxwin.core.model_info import model_name
 from langchain_ctxwin.errors import UnknownModelError
 from langchain_ctxwin.routing import ModelRouter
 from support.fakes import ScriptedChatModel, SdkError, exact_count

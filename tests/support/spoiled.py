@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
-from langchain_ctxwin.core import RECORD_ID
+from langchain_ctxwin.core.parts import RECORD_ID
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.testing import request_faults
 from support.agents import THREAD

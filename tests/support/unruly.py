@@ -12,9 +12,10 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, pin
 from langchain_ctxwin.agent.storage import RunPlace
-from langchain_ctxwin.core import View, last_user, text_of
 from langchain_ctxwin.core.compaction import dropped_positions, returned_pins
-from langchain_ctxwin.core.turns import PIN_KEY
+from langchain_ctxwin.core.provider_blocks import text_of
+from langchain_ctxwin.core.turns import PIN_KEY, last_user
+from langchain_ctxwin.core.view import View
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
 from langchain_ctxwin.summarize.jobs import Job, SummaryStore, attempt
 from langchain_ctxwin.testing import request_faults

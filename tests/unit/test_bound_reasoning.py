@@ -9,8 +9,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ContextEngine, ModelLimits, create_context_agent
-from langchain_ctxwin.core import after_measure
-from langchain_ctxwin.core.updates import update_without_reasoning
+from langchain_ctxwin.core.updates import after_measure, update_without_reasoning
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, NoticeEvent
 from langchain_ctxwin.util.work import run

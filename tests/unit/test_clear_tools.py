@@ -10,8 +10,8 @@ from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
 )
-from langchain_ctxwin.core import text_of
 from langchain_ctxwin.core.notes import lines_to_keep
+from langchain_ctxwin.core.provider_blocks import text_of
 from support import agents
 from support.agents import (
     WORD,

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_ctxwin.core import Pending, Position, Session, View
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.plan import last_request, shown_part
+from langchain_ctxwin.core.session import Pending, Session
+from langchain_ctxwin.core.view import Position, View
 from langchain_ctxwin.testing import request_faults
 from support import conversations
 from support.conversations import FILLER, turns

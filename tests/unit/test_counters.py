@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ConfigError, ContextEngine, ModelLimits, TokenEstimator
-from langchain_ctxwin.core import FRAMING
+from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.counting import (
     RETRY_SECONDS,
     AnthropicCounter,

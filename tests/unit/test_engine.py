@@ -24,9 +24,10 @@ from langchain_ctxwin import (
     UnknownModelError,
     pin,
 )
-from langchain_ctxwin.core import Sizes, after_measure, from_answer
 from langchain_ctxwin.core.history import read_history
 from langchain_ctxwin.core.limits import budget_table, refusal
+from langchain_ctxwin.core.sizing import Sizes
+from langchain_ctxwin.core.updates import after_measure, from_answer
 from langchain_ctxwin.testing import request_faults
 from support.conversations import CharCounter, engine_of, turns
 

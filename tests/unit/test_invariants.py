@@ -12,16 +12,11 @@ from hypothesis import strategies as st
 
 import support.conversations
 from langchain_ctxwin import BudgetExceededError
-from langchain_ctxwin.core import (
-    Record,
-    View,
-    after_measure,
-    is_empty,
-    is_pinned,
-    last_user,
-    message_id,
-)
-from langchain_ctxwin.core.updates import after_undo
+from langchain_ctxwin.core.calls import is_empty
+from langchain_ctxwin.core.record import Record
+from langchain_ctxwin.core.turns import is_pinned, last_user
+from langchain_ctxwin.core.updates import after_measure, after_undo
+from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util.work import run
 from support.conversations import CharCounter, conversations, payload, ready

@@ -25,7 +25,9 @@ from langchain_ctxwin import (
     ModelLimits,
     pin,
 )
-from langchain_ctxwin.core import after_measure, is_pinned, last_user, message_id
+from langchain_ctxwin.core.turns import is_pinned, last_user
+from langchain_ctxwin.core.updates import after_measure
+from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
 from support import agents
 from support.agents import RUNS, THREAD, agent_on, called, compacted, model_of

@@ -12,10 +12,10 @@ from langchain_core.tools import tool
 from pydantic import BaseModel, Field
 
 from langchain_ctxwin import TokenEstimator
-from langchain_ctxwin.core import FRAMING
 from langchain_ctxwin.core.tokens import image_size
 from langchain_ctxwin.core.tool_schemas import (
     ANTHROPIC,
+    FRAMING,
     OPENAI,
     area,
     large_tiles,

@@ -27,9 +27,18 @@ from langchain_ctxwin import (
     render_record,
 )
 from langchain_ctxwin.config import ToolResultConfig
-from langchain_ctxwin.core import Record, RecordLine, extended, record_text
 from langchain_ctxwin.core.notes import MAX_NAMES, STATEMENT_CHARS, record_lines
-from langchain_ctxwin.core.record import HOLDS, NAMED, SHOWN, USED, one_line
+from langchain_ctxwin.core.parts import record_text
+from langchain_ctxwin.core.record import (
+    HOLDS,
+    NAMED,
+    SHOWN,
+    USED,
+    Record,
+    RecordLine,
+    extended,
+    one_line,
+)
 from langchain_ctxwin.core.tokens import readable_text
 from support.recording import (
     HOSTILE,

@@ -11,18 +11,20 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from langchain_ctxwin.core import Doubt, Position, Sizes
 from langchain_ctxwin.core.sizing import (
     FIXED_REGIONS,
     MAX_LEARNED_TOKENS,
     MAX_SPANS,
     QUANTILE_SD,
     TEXT_NOISE_TOKENS,
+    Doubt,
     Regions,
     ReportedSize,
+    Sizes,
     Span,
 )
 from langchain_ctxwin.core.turns import Step, VisibleSteps
+from langchain_ctxwin.core.view import Position
 
 FITTED = Doubt(ratio_sd=0.07, noise_share=0.09)
 """Close to what the estimators of known families state."""

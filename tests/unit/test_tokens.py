@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import CharRatioCounter, TokenEstimator
-from langchain_ctxwin.core import FRAMING, model_name
-from langchain_ctxwin.core.model_info import family_of
+from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.provider_blocks import MAX_PARTS, leaves
 from langchain_ctxwin.core.token_weights import FEATURES, WEIGHTS
 from langchain_ctxwin.core.tokens import (
@@ -21,6 +20,7 @@ from langchain_ctxwin.core.tokens import (
     SCRIPT_STARTS,
     features,
 )
+from langchain_ctxwin.core.tool_schemas import FRAMING
 
 O200K = quicktok.get_encoding("o200k_base")
 OPENAI = TokenEstimator("openai")

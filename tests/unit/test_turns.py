@@ -13,28 +13,18 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_ctxwin.core import (
-    Clamp,
-    Position,
-    Record,
-    RecordLine,
-    Rules,
-    View,
-    message_id,
-    position_of,
-    record_text,
-    repair_step,
-)
 from langchain_ctxwin.core.edits import clamp_message, clamp_text
 from langchain_ctxwin.core.history import Before, may_follow, show_step
-from langchain_ctxwin.core.model_info import ELSEWHERE, RULES, UNKNOWN
-from langchain_ctxwin.core.pairing import note_message, unique_calls
+from langchain_ctxwin.core.model_info import ELSEWHERE, RULES, UNKNOWN, Rules
+from langchain_ctxwin.core.pairing import note_message, repair_step, unique_calls
 from langchain_ctxwin.core.parts import (
     append_text,
     assemble,
     constraints_text,
     merge_system,
+    record_text,
 )
+from langchain_ctxwin.core.record import Record, RecordLine
 from langchain_ctxwin.core.turns import (
     call_ids,
     safe_boundary,
@@ -43,6 +33,7 @@ from langchain_ctxwin.core.turns import (
     starts_turn,
     turn_starts,
 )
+from langchain_ctxwin.core.view import Clamp, Position, View, message_id, position_of
 from langchain_ctxwin.testing import request_faults
 from support.conversations import conversations
 
