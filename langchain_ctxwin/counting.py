@@ -47,9 +47,9 @@ from langchain_ctxwin.core.tokens import TokenEstimator, request_tokens
 from langchain_ctxwin.core.tool_schemas import FRAMING, tool_definition
 from langchain_ctxwin.errors import PATH, ConfigError, expect
 from langchain_ctxwin.protocols import Clock, TokenCounter
-from langchain_ctxwin.util.background import in_daemon
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru
+from langchain_ctxwin.util.work import in_daemon
 
 # Family of the framing constants by how the name of an encoding begins.
 FAMILIES = {"o200k": "openai", "cl100k": "cl100k", "llama": "llama", "qwen": "qwen"}

@@ -52,7 +52,7 @@ from langchain_ctxwin.errors import (
 from langchain_ctxwin.pricing import Pricing
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text import pieces_of, word_cut
-from langchain_ctxwin.util.failures import log_failure
+from langchain_ctxwin.util.log import log_failure
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 __all__ = ["MapReduceInput", "MapReduceOutput", "create_map_reduce_graph"]

@@ -24,8 +24,7 @@ from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.summarize.jobs import default_jobs, namespace_of_summaries
 from langchain_ctxwin.tool_results.cursors import namespace_of_results
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore
-from langchain_ctxwin.util.media_store import namespace_of_media
-from langchain_ctxwin.util.stores import delete_items
+from langchain_ctxwin.util.stores import delete_items, namespace_of_media
 
 __all__ = ["aprune_thread", "forget", "prune_thread"]
 

@@ -52,7 +52,7 @@ from langchain_ctxwin.text import (
     terms,
     word_cut,
 )
-from langchain_ctxwin.util.media_store import MediaStore
+from langchain_ctxwin.util.stores import MediaStore
 from langchain_ctxwin.util.work import run
 
 __all__ = [

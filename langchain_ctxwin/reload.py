@@ -9,12 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
-from langchain_ctxwin.config import FileConfig, changes
+from langchain_ctxwin.config import FileConfig, changes, read_bytes
 from langchain_ctxwin.errors import PATH, ConfigError, expect
-from langchain_ctxwin.settings_file import read_bytes
-from langchain_ctxwin.util.background import renew_after_fork
-from langchain_ctxwin.util.failures import log_failure
-from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.log import log, log_failure
+from langchain_ctxwin.util.work import renew_after_fork
 
 __all__ = ["ConfigFile"]
 

@@ -37,8 +37,7 @@ from langchain_ctxwin.core.turns import SOURCE
 from langchain_ctxwin.core.usage import may_be
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect_each
 from langchain_ctxwin.protocols import Clock, MetricsSink
-from langchain_ctxwin.util.failures import FailureLog, digest_of, reason_of
-from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.log import FailureLog, digest_of, log, reason_of
 from langchain_ctxwin.util.memo import Lru
 
 MAX_CONVERSATIONS = (

@@ -28,12 +28,17 @@ from pydantic import (
     model_validator,
 )
 
-from langchain_ctxwin.config import FileConfig, LiveConfig, RetrievalConfig, group_of
+from langchain_ctxwin.config import (
+    FileConfig,
+    LiveConfig,
+    RetrievalConfig,
+    explained,
+    group_of,
+)
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.errors import ConfigError, expect
-from langchain_ctxwin.settings_file import explained
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 

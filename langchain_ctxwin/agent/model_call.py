@@ -13,9 +13,8 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.choices import known_name
-from langchain_ctxwin.agent.spending import count_spent
 from langchain_ctxwin.agent.state import tools_of
-from langchain_ctxwin.agent.step import AgentStep
+from langchain_ctxwin.agent.step import AgentStep, count_spent
 from langchain_ctxwin.core.events import (
     NoticeEvent,
     OverflowEvent,

@@ -25,7 +25,7 @@ from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.jobs import SummaryStore, Written, writing_summary
 from langchain_ctxwin.summarize.native import NativeSummarizer
-from langchain_ctxwin.util.media_store import MediaStore
+from langchain_ctxwin.util.stores import MediaStore
 from langchain_ctxwin.util.work import Work
 
 # Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that.

@@ -17,7 +17,7 @@ from langchain_ctxwin.core.recovery import CALL_ARGUMENTS
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import ConfigError, brief
-from langchain_ctxwin.util.failures import reason_of
+from langchain_ctxwin.util.log import reason_of
 
 LOW_TOKENS = 1_000  # of the first request: below every window in use
 OUTPUT_TOKENS = 16  # that are asked for: the least that OpenAI's newer models take

@@ -51,10 +51,9 @@ from langchain_ctxwin.models.sources import (
 )
 from langchain_ctxwin.protocols import Clock, MetricsSink, ModelSource
 from langchain_ctxwin.reporting import Reporter
-from langchain_ctxwin.util.background import in_daemon, renew_after_fork
-from langchain_ctxwin.util.failures import reason_of
-from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.log import log, reason_of
 from langchain_ctxwin.util.memo import Seen
+from langchain_ctxwin.util.work import in_daemon, renew_after_fork
 
 APP = "langchain-ctxwin"  # the name of our folders in those of the platform
 PROFILE = "profile"

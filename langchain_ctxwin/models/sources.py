@@ -48,9 +48,9 @@ from langchain_ctxwin.models.reading import (
     tokens,
 )
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.files import SharedFile
 from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.work import Worker
 
 if TYPE_CHECKING:
     from langchain_ctxwin.models.apis import (

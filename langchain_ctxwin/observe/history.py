@@ -18,9 +18,9 @@ from pydantic import TypeAdapter
 from langchain_ctxwin.core.events import TYPES, Event
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.reporting import EXIT_SECONDS, Reporter
-from langchain_ctxwin.util.background import Worker, renew_after_fork
-from langchain_ctxwin.util.failures import FailureLog, reason_of
 from langchain_ctxwin.util.files import place
+from langchain_ctxwin.util.log import FailureLog, reason_of
+from langchain_ctxwin.util.work import Worker, renew_after_fork
 
 MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
 BUSY_SECONDS = 1.0  # how long a write waits for another process; each of them takes some milliseconds

@@ -12,8 +12,8 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from langchain_ctxwin.errors import expect
-from langchain_ctxwin.util.background import Worker
 from langchain_ctxwin.util.files import SharedFile
+from langchain_ctxwin.util.work import Worker
 
 # Trials after which older ones count for less, so that a model that changed under its name is judged anew: a share of
 # successes is then known to about 3 points.

@@ -30,10 +30,9 @@ from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
 from langchain_ctxwin.summarize.native import ProviderSummary
-from langchain_ctxwin.util.background import in_daemon, renew_after_fork
-from langchain_ctxwin.util.failures import log_failure
+from langchain_ctxwin.util.log import log_failure
 from langchain_ctxwin.util.stores import asking
-from langchain_ctxwin.util.work import Wait, Work, run
+from langchain_ctxwin.util.work import Wait, Work, in_daemon, renew_after_fork, run
 
 MAX_RUNNING = 4  # providers limit parallel requests, and no turn waits for a summary
 # Ended jobs kept, some 10 MB of texts at most. A summary waits until its conversation's next turn, and the summaries

@@ -63,8 +63,8 @@ from langchain_ctxwin.tool_results.wrapping import (
     with_views,
     wrapped,
 )
-from langchain_ctxwin.util.background import in_daemon
-from langchain_ctxwin.util.failures import log_failure
+from langchain_ctxwin.util.log import log_failure
+from langchain_ctxwin.util.work import in_daemon
 
 MIN_TOKENS = 300
 """A page is not made smaller because the window is nearly full: with less, its notes leave no room for data. Older

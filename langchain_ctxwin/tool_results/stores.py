@@ -16,9 +16,9 @@ from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.background import renew_after_fork
-from langchain_ctxwin.util.failures import log_failure
+from langchain_ctxwin.util.log import log_failure
 from langchain_ctxwin.util.stores import delete_items, redis_client
+from langchain_ctxwin.util.work import renew_after_fork
 
 __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
 

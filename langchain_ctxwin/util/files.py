@@ -14,7 +14,7 @@ from uuid import uuid4
 from pydantic import TypeAdapter
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.util.failures import FailureLog
+from langchain_ctxwin.util.log import FailureLog
 
 if sys.platform != "win32":
     import fcntl

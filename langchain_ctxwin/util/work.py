@@ -1,12 +1,22 @@
-"""Work that waits, written once for sync and async callers: a generator that yields what it waits for."""
+"""Work that waits, written once for sync and async callers, and blocking work in background threads.
+
+Threads hold up no exit, survive a fork, and are unseen by the caller's callbacks.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import os
+import sys
+import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
@@ -61,3 +71,126 @@ def _next(resume: Callable[[], Wait]) -> Wait | StopIteration:
         return resume()
     except StopIteration as finished:
         return finished
+
+
+class Renewable(Protocol):
+    """Something with locks or threads of its own."""
+
+    def renew(self) -> None:
+        """Make locks anew and forget threads; called in a child right after the fork."""
+        ...
+
+
+_alive: WeakSet[Renewable] = WeakSet()
+
+
+def renew_after_fork(one: Renewable) -> None:
+    """Have it renewed in every process forked from this one, for as long as it lives."""
+    _alive.add(one)
+
+
+def _renew_all() -> None:
+    for one in list(_alive):
+        one.renew()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_renew_all)
+
+
+def in_daemon(
+    work: Callable[[], Any], context: contextvars.Context | None = None
+) -> Future[Any]:
+    """Start `work` in a daemon thread, by default with a `bare_context`, and return its future.
+
+    A pool's threads are joined at exit, which would then wait for an endpoint that does not answer. With the caller's
+    context, what the work streams would reach the user; some builds of Python from 3.14 on hand it to threads.
+    """
+    job: Future[Any] = Future()
+    work = partial((context or bare_context()).run, work)
+    threading.Thread(
+        target=partial(_settle, job, work), name="ctxwin", daemon=True
+    ).start()
+    return job
+
+
+def bare_context() -> contextvars.Context:
+    """Return an empty context that carries the caller's trace alone, where OpenTelemetry is in use.
+
+    What is measured of the work belongs to the trace of who wanted it; nothing else of the caller's is its business.
+    """
+    context = contextvars.Context()
+    if (traces := sys.modules.get("opentelemetry.context")) is not None:
+        context.run(traces.attach, traces.get_current())
+    return context
+
+
+def _settle(job: Future[Any], work: Callable[[], Any]) -> None:
+    if not job.set_running_or_notify_cancel():
+        return
+    try:
+        job.set_result(work())
+    except BaseException as error:  # noqa: BLE001  # handed to the waiting caller, which decides
+        job.set_exception(error)
+
+
+class Worker:
+    """Does tasks one after the other, in a daemon thread that lives while there is something to do.
+
+    In a forked process nothing waits: what was submitted before the fork is its parent's to do.
+    """
+
+    def __init__(
+        self, name: str, *, max_waiting: int = 1
+    ) -> None:  # beside the task that is being done
+        self._name = name
+        self._max_waiting = max_waiting
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Forget the thread and what waits for it; neither means anything after a fork."""
+        self._changed = threading.Condition()
+        self._tasks = deque[Callable[[], object]]()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, task: Callable[[], object]) -> bool:
+        """Have a task done, which must not raise; False when too many wait already. Returns at once.
+
+        A `RuntimeError` says that no thread can be started: there may be no more of them, or the process ends.
+        """
+        with self._changed:
+            if len(self._tasks) >= self._max_waiting:
+                return False
+            self._tasks.append(task)
+            if self._thread is None:
+                # an empty context, as in `in_daemon`
+                target = partial(contextvars.Context().run, self._work)
+                self._thread = threading.Thread(
+                    target=target, name=self._name, daemon=True
+                )
+                try:
+                    self._thread.start()
+                except RuntimeError:
+                    self.renew()
+                    raise
+            return True
+
+    def flush(self, timeout_seconds: float) -> bool:
+        """Wait until everything that was submitted is done; false when that takes longer. Blocks its thread."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._thread is None, timeout_seconds)
+
+    def _work(self) -> None:
+        while (task := self._next()) is not None:
+            task()
+            del task  # or it would keep alive what it holds
+
+    def _next(self) -> Callable[[], object] | None:
+        """Return the oldest task; None, and the end of the thread, when there is none."""
+        with self._changed:
+            if self._tasks:
+                return self._tasks.popleft()
+            self._thread = None
+            self._changed.notify_all()
+            return None

@@ -1,6 +1,6 @@
 """Does every module import only what its layer may see, wherever the import stands?
 
-errors <- text, core <- util, protocols <- settings_file <- config <- engine, summarize, retrieval, recall, observe
+errors <- text, core <- util, protocols <- config <- engine, summarize, retrieval, recall, observe
 <- tool_results, models <- routing, tools, reload
 all of those <- agent <- middleware (where its public names are imported from)
 all but agent <- replay, decompose; everything <- cli, demo, the package root
@@ -19,7 +19,7 @@ import pytest
 PACKAGE = "langchain_ctxwin"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
-BASE = {"errors", "core", "protocols", "config", "settings_file", "util", "text"}
+BASE = {"errors", "core", "protocols", "config", "util", "text"}
 # What the engine is given so that it need not price anything twice.
 COLLABORATORS = {"pricing", "reporting"}
 MIDDLE = {
@@ -42,8 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "core": {"errors"},
     "util": {"core", "errors"},
     "protocols": {"core", "errors"},
-    "config": {"core", "errors", "settings_file"},
-    "settings_file": {"errors", "util"},
+    "config": {"core", "errors", "util"},
     **dict.fromkeys(MIDDLE, BASE),
     **dict.fromkeys(COLLABORATORS, BASE | COLLABORATORS),
     "engine": BASE | COLLABORATORS | {"summarize"},
@@ -312,7 +311,7 @@ def test_core_has_no_side_effects():
             "tool_results.guard",
             "from langchain_ctxwin.models.sources import LearnedSource",
         ),
-        ("settings_file", "def f():\n    from langchain_ctxwin.config import Settings"),
+        ("protocols", "def f():\n    from langchain_ctxwin.config import Settings"),
         ("models.registry", "from langchain_ctxwin.routing import ModelRouter"),
         ("routing.router", "from langchain_ctxwin.tools import ToolSelector"),
         ("tools", "def rank():\n    from .engine import ContextEngine"),

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.jobs import NAMESPACE, SummaryStore, Written
 from langchain_ctxwin.util import arun, in_daemon
-from langchain_ctxwin.util.failures import digest_of
+from langchain_ctxwin.util.log import digest_of
 
 WRITTEN = Written(
     text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5
