@@ -21,7 +21,6 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 
-from langchain_ctxwin.core.calls import calls_of, is_user
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.limits import require_tokens
@@ -32,6 +31,7 @@ from langchain_ctxwin.core.media import (
     has_media,
     media_in,
 )
+from langchain_ctxwin.core.pairing import NOTE_KEY, calls_of, is_user
 from langchain_ctxwin.core.provider_blocks import compact_json, text_of
 from langchain_ctxwin.core.session import read_key, read_session
 from langchain_ctxwin.core.tokens import (
@@ -41,7 +41,7 @@ from langchain_ctxwin.core.tokens import (
     text_price,
 )
 from langchain_ctxwin.core.tool_schemas import RECALL_KEY
-from langchain_ctxwin.core.turns import NOTE_KEY, as_messages, last_user
+from langchain_ctxwin.core.turns import as_messages, last_user
 from langchain_ctxwin.core.view import View, first_after_system, message_id
 from langchain_ctxwin.errors import expect
 from langchain_ctxwin.protocols import TokenCounter

@@ -32,8 +32,8 @@ from langchain_ctxwin.core.events import (
 )
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.pairing import SOURCE
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.turns import SOURCE
 from langchain_ctxwin.core.usage import may_be
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect_each
 from langchain_ctxwin.protocols import Clock, MetricsSink

@@ -35,7 +35,7 @@ from langgraph.graph.message import (
 )
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.core.calls import call_ids
+from langchain_ctxwin.core.pairing import call_ids
 from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.errors import ConfigError
 

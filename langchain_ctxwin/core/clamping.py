@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.calls import is_result, is_user
 from langchain_ctxwin.core.compaction import RECORD_FRAME_TOKENS, first_that
 from langchain_ctxwin.core.edits import clampable_chars
 from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.pairing import is_result, is_user
 from langchain_ctxwin.core.record import fitted
 from langchain_ctxwin.core.request import Request
 from langchain_ctxwin.core.turns import Step, last_user

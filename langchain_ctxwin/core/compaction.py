@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
 from typing import Literal
 
-from langchain_ctxwin.core.calls import is_user, result_ids
 from langchain_ctxwin.core.notes import lasting, record_lines, requested_lines
+from langchain_ctxwin.core.pairing import is_user, result_ids
 from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.core.record import FOCUSED, RecordLine, extended, has_place
 from langchain_ctxwin.core.request import Request, portion

@@ -11,13 +11,13 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from langchain_ctxwin.core.calls import (
+from langchain_ctxwin.core.media import without_media
+from langchain_ctxwin.core.pairing import (
     is_result,
     result_ids,
     standard,
     without_kept_calls,
 )
-from langchain_ctxwin.core.media import without_media
 from langchain_ctxwin.core.provider_blocks import (
     RESULT_KEYS,
     block_text,

@@ -13,11 +13,11 @@ from operator import is_
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 
-from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.media import has_media
 from langchain_ctxwin.core.model_info import UNKNOWN, Rules
 from langchain_ctxwin.core.pairing import (
+    call_ids,
     repair_step,
     unanswered_in,
     unique_calls,

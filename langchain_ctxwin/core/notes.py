@@ -17,7 +17,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from langchain_ctxwin.core.calls import is_user, standard
+from langchain_ctxwin.core.pairing import is_user, standard
 from langchain_ctxwin.core.provider_blocks import said_in, text_of
 from langchain_ctxwin.core.record import (
     EARLIER,

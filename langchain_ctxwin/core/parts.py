@@ -21,7 +21,6 @@ from langchain_core.messages import (
     SystemMessage,
 )
 
-from langchain_ctxwin.core.calls import is_user, result_ids
 from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.media import (
@@ -34,7 +33,7 @@ from langchain_ctxwin.core.media import (
     surplus,
 )
 from langchain_ctxwin.core.model_info import ELSEWHERE, UNKNOWN, ModelInfo, Rules
-from langchain_ctxwin.core.pairing import note_message
+from langchain_ctxwin.core.pairing import is_user, note_message, result_ids
 from langchain_ctxwin.core.provider_blocks import (
     block_message,
     has_bound_reasoning,

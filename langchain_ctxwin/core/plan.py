@@ -14,7 +14,6 @@ from itertools import takewhile
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.clamping import (
     clamped_to_fit,
     with_clamped_pins,
@@ -31,6 +30,7 @@ from langchain_ctxwin.core.compaction import (
     turn_cuts,
 )
 from langchain_ctxwin.core.limits import refusal
+from langchain_ctxwin.core.pairing import call_ids
 from langchain_ctxwin.core.parts import swaps_prefix
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
 from langchain_ctxwin.core.session import (

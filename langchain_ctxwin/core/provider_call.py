@@ -22,9 +22,8 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 
-from langchain_ctxwin.core.calls import call_ids
 from langchain_ctxwin.core.model_info import rules_of
-from langchain_ctxwin.core.pairing import CONTINUE_TEXT
+from langchain_ctxwin.core.pairing import CONTINUE_TEXT, call_ids
 from langchain_ctxwin.core.parts import RECORD_ID
 from langchain_ctxwin.core.provider_blocks import has_bound_reasoning, readable
 from langchain_ctxwin.core.request import Window

@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.calls import is_result
 from langchain_ctxwin.core.edits import edit
 from langchain_ctxwin.core.history import Before, show_step, show_steps
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
+from langchain_ctxwin.core.pairing import NOTE_KEY, is_result
 from langchain_ctxwin.core.parts import (
     Parts,
     assemble,
@@ -39,7 +39,6 @@ from langchain_ctxwin.core.sizing import (
     Sizes,
 )
 from langchain_ctxwin.core.turns import (
-    NOTE_KEY,
     Step,
     Turn,
     VisibleSteps,

@@ -26,7 +26,7 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from langchain_ctxwin.core.calls import calls_of
+from langchain_ctxwin.core.pairing import calls_of
 from langchain_ctxwin.core.provider_blocks import (
     MAX_DEPTH,
     MEDIA_TYPES,

@@ -24,7 +24,9 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from langchain_ctxwin.core.calls import (
+from langchain_ctxwin.core.media import apart
+from langchain_ctxwin.core.pairing import (
+    NOTE_KEY,
     call_ids,
     calls_of,
     is_empty,
@@ -32,7 +34,6 @@ from langchain_ctxwin.core.calls import (
     is_user,
     result_ids,
 )
-from langchain_ctxwin.core.media import apart
 from langchain_ctxwin.errors import ConfigError, expect
 
 M = TypeVar("M", bound=BaseMessage)
@@ -111,10 +112,8 @@ def final_answer(messages: Sequence[AnyMessage], index: int, stop: int) -> int |
     return last if is_final and last > index else None
 
 
-NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
 # Of `additional_kwargs`: what was spoken or thought, which not every provider takes as it is.
 SPECIAL_KEYS = frozenset({"audio", "reasoning"})
-SOURCE = "langchain_ctxwin"  # what `lc_source`, LangChain's mark of what wrote a message or makes a call, says of ours
 
 
 Price = Callable[[AnyMessage], int]

@@ -28,7 +28,6 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.constants import TAG_NOSTREAM
 
-from langchain_ctxwin.core.calls import standard
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens
 from langchain_ctxwin.core.fitting import take_while_fits
@@ -41,6 +40,7 @@ from langchain_ctxwin.core.model_info import (
 )
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.pairing import standard
 from langchain_ctxwin.core.plan import LastRequest
 from langchain_ctxwin.core.record import Record, extended, render_record
 from langchain_ctxwin.core.summary_prompt import checked_prompt, sections_text

@@ -15,7 +15,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 
-from langchain_ctxwin.core.calls import is_user
 from langchain_ctxwin.core.model_info import (
     arguments_of,
     bound_arguments,
@@ -23,6 +22,7 @@ from langchain_ctxwin.core.model_info import (
     rules_of,
     unbound,
 )
+from langchain_ctxwin.core.pairing import is_user
 from langchain_ctxwin.core.provider_blocks import compaction_in
 from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_ids
 from langchain_ctxwin.core.summary_prompt import sections_text

@@ -19,10 +19,10 @@ from langchain_core.tools import tool as as_tool
 from langgraph.types import Command
 
 from langchain_ctxwin.config import ToolResultConfig, group_of
-from langchain_ctxwin.core.calls import is_user
 from langchain_ctxwin.core.events import ToolResultEvent
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.notes import READ_MORE
+from langchain_ctxwin.core.pairing import is_user
 from langchain_ctxwin.core.provider_blocks import leaves
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.tool_schemas import listed

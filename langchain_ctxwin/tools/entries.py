@@ -17,7 +17,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_ctxwin.core.calls import standard
+from langchain_ctxwin.core.pairing import standard
 from langchain_ctxwin.core.provider_blocks import FOUND_KEY
 from langchain_ctxwin.core.tool_schemas import functions_of, name_of, schemas_of
 from langchain_ctxwin.core.turns import as_messages

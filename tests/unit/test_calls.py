@@ -17,15 +17,16 @@ from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
-from langchain_ctxwin.core.calls import (
+from langchain_ctxwin.core.pairing import (
     call_ids,
     calls_of,
     is_result,
     is_user,
+    repair_step,
     result_ids,
     standard,
+    unique_calls,
 )
-from langchain_ctxwin.core.pairing import repair_step, unique_calls
 from langchain_ctxwin.core.turns import split_steps, split_turns, turn_starts
 
 MODELS = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import support.conversations
 from langchain_ctxwin import BudgetExceededError
-from langchain_ctxwin.core.calls import is_empty
+from langchain_ctxwin.core.pairing import is_empty
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.turns import is_pinned, last_user
 from langchain_ctxwin.core.updates import after_measure, after_undo
