@@ -309,10 +309,10 @@ def asked(reader: Reader, first: NotedPage, budget: int) -> Iterator[NotedPage]:
 def holds_all(answers: list[NotedPage], style: Style) -> bool:
     """Say whether pages hold every entry once: whole ones in order, and all characters of those shown in parts."""
     view = ResultView(answers[0].layout, style)
-    if view.layout.unit == "text":
+    if view.layout.is_text:
         return (
             "".join(answer.page.body for answer in answers) + answers[0].page.end
-            == view.layout.rows[0]
+            == view.layout.beside
         )
     found, read = [], 0
     for answer in answers:
@@ -338,7 +338,7 @@ def holds_all(answers: list[NotedPage], style: Style) -> bool:
 
 def lines(view: ResultView, whole: range) -> list[str]:
     """What is printed of whole entries: nothing of fields that are left out, at least an empty line of a row."""
-    first_row = len(view) if view.layout.unit == "fields" else view.layout.head
+    first_row = view.layout.head
     texts = view.printed(whole).value if whole else ()
     return [
         text
@@ -360,7 +360,7 @@ def in_pages(answers: list[NotedPage], style: Style) -> Counter[Leaf]:
         ResultView(answers[0].layout, style),
         "\n".join(answer.text for answer in answers),
     )
-    if view.layout.unit == "text":
+    if view.layout.is_text:
         return in_text(text)
     stops = [
         page.next.entry + bool(page.next.char) if page.next else page.stop

@@ -16,15 +16,10 @@ from langchain_ctxwin.tool_results.showing import (
     ResultView,
     inside_text,
     layout_of,
-    together,
 )
 
 FIRST_ROWS = 32  # printed at first to see whether a page is full; twice as many each time it is not
 FIRST_CHARS = 1_000  # the same for a page of text
-EMPTY_SHARE = 0.2
-"""Part of a page that is not left empty before an entry that is larger than a page: below, it shows little of that. Of
-0.5, 0.33 and 0.2, first views of recorded API results show most per token with this one."""
-
 CHAR_BITS = (
     30  # of a cursor's offset, for the position inside an entry: a billion characters
 )
@@ -42,7 +37,6 @@ MOST_CHARS_PER_TOKEN = (
 )
 PRECISION = 32  # a page is filled up to one part in so many: prices cost time
 NOTHING = Projected(value=())
-EDGES = "its beginning and its end"  # what a result is called that is shown in one shortened form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +74,13 @@ class Page:
     inside: str = ""  # name of the entry that is not shown to its end, or of which this is a later part
     chars: tuple[int, int] | None = None  # which characters of a text these are
     end: str = ""  # the end of a text, when it is shown with its beginning
-    form: str = (
-        ""  # what this is of the whole, when it is no part of it but a shortened form
-    )
 
     @property
     def is_everything(self) -> bool:
         """True when nothing of the result is left out of this page."""
         is_first = not (self.start.entry or self.start.char)
         is_whole = not (
-            self.projection.left_out or self.projection.shortened or self.form
+            self.projection.left_out or self.projection.shortened or self.end
         )
         return is_first and self.next is None and is_whole
 
@@ -112,7 +103,7 @@ class PageRoom:
 
 def page_at(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
     """Return the page that begins at a place: as many whole entries as fit, or a part of one that is too large."""
-    if view.layout.unit == "text" or place.char:
+    if view.layout.is_text or place.char:
         return _part(view, place, room)
     last = _last_entry(view, place.entry, room)
     stop = place.entry + most_that_fit(
@@ -122,14 +113,13 @@ def page_at(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
     )
     if stop == place.entry:
         return _part(view, place, room)
-    page = Page(
+    return Page(
         body=_body(view, place.entry, stop),
         start=place,
         next=replace(place, entry=stop) if stop < len(view) else None,
         stop=stop,
         projection=view.printed(range(place.entry, stop)),
     )
-    return page if stop == last else _filled_up(view, page, room)
 
 
 def most_that_fit(count: int, first: int, fits: Callable[[int], bool]) -> int:
@@ -148,31 +138,10 @@ def _last_entry(view: ResultView, start: int, room: PageRoom) -> int:
     return min(len(view), max(start, view.layout.head) + room.rows)
 
 
-def _filled_up(view: ResultView, page: Page, room: PageRoom) -> Page:
-    """Add the beginning of an entry that is larger than a page where it would leave much of this page empty."""
-    free_tokens = room.tokens - room.price(f"{page.body}\n")
-    is_small = room.fits(_body(view, page.stop, page.stop + 1))
-    if page.next is None or free_tokens < room.tokens * EMPTY_SHARE or is_small:
-        return page
-    following = _part(view, page.next, replace(room, tokens=free_tokens))
-    body = f"{page.body}\n{following.body}"
-    if not room.fits(body):
-        return page
-    projection = together([page.projection, following.projection])
-    return replace(
-        page,
-        body=body,
-        next=following.next,
-        inside=following.inside,
-        stop=following.stop,
-        projection=projection,
-    )
-
-
 def _part(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
     """The page that is a part of one entry."""
-    text, entry = view.layout.rows[0], place.entry
-    if view.layout.unit != "text":
+    text, entry = view.layout.beside, place.entry
+    if not view.layout.is_text:
         text = inside_text(view.value(entry), view.layout.path_of(entry))
     start = min(place.char, len(text))
     stop = page_end(text, start, room.tokens, room.price)
@@ -203,9 +172,9 @@ def chosen(
     what the user wants to see, however much would fit.
     """
     layout, styles = layout_of(content), [record]
-    if layout.unit != "text" and config.chosen_fields:
-        styles = [replace(record, fields=config.chosen_fields)]
-    elif layout.unit != "text" and config.projection:
+    if fields := layout.those_in(config.chosen_fields):
+        styles = [replace(record, fields=fields)]
+    elif not layout.is_text and config.projection:
         lengths = sorted((CHARS_PER_TOKEN * room.tokens, *TEXT_CHARS), reverse=True)
         styles += [replace(record, text_chars=chars) for chars in lengths]
     views = [ResultView(layout, style) for style in styles]
@@ -227,13 +196,15 @@ def _has_room(view: ResultView, stop: int, room: PageRoom) -> bool:
 
 def first_page(view: ResultView, config: ToolResultConfig, room: PageRoom) -> Page:
     """Return the first page; of a text, and of a result without pages, the beginning and the end."""
-    is_text = view.layout.unit == "text"
-    if config.pagination and not is_text:
+    if config.pagination and not view.layout.is_text:
         return page_at(view, PagePlace(), room)
-    projection = NOTHING if is_text else view.printed(range(len(view)))
-    text = view.layout.rows[0] if is_text else _body(view, 0, len(view))
+    text = _body(view, 0, len(view))
     page = Page(
-        body=text, start=PagePlace(), next=None, stop=len(view), projection=projection
+        body=text,
+        start=PagePlace(),
+        next=None,
+        stop=len(view),
+        projection=view.printed(range(len(view))),
     )
     if room.fits(text):
         return page
@@ -243,14 +214,8 @@ def first_page(view: ResultView, config: ToolResultConfig, room: PageRoom) -> Pa
     )
     page = replace(page, body=text[:stop], end=text[start:], chars=(0, stop))
     if not config.pagination:
-        return replace(page, form=EDGES)
-    return (
-        page
-        if start == stop
-        else replace(
-            page, next=PagePlace(char=stop), inside=view.layout.name(0), stop=0
-        )
-    )
+        return page
+    return replace(page, next=PagePlace(char=stop), inside=view.layout.name(0), stop=0)
 
 
 def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> int:

@@ -138,15 +138,6 @@ ENTRY_SHARE = 0.25
 CHARS_PER_TOKEN = 4  # of readable text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """The answer to a question: rows like those of a result, to be shown page by page."""
-
-    layout: Layout
-    matches: int  # rows, or places in a text
-    of: int  # rows of the result
-
-
 def unmatched_paths(question: Question, layout: Layout) -> list[str]:
     """Return the paths that are asked for and lead to nothing in a result."""
     # counted values are sorted by columns of their own
@@ -160,26 +151,29 @@ def unmatched_paths(question: Question, layout: Layout) -> list[str]:
     return [path for path in dict.fromkeys(paths) if not layout.has(path)]
 
 
-def select(question: Question, view: ResultView, tokens: int) -> Selection:
-    """Return the rows that a question asks for, each with its number.
+def select(
+    question: Question, view: ResultView, tokens: int
+) -> tuple[Sequence[Any], str]:
+    """Return the rows that answer a question, each with its number, and how many match.
+
+    Where a result has no rows, they are the passages that match.
 
     Raises:
         ConfigError: rows are asked for, and the result has none; or the search takes too long.
     """
     layout, search = view.layout, Pattern(question.contains)
-    if layout.unit != "rows" and question.is_about_rows:
+    if not layout.rows and question.is_about_rows:
         raise ConfigError(
-            f"this result is one {layout.unit[:5]}, without rows to choose: use contains or fields"
+            "this result has no rows to choose from: use contains or fields"
         )
-    if layout.unit == "text":
-        text = layout.rows[0]
+    if not layout.rows:
         places = [
-            {"at": start, "text": text[start:stop]}
-            for start, stop in search.passages(text)
+            {"at": path, "text": passage} if path else passage
+            for path, passage in search.places(
+                view.value(0) if view.style.fields else layout.beside
+            )
         ]
-        return Selection(
-            layout=rows_layout(places), matches=len(places), of=len(places)
-        )
+        return places, f"{len(places):,} places"
     holds, _ = condition_of(question.where, layout)
     first = layout.head if question.is_about_rows else 0
     indexes = [
@@ -187,11 +181,10 @@ def select(question: Question, view: ResultView, tokens: int) -> Selection:
         for index in range(first, len(layout))
         if holds(layout.entry(index)) and search.finds(layout.entry(index))
     ]
-    matches, of = len(indexes), len(layout.rows)
+    number = f"{len(indexes):,} of {len(layout.rows):,} rows"
     if question.count_by:
         rows = _counted(map(layout.entry, indexes), question.count_by, layout)
-        rows = _sorted(rows, map(_column, question.sort), lambda row: row)
-        return Selection(layout=rows_layout(rows), matches=matches, of=of)
+        return _sorted(rows, map(_column, question.sort), lambda row: row), number
     by = (
         path[: path.startswith("-")] + layout.inside(path.removeprefix("-"))
         for path in question.sort
@@ -201,21 +194,12 @@ def select(question: Question, view: ResultView, tokens: int) -> Selection:
         (index, _matching_entry(index, view, search, most_chars))
         for index in _sorted(indexes, by, layout.entry)
     ]
-    if layout.unit == "fields":
-        rows = [
-            {key: item} for _, entry in matching_entries for key, item in entry.items()
-        ]
-        return Selection(
-            layout=Layout(unit="fields", rows=rows), matches=len(rows), of=of
-        )
     name = "row_number" if any("row" in row for _, row in matching_entries) else "row"
-    rows = [{name: index - layout.head + 1, **row} for index, row in matching_entries]
-    return Selection(layout=rows_layout(rows), matches=matches, of=of)
-
-
-def rows_layout(rows: Sequence[Any]) -> Layout:
-    """Return the layout of rows that were made for an answer."""
-    return Layout(unit="rows", rows=rows)
+    rows = [
+        {**({name: index - layout.head + 1} if index >= layout.head else {}), **row}
+        for index, row in matching_entries
+    ]
+    return rows, number
 
 
 def _matching_entry(

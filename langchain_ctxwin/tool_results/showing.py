@@ -21,9 +21,9 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, reduce
-from itertools import chain, islice
-from typing import Any, Final, Literal
+from functools import lru_cache, reduce
+from itertools import chain
+from typing import Any, Final
 
 from langchain_ctxwin.core import field_paths
 from langchain_ctxwin.core.field_paths import (
@@ -168,22 +168,25 @@ MAX_ENTRIES = (
     2_000_000  # more rows than cursors can count; such a result is paged as text
 )
 NAMED_ROWS = 16  # rows whose fields are named to whom asks for others: rows of one list mostly have the same
-MAX_PATHS = 2_000  # fields of these rows that are looked at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A result as a sequence of entries: first what stands beside the rows, if anything, then the rows."""
+    """A result as a sequence of entries: first what stands beside the rows, if anything, then the rows.
 
-    # the rows are items of a list, fields of an object, or one text
-    unit: Literal["rows", "fields", "text"]
-    rows: Sequence[Any]  # items; single-field objects; or the one text
-    beside: dict[str, Any] | None = (
-        None  # the value without its rows; None when they are all of it
-    )
+    An object without a list of rows is one entry, and so is a text.
+    """
+
+    rows: Sequence[Any] = ()
+    beside: Any = None  # the value without its rows; None when they are all of it
     path: str = (
         ""  # of the list of rows, as it can be asked for; empty for a list at the top
     )
+
+    @property
+    def is_text(self) -> bool:
+        """True for a result that is no JSON."""
+        return isinstance(self.beside, str)
 
     @property
     def head(self) -> int:
@@ -211,56 +214,46 @@ class Layout:
 
     def has(self, path: str) -> bool:
         """Say whether a path leads to something in the value or in any row, or names no field at all."""
-        (steps,), (inside,) = (
-            compile_fields([path]),
-            compile_fields([self.inside(path)]),
+        steps, inside = (*compile_fields([path]), *compile_fields([self.inside(path)]))
+        return (
+            not any(isinstance(step, str) for step in steps)
+            or exists(list(self.rows), inside)
+            or exists(self.beside, steps)
         )
-        if not any(isinstance(step, str) for step in steps):
-            return True
-        if self.unit == "text":
-            return False
-        return exists(
-            list(self.rows), inside if self.unit == "rows" else steps
-        ) or exists(self.beside, steps)
+
+    def those_in(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """Return the paths that lead to something; an error has none of the fields that were chosen of its tool."""
+        return tuple(path for path in paths if not self.is_text and self.has(path))
 
     def field_names(self) -> tuple[str, ...]:
         """Return paths of the fields of the first rows, then of those beside the rows, as they can be asked for."""
-        if self.unit == "text":
-            return ()
         paths = chain(
-            _leaf_paths(list(self.rows[:NAMED_ROWS]), ""),
-            _leaf_paths(self.beside or {}, ""),
+            _leaf_paths(list(self.rows[:NAMED_ROWS]), ""), _leaf_paths(self.beside, "")
         )
-        return tuple(dict.fromkeys(map(_in_entry, islice(paths, MAX_PATHS))))
+        return tuple(dict.fromkeys(map(_in_entry, paths)))
 
     def entry(self, index: int) -> Any:
-        """Return an entry, the fields beside the rows first."""
+        """Return an entry, what stands beside the rows first."""
         return self.beside if index < self.head else self.rows[index - self.head]
 
     def path_of(self, index: int) -> str:
-        """Return the path at which an entry stands; empty for objects whose fields state their own."""
-        return (
-            f"{self.path}[{index - self.head}]"
-            if index >= self.head and self.unit == "rows"
-            else ""
-        )
+        """Return the path at which an entry stands; empty for what states its own."""
+        return f"{self.path}[{index - self.head}]" if index >= self.head else ""
 
     def name(self, index: int) -> str:
         """Return what an entry is called outside of the marks: by its number, because keys are data."""
-        if self.unit == "text":
+        if index >= self.head:
+            return f"row {index - self.head + 1:,}"
+        if self.is_text:
             return "the text"
-        return (
-            "the fields beside the rows"
-            if index < self.head
-            else f"{self.unit[:-1]} {index - self.head + 1:,}"
-        )
+        return "the fields beside the rows" if self.rows else "the fields"
 
 
 def layout_of(content: Content) -> Layout:
     """Find the rows: the items of the top-level list, or of the list at the end of the largest entries.
 
     From an object the way leads into its largest entry, and so on. Where that ends in no list, or in one of a single
-    item, the top-level fields are the rows.
+    item, there are none.
 
     Examples:
         >>> from langchain_ctxwin.tool_results.contents import content_of
@@ -270,29 +263,22 @@ def layout_of(content: Content) -> Layout:
         >>> found.path, found.beside
         ('data.items', {'total': 2})
     """
-    value, layout = content.value, Layout(unit="text", rows=(content.text,))
-    if isinstance(value, list):
-        layout = Layout(unit="rows", rows=value)
-    elif isinstance(value, dict):
-        keys: list[str] = []
-        node: Any = value
-        while isinstance(node, dict) and node:
-            sizes = {key: len(compact_json(inner)) for key, inner in node.items()}
-            keys.append(max(sizes, key=sizes.__getitem__))
-            node = node[keys[-1]]
-        if isinstance(node, list) and len(node) > 1:
-            path = reduce(joined, keys, "")
-            layout = Layout(
-                unit="rows", rows=node, beside=_without(value, keys) or None, path=path
-            )
-        else:
-            layout = Layout(
-                unit="fields", rows=[{key: item} for key, item in value.items()]
-            )
-    return (
-        layout
-        if 0 < len(layout.rows) <= MAX_ENTRIES
-        else Layout(unit="text", rows=(content.text,))
+    keys: list[str] = []
+    node = content.value
+    while isinstance(node, dict) and node:
+        sizes = {key: len(compact_json(inner)) for key, inner in node.items()}
+        keys.append(max(sizes, key=sizes.__getitem__))
+        node = node[keys[-1]]
+    if (
+        not isinstance(node, list)
+        or len(node) > MAX_ENTRIES
+        or len(node) < 1 + bool(keys)
+    ):
+        return Layout(beside=content.value or content.text)
+    return Layout(
+        rows=node,
+        beside=_without(content.value, keys) or None if keys else None,
+        path=reduce(joined, keys, ""),
     )
 
 
@@ -336,7 +322,6 @@ class Projected:
     """The visible part of a value, and the paths that are left out or cut."""
 
     value: Any
-    missing: tuple[str, ...] = ()  # configured paths that lead to nothing
     # paths that are in the value and not shown; nulls and empty values are not named
     left_out: tuple[str, ...] = ()
     shortened: tuple[str, ...] = ()  # paths of texts that were cut
@@ -361,9 +346,7 @@ class ResultView:
         """Print entries in order, one text each; the header of a table is part of the first row's."""
         # pages are tried in several sizes, and the same one again with its notes
         if indexes not in self._printed:
-            projection = self.projected(indexes)
-            is_fields = self.layout.unit == "fields"
-            heads = len(indexes) if is_fields else self._heads(indexes)
+            projection, heads = self.projected(indexes), self._heads(indexes)
             head_lines = map(_field_lines, projection.value[:heads])
             texts = (*head_lines, *row_lines(projection.value[heads:]))
             self._printed[indexes] = replace(projection, value=texts)
@@ -372,15 +355,6 @@ class ResultView:
     def projected(self, indexes: Sequence[int]) -> Projected:
         """Return the visible part of entries, as a list, and the paths that are left out of any, as in one entry."""
         entries = [self.layout.entry(index) for index in indexes]
-        if self.layout.unit == "fields":
-            # what one field is worth depends on the others
-            (projected_fields,) = self._object.value
-            keys = [next(iter(entry)) for entry in entries]
-            field_entries = [
-                {key: projected_fields[key]} if key in projected_fields else {}
-                for key in keys
-            ]
-            return replace(self._object, value=field_entries)
         heads, fields = self._heads(indexes), self.style.fields
         head, rows = entries[:heads], entries[heads:]
         # The fields beside the rows tell about all rows, so few of them are shown as they are.
@@ -392,11 +366,6 @@ class ResultView:
                 self._project(rows, inside),
             ]
         )
-
-    @cached_property
-    def _object(self) -> Projected:
-        whole = {key: item for row in self.layout.rows for key, item in row.items()}
-        return together([self._project([whole], self.style.fields)])
 
     def _heads(self, indexes: Sequence[int]) -> int:
         return sum(1 for index in indexes if index < self.layout.head)
@@ -414,24 +383,16 @@ def is_shortened(
 ) -> bool:
     """Say whether a result that fits has more rows, or, beside these fields, others: an error has none of them."""
     layout = layout_of(content)
-    if layout.unit == "rows" and len(layout.rows) > (page_rows or MAX_ENTRIES):
+    if len(layout.rows) > (page_rows or MAX_ENTRIES):
         return True
-    if layout.unit == "text" or not fields:
-        return False
-    projection = ResultView(layout, Style(fields=tuple(fields))).projected(
-        range(len(layout))
-    )
-    return bool(projection.left_out) and len(projection.missing) < len(fields)
+    style = Style(fields=layout.those_in(fields))
+    return bool(ResultView(layout, style).projected(range(len(layout))).left_out)
 
 
 def together(parts: Sequence[Projected]) -> Projected:
-    """Return parts of a page as one; a field is missing when no part has it."""
-    missing_fields = [set(part.missing) for part in parts if part.value]
+    """Return parts of a page as one."""
     return Projected(
         value=[value for part in parts for value in part.value],
-        missing=tuple(sorted(set.intersection(*missing_fields)))
-        if missing_fields
-        else (),
         left_out=tuple(
             dict.fromkeys(_in_entry(path) for part in parts for path in part.left_out)
         ),
@@ -441,7 +402,9 @@ def together(parts: Sequence[Projected]) -> Projected:
     )
 
 
-def _field_lines(entry: dict[str, Any]) -> str:
+def _field_lines(entry: dict[str, Any] | str) -> str:
+    if isinstance(entry, str):
+        return entry
     return "\n".join(
         f"{joined('', key)}: {print_value(item)}" for key, item in entry.items()
     )
@@ -480,12 +443,7 @@ def project(value: Any, fields: Sequence[str]) -> Projected:
             if type(value) is dict
             else value
         )
-    missing = tuple(
-        path
-        for path, steps in zip(fields, wanted, strict=True)
-        if not exists(value, steps)
-    )
-    return Projected(value=projected, missing=missing, left_out=tuple(left_out))
+    return Projected(value=projected, left_out=tuple(left_out))
 
 
 def _chosen(value: Any, wanted: Wanted, path: str, left_out: dict[str, None]) -> Any:

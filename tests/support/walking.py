@@ -147,7 +147,7 @@ def entries_in(view, found):
 
 def _lines(view, whole):
     """What is printed of whole entries: nothing of fields that are left out, at least an empty line of a row."""
-    first_row = len(view) if view.layout.unit == "fields" else view.layout.head
+    first_row = view.layout.head
     return [
         text
         for index, text in zip(whole, view.printed(whole).value, strict=True)

@@ -158,11 +158,11 @@ def test_an_expression_that_matches_nothing_or_takes_long_is_refused():
 
 def test_rows_are_asked_for_where_there_are_some():
     guard = guard_of(max_tokens=300)
-    with pytest.raises(ConfigError, match="without rows to choose"):
+    with pytest.raises(ConfigError, match="no rows to choose from"):
         ask(guard, {"total": 5, "text": "a line of text\n" * 500}, sort="total")
     (page,) = ask(guard, ORDERS, where="totl > 3")
     assert "so nothing was read" in page
     (page,) = ask(guard, ORDERS, where="total > 99999")
     assert page.startswith(
-        '[There is nothing in the result of rows with where="total > 99999".'
+        "[There is nothing in the result of rows with what was asked for."
     )

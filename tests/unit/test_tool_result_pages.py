@@ -63,7 +63,7 @@ def test_a_wrong_field_is_answered_with_the_right_ones_and_spends_no_page(fields
     page = guard.read(cursor, fields=fields)
     names = body_of(page).split(", ")
 
-    assert 'matches ["autor.login"], so nothing was read' in page
+    assert "matches ['autor.login'], so nothing was read" in page
     assert cursor_in(page) is None
     assert names[0] == "user.login"
     assert {"number", "title", "state", "total_count", "incomplete_results"} < set(
