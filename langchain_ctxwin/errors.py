@@ -12,8 +12,7 @@
     |   `-- ResultGoneError         the stored result is no longer there
     |-- ConfigError             a setting is out of range or contradicts another
 
-Providers' own exceptions keep their type and are never wrapped. `RemainingTooSmallError`, which a routed model raises,
-is a `ContextOverflowError` of LangChain, like a provider's.
+Providers' own exceptions keep their type and are never wrapped.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ import inspect
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-from langchain_core.exceptions import ContextOverflowError
 
 
 class ContextWindowError(Exception):
@@ -94,19 +91,6 @@ class NoModelFitsError(ContextWindowError):
         super().__init__(message)
         self.rejected: dict[str, str] = dict(rejected or {})
         """Candidate -> why it cannot take the request."""
-
-
-class RemainingTooSmallError(ContextOverflowError):
-    """Candidates failed or could not be asked, and those that are left are too small for the request.
-
-    The text states their limit, so that whoever recovers from an overflow shortens the request for them. That limit
-    says nothing about the candidate that was chosen first.
-    """
-
-    def __init__(self, message: str, *, candidate: str = "") -> None:
-        super().__init__(message)
-        self.candidate = candidate
-        """The largest of those that are left; not in the text, where a number in a name would be read as a size."""
 
 
 class CursorError(ContextWindowError):

@@ -32,7 +32,6 @@ from langchain_ctxwin.errors import (
     BudgetExceededError,
     ConfigError,
     NoModelFitsError,
-    RemainingTooSmallError,
     brief,
     expect,
 )
@@ -261,14 +260,6 @@ class Choices:
         from langchain_ctxwin.routing.candidates import thread_key  # noqa: PLC0415  # see router_of
 
         return self.router.candidates_of(thread_key())
-
-    def remaining_candidate(self, error: Exception, state: State) -> Update:
-        """Return the update for the only candidate that did not fail, too small for the request; empty without one."""
-        if not isinstance(error, RemainingTooSmallError) or not error.candidate:
-            return {}
-        return self._model_update(
-            error.candidate, "left after the others failed", state
-        )
 
     def answered(self, state: State, answer: Any) -> Update:
         """Return the update that names the candidate which answered, when it is another one than was chosen."""

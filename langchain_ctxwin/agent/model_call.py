@@ -53,7 +53,6 @@ from langchain_ctxwin.errors import (
     BudgetExceededError,
     ContextWindowError,
     NoModelFitsError,
-    RemainingTooSmallError,
 )
 from langchain_ctxwin.util.work import Wait, Work, run
 
@@ -237,9 +236,7 @@ class ModelCall:
                 step.update({"context_counts": dict(learned.session.counts)}, learned)
             self._report(replace(event, output_tokens=max(options.values())))
             return replace(attempt, options=options)
-        is_anew = (
-            error is not None and self._router is not None and self._has_moved(error)
-        )
+        is_anew = error is not None and self._router is not None and self._has_moved()
         if not is_anew:
             # Whoever of several candidates stated a limit, the router has learned it under that one's name.
             is_stated = error is not None and self._router is None
@@ -259,7 +256,7 @@ class ModelCall:
         self, attempt: Attempt, overflow: ContextOverflow, error: Exception | None
     ) -> dict[str, int]:
         """Arguments that ask for less output than was asked for; empty where that is not what was refused."""
-        if error is None or isinstance(error, RemainingTooSmallError):
+        if error is None:
             return {}
         called = (
             self._step.choices.model_called(self._step.state)
@@ -285,14 +282,11 @@ class ModelCall:
         fit(step)
         return True
 
-    def _has_moved(self, error: Exception) -> bool:
+    def _has_moved(self) -> bool:
         """Move to another candidate, or measure for this one by its learned limit; false when that changes nothing."""
         step = self._step
         trial = AgentStep(step.state, step.setup)
-        if only_candidate := step.choices.remaining_candidate(error, trial.state):
-            trial.update(only_candidate)
-        else:
-            trial.choose_model()
+        trial.choose_model()
         fit(trial)
         is_same = known_name(trial.state) == known_name(step.state)
         if is_same and trial.window.total_tokens >= step.window.total_tokens:

@@ -2,7 +2,6 @@
 
     router       ModelRouter: what can take the request (candidates), then what is strong enough, then the cheapest
     judging      how much a request asks of a model, where the caller does not say, and what to expect of one
-    outcomes     how often each model answered each kind of task well
     chat_model   RoutedChatModel: calls whom the router chose; fallbacks goes on with another when one fails
 
 A route is data: the model, why, and why not each of the others.
@@ -10,12 +9,10 @@ A route is data: the model, why, and why not each of the others.
 
 from langchain_ctxwin.routing.candidates import RouteRequest
 from langchain_ctxwin.routing.chat_model import RoutedChatModel
-from langchain_ctxwin.routing.outcomes import Outcomes
 from langchain_ctxwin.routing.router import ModelRouter, Route
 
 __all__ = [
     "ModelRouter",
-    "Outcomes",
     "Route",
     "RouteRequest",
     "RoutedChatModel",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 from math import ceil, inf
-from typing import Any, Protocol
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, SystemMessage
@@ -25,15 +26,13 @@ from langchain_ctxwin.core.model_info import (
 )
 from langchain_ctxwin.core.provider_blocks import MEDIA_TYPES, compact_json
 from langchain_ctxwin.core.recovery import only_model
-from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.core.turns import as_messages
-from langchain_ctxwin.core.view import first_after_system
-from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
-from langchain_ctxwin.models.sources import CAPABILITIES, ProfileSource
-from langchain_ctxwin.pricing import Pricing
-from langchain_ctxwin.protocols import RequestCounter, TokenCounter
+from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect, expect_each
+from langchain_ctxwin.models.registry import ModelRegistry
+from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.routing.judging import Complexity
+from langchain_ctxwin.util.chat_models import chat_model_named
 
 CandidateModel = Any  # as the caller passes it: a chat model, a binding around one, a `ModelInfo`, or `provider:name`
 # a chat model and the arguments bound around it
@@ -42,14 +41,12 @@ Instance = tuple[BaseChatModel, dict[str, Any]]
 # Providers whose LangChain integration goes by another name than theirs.
 INTEGRATIONS = {
     "google": "google_genai",
-    "gemini": "google_genai",
+    "google-vertex": "google_vertexai",
     "mistral": "mistralai",
     "azure": "azure_openai",
     "togetherai": "together",
     "fireworks-ai": "fireworks",
-    "fireworks_ai": "fireworks",
     "amazon-bedrock": "bedrock_converse",
-    "vertex_ai": "google_vertexai",
 }
 
 # What a model has to be able to take for each kind of media; files are sent as text by some integrations.
@@ -58,20 +55,6 @@ MEDIA_CAPABILITIES = {"image": "images", "audio": "audio", "video": "video"}
 HEADROOM = 1.2  # factor on counts of a plain callable, which says nothing about how far off it may be
 THREAD = "thread:"  # begins the key of a conversation that is a thread
 KEY_BYTES = 12  # by chance, two of ten thousand conversations share a digest in 1 of 10**21 cases
-
-
-class Registry(Protocol):
-    """What a router asks of a `ModelRegistry`; its method `accepted(model, tokens)`, if any, gets accepted inputs."""
-
-    def lookup(self, model: Any) -> ModelInfo:
-        """Return the facts about a model, by name or by chat model, or raise `UnknownModelError`."""
-
-    def learn(self, name: Any, said: Any) -> None:
-        """Remember the limits that a provider stated for a model, given by its facts."""
-
-
-class CannotBeMadeError(ConfigError):
-    """A name cannot be made into a chat model: a package or a key is missing, or the name is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +70,7 @@ class Candidate:
     def states(self, capability: str) -> bool | None:
         """Say whether the model has a capability; None when no source says."""
         named = self.info.capabilities
-        if named and self.info.provenance.get("capabilities") != ProfileSource.name:
-            return capability in named
-        part = None if is_named(self.model) else only_model(self.model)
-        profile = (part and getattr(part[0], "profile", None)) or {}
-        has_capability = profile.get(CAPABILITIES.get(capability, capability))
-        return has_capability if isinstance(has_capability, bool) else None
+        return capability in named if named else None
 
     def input_limit(self, request: RouteRequest) -> int:
         """Return the input tokens that it takes beside its answer; 0 when the answer alone fills its window."""
@@ -129,8 +107,6 @@ class Candidate:
             limit_text += f" (window {window:,}, {self.limits.output_reserve(request.reserve):,} kept for the answer)"
         if size.upper > limit or not limit:
             return f"may need {size.upper:,} input tokens (count {size.tokens:,}), {limit_text}"
-        if limit <= request.above_tokens:  # 0 where nobody refused
-            return f"{limit_text}, one of {request.above_tokens:,} refused the request"
         return ""
 
 
@@ -180,20 +156,21 @@ def asking_for(limits: ModelLimits, output_tokens: int | None) -> ModelLimits:
 
 def candidates_of(
     candidates: Sequence[CandidateModel] | Mapping[str, CandidateModel],
-    registry: Registry,
+    registry: ModelRegistry,
 ) -> tuple[Candidate, ...]:
     """Read the facts of every candidate, and refuse what is none; a mapping gives them names."""
-    is_list = isinstance(candidates, Iterable) and not isinstance(
-        candidates, str | Runnable
-    )
-    wanted = "a list of chat models, ModelInfos or names"
-    expect(candidates, object if is_list else (), "candidates", wanted)
-    items = (
-        candidates.items()
-        if isinstance(candidates, Mapping)
-        else map(_named, candidates)
-    )
-    named = [*items]
+    if isinstance(candidates, Mapping):
+        named = [*candidates.items()]
+    else:
+        wanted = "a list of chat models, ModelInfos or names"
+        expect(
+            candidates,
+            () if isinstance(candidates, Runnable) else object,
+            "candidates",
+            wanted,
+        )
+        models = expect_each(candidates, object, "candidates", wanted)
+        named = [(_name_of(one), one) for one in models]
     if not named:
         raise ConfigError(
             "candidates is empty: pass at least one chat model, ModelInfo or name"
@@ -207,7 +184,9 @@ def candidates_of(
     return tuple(candidate_of(name, one, registry) for name, one in named)
 
 
-def candidate_of(name: str, model: CandidateModel, registry: Registry) -> Candidate:
+def candidate_of(
+    name: str, model: CandidateModel, registry: ModelRegistry
+) -> Candidate:
     """Return one candidate with its facts as they are now, and with the output that its requests are set to ask for."""
     info, is_model = _info(name, model, registry), not is_named(model)
     requested = ModelLimits.of(model).requested_output_tokens if is_model else None
@@ -223,13 +202,11 @@ def candidate_of(name: str, model: CandidateModel, registry: Registry) -> Candid
     return Candidate(name=name, model=model, info=info, limits=limits, family=family)
 
 
-def _named(model: CandidateModel) -> tuple[str, CandidateModel]:
-    return _name_of(model), model
-
-
 def _name_of(model: CandidateModel) -> str:
     if isinstance(model, str):
-        return _registry_name(model)
+        if not model.strip():
+            raise ConfigError(f"candidate {model!r}: give a name like 'provider:name'")
+        return model.strip()
     if isinstance(model, ModelInfo):
         return f"{model.provider}/{model.name}" if model.provider else model.name
     part = only_model(model)
@@ -241,63 +218,30 @@ def _name_of(model: CandidateModel) -> str:
     return model_name(model) or type(part[0]).__name__
 
 
-def _registry_name(name: str) -> str:
-    """The name with a slash behind the provider: `init_chat_model` puts a colon there."""
-    if not name.strip():
-        raise ConfigError(f"candidate {name!r}: give a name like 'provider:name'")
-    provider, colon, rest = name.strip().partition(":")
-    return (
-        f"{provider}/{rest}" if colon and rest and "/" not in provider else name.strip()
-    )
-
-
-def _info(name: str, model: CandidateModel, registry: Registry) -> ModelInfo:
-    """Facts of the registry, completed by what the model states about itself; a `ModelInfo` stands as it is."""
+def _info(name: str, model: CandidateModel, registry: ModelRegistry) -> ModelInfo:
+    """Facts of the registry, else what the model states about itself; a `ModelInfo` stands as it is."""
     if isinstance(model, ModelInfo):
         return model
-    registered: ModelInfo | None = None
-    with suppress(UnknownModelError):
-        if isinstance(model, str):
-            return registry.lookup(_registry_name(model))
-        registered = registry.lookup((only_model(model) or (model,))[0])
-        if registered.limits.known:
-            return registered
     if isinstance(model, str):
-        raise UnknownModelError(
-            f"candidate {name!r}: nothing is known about a model of this name: pass a registry that knows it, or "
-            "ModelInfo(name=..., provider=..., context_window=...)"
-        )
+        return registry.lookup(model)
+    with suppress(UnknownModelError):
+        return registry.lookup((only_model(model) or (model,))[0])
     own = ModelLimits.of(model)
-    facts = registered or ModelInfo(name=model_name(model) or name)
-    return replace(
-        facts,
+    return ModelInfo(
+        name=model_name(model) or name,
         context_window=own.context_window,
         max_input_tokens=own.max_input_tokens,
         max_output_tokens=own.max_output_tokens,
-        provenance={**facts.provenance, "context_window": own.source},
+        provenance={"context_window": own.source},
     )
 
 
 def made_model(candidate: Candidate) -> BaseChatModel:
-    """Return the chat model that a name or facts stand for, or raise `CannotBeMadeError`."""
-    if isinstance(candidate.model, ModelInfo):
-        provider, name = candidate.model.provider or "", candidate.model.name
-    else:
-        # in a mapping a candidate has a name of its own
-        named = _name_of(candidate.model)
-        provider, name = named.split("/", 1) if "/" in named else ("", named)
-    try:
-        from langchain.chat_models import init_chat_model  # noqa: PLC0415  # an extra
-
-        model: BaseChatModel = init_chat_model(
-            name, model_provider=INTEGRATIONS.get(provider, provider) or None
-        )
-    except Exception as error:
-        raise CannotBeMadeError(
-            f"candidate {candidate.name!r} cannot be made into a chat model ({type(error).__name__}: {error}): install "
-            "langchain-ctxwin[agents] and its integration and set its key, or pass the chat model itself"
-        ) from error
-    return model
+    """Return the chat model that a name or facts stand for; a `ConfigError` says what is missing."""
+    # in a mapping a candidate has a name of its own
+    provider, *name = re.split("[/:]", _name_of(candidate.model), maxsplit=1)
+    named = ":".join([INTEGRATIONS.get(provider, provider), *name])
+    return chat_model_named(named, f"candidate {candidate.name!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +277,6 @@ class RouteRequest:
     reserve: int | None = (
         None  # what the caller keeps for the answer, whatever else says so
     )
-    above_tokens: int = 0  # an input limit that refused this very request
     prefer: str = (
         ""  # candidate to take if it can do what the request needs, whatever its size
     )
@@ -351,8 +294,6 @@ def needed_capabilities(request: RouteRequest) -> tuple[str, ...]:
             if not isinstance(block, dict):
                 continue
             kind = MEDIA_TYPES.get(str(block.get("type")), "")
-            if kind == "file":  # which states its media type, such as `image/png`
-                kind = str(block.get("mime_type") or "").partition("/")[0]
             if kind in MEDIA_CAPABILITIES:
                 needed.append(MEDIA_CAPABILITIES[kind])
     return tuple(dict.fromkeys([*needed, *request.requires]))
@@ -387,34 +328,22 @@ def thread_key(config: Mapping[str, Any] | None = None) -> str:
     return "" if thread is None or thread == "" else f"{THREAD}{thread}"
 
 
-class RequestSizes:
-    """Counts requests with one counter, or with the estimator of each tokenizer family; a message is priced once."""
+def sizes_of(
+    request: RouteRequest, counters: Mapping[str, TokenCounter]
+) -> Mapping[str, Size]:
+    """Return the size for each tokenizer family: as measured elsewhere, else by its counter."""
+    return {
+        family: request.sizes.get(family) or _counted(request, counter)
+        for family, counter in counters.items()
+    }
 
-    def __init__(self, counter: TokenCounter | RequestCounter | None) -> None:
-        self._counter = counter
-        self._pricings: dict[str, Pricing] = {}
 
-    def of(self, request: RouteRequest, families: Iterable[str]) -> Mapping[str, Size]:
-        """Return the size for each family: as measured elsewhere, else counted."""
-        return {
-            family: request.sizes.get(family) or self._counted(request, family)
-            for family in families
-        }
-
-    def _counted(self, request: RouteRequest, family: str) -> Size:
-        tokens = request.estimated_tokens
-        if tokens is not None:
-            return Size(tokens=tokens, upper=tokens, lower=tokens)
-        if family not in self._pricings:
-            counter: Any = self._counter or TokenEstimator(family)
-            self._pricings[family] = Pricing(counter, family=family)
-        priced = self._pricings[family]
-        tokens = priced.base_tokens + priced.tools(request.tools)
-        first = first_after_system(request.messages)
-        tokens += sum(map(priced.price, request.messages[:first]))
-        steps = priced.history(request.messages[first:]).steps
-        tokens += sum(step.tokens for step in steps)
-        factor = 1.0 if priced.exact else HEADROOM
-        upper = getattr(priced.counter, "upper", lambda tokens: ceil(tokens * factor))
-        lower = getattr(priced.counter, "lower", lambda tokens: int(tokens / factor))
-        return Size(tokens=tokens, upper=upper(tokens), lower=lower(tokens))
+def _counted(request: RouteRequest, counter: TokenCounter) -> Size:
+    tokens = request.estimated_tokens
+    if tokens is not None:
+        return Size(tokens=tokens, upper=tokens, lower=tokens)
+    tokens = counter(request.messages, tools=request.tools or None)
+    factor = 1.0 if getattr(counter, "exact", False) else HEADROOM
+    upper = getattr(counter, "upper", lambda tokens: ceil(tokens * factor))
+    lower = getattr(counter, "lower", lambda tokens: int(tokens / factor))
+    return Size(tokens=tokens, upper=upper(tokens), lower=lower(tokens))

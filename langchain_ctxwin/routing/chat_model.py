@@ -11,7 +11,6 @@ from langchain_core.language_models import (
     LanguageModelInput,
     ModelProfile,
 )
-from langchain_core.language_models.base import LangSmithParams
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
 from langchain_core.outputs import (
     ChatGeneration,
@@ -22,18 +21,11 @@ from langchain_core.runnables import Runnable
 from pydantic import Field
 
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.model_info import UNKNOWN_FAMILY
-from langchain_ctxwin.core.provider_call import readable_by
 from langchain_ctxwin.core.recovery import output_tokens_of
-from langchain_ctxwin.core.tool_schemas import tool_definition
-from langchain_ctxwin.errors import ConfigError, expect
+from langchain_ctxwin.errors import expect
 from langchain_ctxwin.models.sources import CAPABILITIES
-from langchain_ctxwin.routing.candidates import (
-    Instance,
-    RouteRequest,
-    conversation_key,
-)
-from langchain_ctxwin.routing.fallbacks import EMPTY_STREAM, Fallbacks
+from langchain_ctxwin.routing.candidates import RouteRequest, conversation_key
+from langchain_ctxwin.routing.fallbacks import Fallbacks
 from langchain_ctxwin.routing.router import ModelRouter
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
@@ -46,7 +38,6 @@ class RoutedChatModel(BaseChatModel):
 
     Key init args:
         router: chooses the candidate.
-        values: `temperature`, `max_tokens` and `stop` as defaults of every call, as with any chat model.
 
     Instantiate:
         ```python
@@ -65,10 +56,9 @@ class RoutedChatModel(BaseChatModel):
         )  # what the request asks of a model, where you know better
         ```
 
-    A candidate that refuses a request as too large is followed by a larger window; one that is busy, down, unknown or
-    without credentials by the next that fits. When every candidate failed, the last one's own exception is raised with
-    a note on each attempt; when those that remain are too small, a `RemainingTooSmallError` (a `ContextOverflowError`)
-    that states their limit and names the largest. A stream that breaks after its first chunk is not started again.
+    A candidate that refuses a request as too large, is busy, down, unknown or without credentials is followed by the
+    next that fits. When every candidate failed, the last one's own exception is raised with a note on each attempt. A
+    stream that breaks after its first chunk is not started again.
 
     The call argument `conversation` names what stays with its candidate, by default the thread of the run, else its
     first message; `estimated_tokens` is the size of the request, as an upper bound, where it was measured already.
@@ -81,11 +71,6 @@ class RoutedChatModel(BaseChatModel):
     """
 
     router: ModelRouter = Field(exclude=True)
-    temperature: float | None = None
-    max_tokens: int | None = None
-    """What every call asks for at most, under the name by which each candidate knows it."""
-
-    stop: list[str] | None = None
     cache: Any = Field(default=False, exclude=True)
     """Off, because the candidates' own caches apply: they know which model answered."""
 
@@ -109,18 +94,8 @@ class RoutedChatModel(BaseChatModel):
         return self.router.limits
 
     @property
-    def tokenizer_family(self) -> str:
-        """The tokenizer family of all candidates; the generic one when they differ."""
-        families = {one.family for one in self.router.candidates}
-        return families.pop() if len(families) == 1 else UNKNOWN_FAMILY
-
-    @property
     def _llm_type(self) -> str:
         return "routed"
-
-    @property
-    def _identifying_params(self) -> dict[str, Any]:
-        return {"candidates": [one.name for one in self.router.candidates]}
 
     def bind_tools(
         self,
@@ -157,16 +132,12 @@ class RoutedChatModel(BaseChatModel):
         stop: list[str] | None,
         call_arguments: dict[str, Any],
     ) -> Work[ChatResult]:
-        fallbacks = self._fallbacks(messages, call_arguments)
-        while not fallbacks.is_well:
-            call = yield from fallbacks.next()
-            model, provider_messages, arguments = self._candidate_call(
-                call, messages, stop
-            )
+        fallbacks = self._fallbacks(messages, stop, call_arguments)
+        for model, arguments in fallbacks.calls():
             with fallbacks.watched():
                 answer: AIMessage = yield Wait(
-                    partial(model.invoke, provider_messages, **arguments),
-                    partial(model.ainvoke, provider_messages, **arguments),
+                    partial(model.invoke, **arguments),
+                    partial(model.ainvoke, **arguments),
                 )
         fallbacks.note(answer)
         fallbacks.answered()
@@ -181,16 +152,12 @@ class RoutedChatModel(BaseChatModel):
         run_manager: Any = None,  # noqa: ARG002  # of a run that is no candidate's
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        fallbacks = self._fallbacks(messages, kwargs)
-        while not fallbacks.is_well:
-            call = run(fallbacks.next())
-            model, provider_messages, arguments = self._candidate_call(
-                call, messages, stop
-            )
-            chunks = model.stream(provider_messages, **arguments)
+        fallbacks = self._fallbacks(messages, stop, kwargs)
+        for model, arguments in fallbacks.calls():
+            chunks = model.stream(**arguments)
             with fallbacks.watched():
-                chunk = _first_chunk(next(chunks, None))
-        following: AIMessage | None = _with_route(chunk, fallbacks)
+                first = next(chunks)
+        following: AIMessage | None = _with_route(first, fallbacks)
         while following is not None:
             fallbacks.note(following)
             yield ChatGenerationChunk(message=_as_chunk(following))
@@ -205,16 +172,12 @@ class RoutedChatModel(BaseChatModel):
         run_manager: Any = None,  # noqa: ARG002  # of a run that is no candidate's
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        fallbacks = self._fallbacks(messages, kwargs)
-        while not fallbacks.is_well:
-            call = await arun(fallbacks.next())
-            model, provider_messages, arguments = self._candidate_call(
-                call, messages, stop
-            )
-            chunks = model.astream(provider_messages, **arguments)
+        fallbacks = self._fallbacks(messages, stop, kwargs)
+        for model, arguments in fallbacks.calls():
+            chunks = model.astream(**arguments)
             with fallbacks.watched():
-                chunk = _first_chunk(await anext(chunks, None))
-        following: AIMessage | None = _with_route(chunk, fallbacks)
+                first = await anext(chunks)
+        following: AIMessage | None = _with_route(first, fallbacks)
         while following is not None:
             fallbacks.note(following)
             yield ChatGenerationChunk(message=_as_chunk(following))
@@ -222,94 +185,47 @@ class RoutedChatModel(BaseChatModel):
                 following = await anext(chunks, None)
         fallbacks.answered()
 
-    def _candidate_call(
-        self, call: Instance, messages: list[AnyMessage], stop: list[str] | None
-    ) -> tuple[BaseChatModel, Any, dict[str, Any]]:
-        """The candidate, its messages and its arguments, without the callbacks of this run: they would count twice."""
-        model, bound = call
-        alone: dict[str, Any] = {"config": {"callbacks": []}, "stop": stop or self.stop}
-        return model, readable_by(model, messages), {**alone, **bound}
-
     def _fallbacks(
-        self, messages: list[AnyMessage], arguments: dict[str, Any]
+        self,
+        messages: list[AnyMessage],
+        stop: list[str] | None,
+        arguments: dict[str, Any],
     ) -> Fallbacks:
-        defaults = {
-            "temperature": self.temperature,
-            "max_tokens": self.max_tokens,
-        }
-        call_arguments = {
-            **{name: value for name, value in defaults.items() if value is not None},
-            **arguments,
-        }
-        prefer, reason = _wish(call_arguments.get("route"))
+        prefer, reason = _wish(arguments.get("route"))
         request = RouteRequest(
             messages=messages,
-            tools=call_arguments.get("tools") or (),
-            conversation=call_arguments.get("conversation")
-            or conversation_key(messages),
-            requires=("structured_output",)
-            if call_arguments.get("response_format")
-            else (),
-            estimated_tokens=call_arguments.get("estimated_tokens"),
-            output_tokens=output_tokens_of(call_arguments),
+            tools=arguments.get("tools") or (),
+            conversation=arguments.get("conversation") or conversation_key(messages),
+            requires=("structured_output",) if arguments.get("response_format") else (),
+            estimated_tokens=arguments.get("estimated_tokens"),
+            output_tokens=output_tokens_of(arguments),
             prefer=prefer,
             prefer_reason=reason,
-            complexity=call_arguments.get("complexity"),
+            complexity=arguments.get("complexity"),
         )
-        return Fallbacks(self.router, request, call_arguments)
+        return Fallbacks(self.router, request, {"stop": stop, **arguments})
 
     def _resolve_model_profile(self) -> ModelProfile:
         """The smallest limits, and each capability that all candidates have or one is known to lack."""
         limits, candidates = self.router.limits, self.router.candidates
-        inputs = [
-            tokens
-            for tokens in (limits.context_window, limits.max_input_tokens)
-            if tokens is not None
-        ]
+        inputs = filter(None, (limits.context_window, limits.max_input_tokens))
         profile: dict[str, Any] = {
             "max_input_tokens": min(inputs),
             "max_output_tokens": limits.max_output_tokens,
         }
         for capability, key in CAPABILITIES.items():
-            states = [one.states(capability) for one in candidates]
+            states = {one.states(capability) for one in candidates}
             profile[key] = (
-                None if None in states and False not in states else all(states)
+                False if False in states else None if None in states else True
             )
-        return cast(
-            "ModelProfile",
-            {key: value for key, value in profile.items() if value is not None},
-        )
-
-    def _get_invocation_params(
-        self, stop: list[str] | None = None, **kwargs: Any
-    ) -> dict[str, Any]:
-        """What traces show: tools as definitions, because the bound objects are no JSON."""
-        if tools := kwargs.get("tools"):
-            kwargs["tools"] = [tool_definition(tool) for tool in tools]
-        return super()._get_invocation_params(stop=stop, **kwargs)
-
-    def _get_ls_params(
-        self, stop: list[str] | None = None, **kwargs: Any
-    ) -> LangSmithParams:
-        params = super()._get_ls_params(stop=stop, **kwargs)
-        name = _wish(kwargs.get("route"))[0] or self.model_name
-        return {"ls_model_name": name, **params, "ls_provider": self._llm_type}
+        known = {key: value for key, value in profile.items() if value is not None}
+        return cast("ModelProfile", known)
 
 
 def _wish(route: Any) -> tuple[str, str]:
     """The candidate that a call asks for, and why: a name, or a decision as the metadata of an answer hold it."""
-    if isinstance(route, Mapping):
-        return str(route.get("model") or ""), str(route.get("reason") or "")
-    if route is None or isinstance(route, str):
-        return route or "", ""
-    raise ConfigError(f"route={route!r}: give the name of a candidate")
-
-
-def _first_chunk(chunk: AIMessage | None) -> AIMessage:
-    """The first chunk of a stream; without one an error in the words that LangChain has for it."""
-    if chunk is None:
-        raise ValueError(EMPTY_STREAM)
-    return chunk
+    about = route if isinstance(route, Mapping) else {"model": route}
+    return about.get("model") or "", about.get("reason") or ""
 
 
 def _as_chunk(message: AIMessage) -> AIMessageChunk:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage
 from langsmith.run_helpers import tracing_context
 
 from langchain_ctxwin.core.limits import models_behind
@@ -20,21 +19,16 @@ from langchain_ctxwin.core.overflow import (
     classify_overflow,
     evidence_of,
 )
-from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, stated_input
+from langchain_ctxwin.core.provider_call import readable_by
+from langchain_ctxwin.core.recovery import CALL_ARGUMENTS
 from langchain_ctxwin.core.usage import fault_of, sent_tokens
 from langchain_ctxwin.errors import (
     ConfigError,
     ContextWindowError,
     NoModelFitsError,
-    RemainingTooSmallError,
 )
-from langchain_ctxwin.routing.candidates import (
-    CannotBeMadeError,
-    Instance,
-    RouteRequest,
-)
+from langchain_ctxwin.routing.candidates import Instance, RouteRequest
 from langchain_ctxwin.routing.router import ModelRouter, Route
-from langchain_ctxwin.util.work import Wait, Work
 
 # of a call, meant for the router
 OWN_ARGUMENTS = ("route", "complexity", "conversation", "estimated_tokens")
@@ -65,8 +59,10 @@ SURVIVABLE_CLASSES = re.compile(
     r"|TransportError|gaierror|ClientPayload|ChunkedEncoding|Decod"
 )
 # What LangChain says of a stream that ends before its first chunk, and where one was read as a whole.
-EMPTY_STREAM = "No generation chunks were returned"
-EMPTY_STREAMS = (EMPTY_STREAM, "No generations found in stream")
+EMPTY_STREAMS = (
+    "No generation chunks were returned",
+    "No generations found in stream",
+)
 
 # A refusal because this model cannot do such a thing; another may.
 UNSUPPORTED = re.compile(
@@ -115,42 +111,38 @@ class Fallbacks:
         request: RouteRequest,
         arguments: Mapping[str, Any],
     ) -> None:
-        self._router, self._request, self._arguments = (
-            router,
-            request,
-            arguments,
-        )
+        self._router, self._request = router, request
+        self._arguments = arguments
         self._tried: list[tuple[str, CandidateFailure]] = []
         self._error: Exception | None = None
-        self._not_made: CannotBeMadeError | None = None
-        self.is_well = False
-        """True while the candidate that was asked last has not failed."""
+        self._is_well = False
 
-    def next(self) -> Work[Instance]:
-        """Find the model to call next, and the arguments for it.
+    def calls(self) -> Iterator[Instance]:
+        """Yield the model to call next and the arguments for it, until one was watched and has not failed.
 
         Raises:
             NoModelFitsError: no candidate can take the request, and none was tried.
-            RemainingTooSmallError: candidates failed, and those that remain are too small for the request.
             Exception: the error of the candidate that was asked last, with a note on each attempt, when none is left.
         """
-        while True:
+        while not self._is_well:
             self._route = self._chosen()
             self._accepted_tokens = 0
             name = self._route.name
             try:
-                instance = yield Wait(
-                    partial(self._router.instance, name),
-                    partial(self._router.ainstance, name),
-                )
-            except CannotBeMadeError as error:
-                self._not_made = error
+                instance = self._router.instance(name)
+            except ConfigError as error:
+                self._error = self._error or error
                 self._take_up(name, CandidateFailure(what=NOT_MADE))
                 continue
             call = call_of(name, instance, self._arguments)
-            if call is not None:
-                return call
-            self._take_up(name, CandidateFailure(what=NO_TOOLS))
+            if call is None:
+                self._take_up(name, CandidateFailure(what=NO_TOOLS))
+                continue
+            model, arguments = call
+            messages = readable_by(model, self._request.messages)
+            # without the callbacks of the run around: tokens would be counted twice
+            alone = {"input": messages, "config": {"callbacks": []}}
+            yield model, {**alone, **arguments}
 
     @contextmanager
     def watched(self, *, final: bool = False) -> Iterator[None]:
@@ -158,12 +150,12 @@ class Fallbacks:
 
         Once part of the answer was shown (`final`), no other candidate can take over.
         """
-        self.is_well = False
+        self._is_well = False
         try:
             # a trace of ours is no parent: its tokens would be shown twice
             with tracing_context(enabled=False):
                 yield
-            self.is_well = True
+            self._is_well = True
         except Exception as error:
             failure = failure_of(error)
             if failure is not None:
@@ -173,12 +165,11 @@ class Fallbacks:
                 raise
             self._error = error
 
-    def note(self, reply: BaseMessage) -> None:
+    def note(self, reply: AIMessage) -> None:
         """Take the largest size of the request that an answer, or its chunks, report: chunks may add up."""
-        if isinstance(reply, AIMessage):
-            tokens = sent_tokens(reply)
-            if not fault_of(tokens, (self._route.estimated_tokens,)):
-                self._accepted_tokens = max(self._accepted_tokens, tokens)
+        tokens = sent_tokens(reply)
+        if not fault_of(tokens, (self._route.estimated_tokens,)):
+            self._accepted_tokens = max(self._accepted_tokens, tokens)
 
     def answered(self) -> None:
         """Take up that the candidate answered, in full."""
@@ -196,68 +187,25 @@ class Fallbacks:
 
     def _chosen(self) -> Route:
         """The next candidate; the largest window may still take what surely fits nowhere, before anyone gives up."""
-        refusals: list[NoModelFitsError] = []
-        for decide in (self._router.decide, self._router.largest):
-            try:
-                return decide(self._request)
-            except NoModelFitsError as error:
-                refusals.append(error)
-        raise self._final(refusals[0])
-
-    def _final(self, nothing: Exception) -> Exception:
-        """The error to raise: that a shorter request could be answered, if so; else that of the last candidate."""
-        error = self._error or self._not_made
-        if error is not None:
-            self._annotate(error)
-        too_small = {name for name, failure in self._tried if failure.what == TOO_SMALL}
-        candidate, room_tokens = "", 0
-        # refused as too large by all: the provider's own words say it best
-        if len(too_small) < len(self._tried):
-            exclude = {
-                name: why
-                for name, why in self._request.exclude.items()
-                if name not in too_small
-            }
-            candidate, room_tokens = self._router.room(
-                replace(self._request, exclude=exclude)
-            )
-        if not room_tokens:
-            return error or nothing
-        remaining = RemainingTooSmallError(
-            f"the input token count ({self._route.estimated_tokens}) exceeds the maximum number of tokens allowed "
-            f"({room_tokens}) by the candidates that remain",
-            candidate=candidate,
-        )
-        remaining.__cause__ = error
-        self._annotate(remaining)
-        return remaining
+        try:
+            return self._router.decide(self._request)
+        except NoModelFitsError as nothing:
+            with suppress(NoModelFitsError):
+                return self._router.largest(self._request)
+            last = self._error or nothing
+        self._annotate(last)
+        raise last
 
     def _take_up(self, name: str, failure: CandidateFailure) -> None:
-        """Leave a candidate; after an overflow that states a number only larger limits can help."""
-        overflow, above_tokens = failure.overflow, self._request.above_tokens
-        if overflow is not None:
-            stated_size, believed = (
-                stated_input(overflow),
-                self._router.input_limit(name, self._request),
-            )
-            if stated_size is not None or overflow.limit is not None:
-                limit = (
-                    min(believed, overflow.limit or believed)
-                    if stated_size is None
-                    else stated_size - 1
-                )
-                above_tokens = max(limit, above_tokens)
-            self._router.refused(self._route, overflow, self._request.conversation)
+        """Leave a candidate, which rests when it is in trouble."""
+        conversation = self._request.conversation
+        if failure.overflow is not None:
+            self._router.refused(self._route, failure.overflow, conversation)
         elif failure.needs_rest:
             self._router.failed(name, failure.what)
         self._tried.append((name, failure))
         exclude = {**self._request.exclude, name: f"failed: {failure.what}"}
-        self._request = replace(
-            self._request,
-            exclude=exclude,
-            above_tokens=above_tokens,
-            prefer="",
-        )
+        self._request = replace(self._request, exclude=exclude, prefer="")
 
     def _annotate(self, error: Exception) -> None:
         """Say on the error what was tried; without the other errors' texts, which would mislead its readers."""

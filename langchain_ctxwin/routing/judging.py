@@ -1,9 +1,10 @@
-"""How much a request asks of a model, by what people know: its length, code, numbers, questions, words for work."""
+"""How much a request asks of a model, by plain signs, and how likely a model answers it well, by price and outcomes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage, HumanMessage
@@ -28,6 +29,11 @@ one bad answer in four takes that from any."""
 PRESUMED_OF_WEAKER, MORE_BY_STRENGTH = 0.5, 0.2
 NEEDED = {"low": 0.0, "medium": 0.5, "high": 1.0}
 """Complexity -> strength of a model that is enough for it."""
+
+# Trials after which older ones count for less, so that a model that changed under its name is judged anew: a share of
+# successes is then known to about 3 points.
+MAX_TRIALS = 200.0
+PRIOR_TRIALS = 10.0  # outcomes that weigh as much as what is presumed: a share of ten is known to about 15 points
 
 _WORK = re.compile(
     r"\b(?:algorithms?|analy[sz]e|architect(?:ure)?|compare|construct|debug|deriv(?:e|ation)|design|detect|diagnose"
@@ -101,6 +107,26 @@ def presumed(strength: float, needed: float) -> float:
     if strength >= needed:
         return 1.0
     return PRESUMED_OF_WEAKER + MORE_BY_STRENGTH * strength
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """Outcomes of one model on one kind of task."""
+
+    successes: float = 0.0
+    trials: float = 0.0
+
+    def after(self, *, success: bool) -> Count:
+        """Return the count with one more outcome, scaled down to `MAX_TRIALS`."""
+        trials = self.trials + 1
+        share = min(1.0, MAX_TRIALS / trials)
+        return Count(
+            successes=(self.successes + success) * share, trials=trials * share
+        )
+
+    def chance(self, presumed: float) -> float:
+        """Return the chance of a good answer, where one was presumed before anything was counted."""
+        return (PRIOR_TRIALS * presumed + self.successes) / (PRIOR_TRIALS + self.trials)
 
 
 def strengths(infos: Sequence[ModelInfo]) -> list[float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,7 +12,6 @@ from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, convert_to_messages
-from langchain_core.runnables import run_in_executor
 
 from langchain_ctxwin.config import FileConfig, LiveConfig, RoutingConfig, group_of
 from langchain_ctxwin.core.limits import (
@@ -27,30 +25,28 @@ from langchain_ctxwin.core.limits import (
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import only_model
+from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import (
     ConfigError,
-    ContextWindowError,
     NoModelFitsError,
     UnknownModelError,
     expect,
 )
-from langchain_ctxwin.models.names import declared_limits
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
     Candidate,
     CandidateModel,
     Instance,
-    Registry,
-    RequestSizes,
     RouteRequest,
     candidate_of,
     candidates_of,
     is_named,
     made_model,
     needed_capabilities,
+    sizes_of,
     smallest_limits,
 )
 from langchain_ctxwin.routing.judging import (
@@ -58,18 +54,15 @@ from langchain_ctxwin.routing.judging import (
     NEEDED,
     Classify,
     Complexity,
+    Count,
     bucket_of,
     judged,
     last_question,
     presumed,
     strengths,
 )
-from langchain_ctxwin.routing.outcomes import Outcomes
 from langchain_ctxwin.util.memo import Lru
 
-FACTS_SECONDS = (
-    60.0  # until the registry is asked again: it keeps its own, longer time to live
-)
 REST_SECONDS = 30.0  # that a failed candidate is passed over: most rate limits and restarts are over by then
 EXPECTED_OUTPUT_TOKENS = (
     400  # of a usual answer, a few paragraphs or two tool calls, for the estimated cost
@@ -95,7 +88,7 @@ class Route:
     """Input tokens under the tokenizer of the chosen model."""
 
     estimated_cost: Decimal | None
-    """USD, cached input and the usual answer included; None when a price is unknown."""
+    """USD with a usual answer, when nothing is in a cache; None when a price is unknown."""
 
     bucket: str
     """Kind and complexity of the task: where the outcome is counted."""
@@ -155,7 +148,6 @@ class ModelRouter:
         counter: counts requests for every candidate; by default the estimator of each one's tokenizer family does.
         classify: judges the complexity of a request, a function `(messages, tools) -> "low"`, `"medium"` or `"high"`.
         strengths: of candidates by name, from 0 to 1; by default the rank of their prices.
-        outcomes: counts outcomes; by default in memory.
         clock: seconds since the epoch.
 
     Raises:
@@ -173,13 +165,12 @@ class ModelRouter:
     def __init__(
         self,
         candidates: Sequence[CandidateModel] | Mapping[str, CandidateModel],
-        registry: Registry | None = None,
+        registry: ModelRegistry | None = None,
         config: RoutingConfig | FileConfig | LiveConfig | None = None,
         *,
         counter: TokenCounter | RequestCounter | None = None,
         classify: Classify = judged,
         strengths: Mapping[str, float] | None = None,
-        outcomes: Outcomes | None = None,
         clock: Clock = time.time,
     ) -> None:
         self._settings = RoutingConfig() if config is None else config
@@ -189,23 +180,25 @@ class ModelRouter:
             "config",
             "a RoutingConfig, a FileConfig or a ConfigFile, or None",
         )
-        self.outcomes = outcomes or Outcomes()
         self._classify = classify
         self._strengths = strengths or {}
         self.clock = clock
-        self._sizes = RequestSizes(counter)
-        self._registry: Registry = ModelRegistry() if registry is None else registry
+        if isinstance(counter, RequestCounter):
+            counter = counter.estimator
+        self._counter = counter
+        self._counters: dict[str, TokenCounter] = {}
+        self._registry = ModelRegistry() if registry is None else registry
         self._read = candidates_of(candidates, self._registry)
-        self._read_at = clock()
         # What happened so far; losing it costs a few refused requests.
         # what failed, and until when the candidate rests
         self._failures: dict[str, tuple[str, float]] = {}
         # limits by candidate and conversation
         self._learned: Lru[Mapping[str, int]] = Lru(MAX_CONVERSATIONS)
-        # candidate, and tokens in its prompt cache
-        self._last_candidates: Lru[tuple[str, int]] = Lru(MAX_CONVERSATIONS)
+        self._last_candidates: Lru[str] = Lru(MAX_CONVERSATIONS)
+        # by kind of task and candidate
+        self._counts: dict[tuple[str, str], Count] = {}
         self._made: dict[str, BaseChatModel] = {}
-        self._making = threading.Lock()
+        self._lock = threading.Lock()
 
     @property
     def config(self) -> RoutingConfig:
@@ -220,9 +213,7 @@ class ModelRouter:
 
     def candidates_of(self, conversation: str) -> tuple[Candidate, ...]:
         """Return the candidates with the limits that hold for a conversation: some were stated to it alone."""
-        if self.clock() - self._read_at >= FACTS_SECONDS:
-            self._read_at = self.clock()
-            self._read_again()
+        self._read = tuple(map(self._read_again, self._read))
         return tuple(self.candidate(one.name, conversation) for one in self._read)
 
     @property
@@ -248,23 +239,19 @@ class ModelRouter:
 
     def kept(self, conversation: str) -> str:
         """Return the name of the candidate that a conversation stays with; empty before its first request."""
-        return (self._last_candidates.get(conversation) or ("", 0))[0]
+        return (conversation and self._last_candidates.get(conversation)) or ""
 
     def instance(self, name: str) -> Instance:
         """Return the chat model of a candidate and what is bound around it; `ConfigError` when it cannot be made.
 
-        One that is a mere name is made now, which imports its integration: on an event loop, await `ainstance`.
+        One that is a mere name is made now, which imports its integration.
         """
         candidate = self.candidate(name)
         if not is_named(candidate.model):
             return only_model(candidate.model) or (candidate.model, {})
-        with self._making:  # others wait
+        with self._lock:  # others wait
             made = self._made[name] = self._made.get(name) or made_model(candidate)
         return made, {}
-
-    async def ainstance(self, name: str) -> Instance:
-        """Like `instance`, in a thread."""
-        return await run_in_executor(None, self.instance, name)
 
     def route(
         self,
@@ -343,35 +330,18 @@ class ModelRouter:
         """
         candidates, request = self._measured(request)
         rejected = self._unfit(candidates, request)
-        largest = max(
-            self._able(candidates, request),
-            key=lambda one: one.input_limit(request),
-            default=None,
-        )
-        if largest is None:
+        able = [one for one in candidates if not self._unable(one, request)]
+        if not able:
             raise _no_model_fits(rejected)
+        largest = max(able, key=lambda one: one.input_limit(request))
         limit, size = largest.input_limit(request), request.sizes[largest.family]
-        if not is_to_shrink and (size.lower > limit or limit <= request.above_tokens):
+        if not is_to_shrink and (size.lower > limit):
             raise _no_model_fits(rejected)
         smaller = {one.name: "fits, but its window is smaller" for one in candidates}
         others = smaller | rejected
         del others[largest.name]
         reason = f"largest window: nothing else fits {size.tokens:,} tokens"
         return self._route(largest, request, reason=reason, rejected=others)
-
-    def room(self, request: RouteRequest) -> tuple[str, int]:
-        """Return who takes the largest input for such a request, and its tokens; "" and 0 when none can answer it."""
-        candidates, request = self._measured(request)
-        able = self._able(candidates, request)
-        awake = [one for one in able if not self._resting(one.name)]
-        rooms = [(one.name, one.input_limit(request)) for one in awake or able]
-        return max(rooms, key=lambda room: room[1], default=("", 0))
-
-    def input_limit(self, name: str, request: RouteRequest) -> int:
-        """Return the input in tokens that a candidate is taken to have for a request."""
-        return self.candidate(name, request.conversation).input_limit(
-            replace(request, reserve=self._reserve(request))
-        )
 
     def record(self, route: Route | Mapping[str, Any], success: bool) -> None:
         """Count an outcome, so that later chances follow it.
@@ -380,21 +350,22 @@ class ModelRouter:
             route: a route, or what `response_metadata["route"]` of an answer holds.
             success: whether the answer was good.
         """
+        expect(success, bool, "success", "True or False")
         about = route.metadata() if isinstance(route, Route) else route
-        self.outcomes.record(about["bucket"], about["model"], success=success)
+        key = about["bucket"], about["model"]
+        with self._lock:
+            self._counts[key] = self._counts.get(key, Count()).after(success=success)
 
     def answered(self, route: Route, conversation: str, *, tokens: int = 0) -> None:
         """Note that a candidate answered: it is well, its conversation stays with it, and it takes this input."""
         name = route.name
         self._failures.pop(name, None)
-        # a refusal without a conversation is everybody's
-        for whose in (_of("", name), _of(conversation, name)):
-            if learned := self._learned.get(whose):
-                self._learned.put(whose, unrefuted(learned, tokens))
-        forget = getattr(self._registry, "accepted", None)
-        if tokens and forget is not None:
-            forget(self._as_read(name).info, tokens)
-        self._keep(conversation, route)
+        own = _of(conversation, name)
+        if learned := self._learned.get(own):
+            self._learned.put(own, unrefuted(learned, tokens))
+        if tokens:
+            self._registry.accepted(self._as_read(name).info, tokens)
+        self._last_candidates.put(conversation, name)
 
     def failed(self, name: str, what: str) -> None:
         """Note that a candidate failed: it is passed over for a while."""
@@ -408,21 +379,15 @@ class ModelRouter:
         A registry with a `LearnedSource` learns it, too. Nothing follows where no limit was stated.
         """
         refusing = self._as_read(route.name)
-        reserved_tokens = refusing.input_limit(
-            RouteRequest(messages=(), reserve=self.config.output_reserve)
-        )
-        stated_limits = stated_limit(
-            overflow, refusing.limits, kept_tokens=reserved_tokens
-        )
-        stated_limits = for_everybody(stated_limits, declared_limits(refusing.info))
+        kept_tokens = refusing.limits.room(self.config.output_reserve)
+        stated_limits = stated_limit(overflow, refusing.limits, kept_tokens=kept_tokens)
+        stated_limits = for_everybody(stated_limits, refusing.limits)
         if not stated_limits:
             return
         own = _of(conversation, route.name)
         self._learned.put(own, smaller_of(self._learned.get(own) or {}, stated_limits))
-        if getattr(self._registry, "is_shared_memory", True):
-            # no plausible number for the registry: nothing to learn then
-            with suppress(ContextWindowError):
-                self._registry.learn(refusing.info, stated_limits)
+        if self._registry.is_shared_memory:
+            self._registry.learn(refusing.info, stated_limits)
 
     def _as_read(self, name: str) -> Candidate:
         """The candidate by its facts alone, without what refusals stated."""
@@ -433,23 +398,25 @@ class ModelRouter:
             )
         return candidates[name]
 
-    def _read_again(self) -> None:
-        """Read the candidates' facts from the registry again; a model that it no longer knows keeps its facts."""
-        read = {one.name: one for one in self._read}
-        for name, candidate in read.items():
-            with suppress(UnknownModelError):
-                read[name] = candidate_of(name, candidate.model, self._registry)
-        self._read = tuple(read.values())
+    def _read_again(self, one: Candidate) -> Candidate:
+        """A candidate with its facts as they are now; a model that the registry no longer knows keeps its facts."""
+        try:
+            return candidate_of(one.name, one.model, self._registry)
+        except UnknownModelError:
+            return one
 
     def _measured(
         self, request: RouteRequest
     ) -> tuple[Sequence[Candidate], RouteRequest]:
         """The candidates, and the request with its size for each, all that it needs of them, and what to reserve."""
         candidates = self.candidates_of(request.conversation)
-        families = {one.family for one in candidates}
+        for one in candidates:
+            if one.family not in self._counters:
+                counter = self._counter or TokenEstimator(one.family)
+                self._counters[one.family] = counter
         return candidates, replace(
             request,
-            sizes=self._sizes.of(request, families),
+            sizes=sizes_of(request, self._counters),
             requires=needed_capabilities(request),
             judged=self._judged(request),
             reserve=self._reserve(request),
@@ -465,9 +432,9 @@ class ModelRouter:
         return next((tokens for tokens in reserves if tokens is not None), None)
 
     def _unable(self, candidate: Candidate, request: RouteRequest) -> str:
-        return candidate.unable(
-            request, datetime.fromtimestamp(self.clock(), tz=UTC).date()
-        )
+        """Why a candidate cannot take the request, whatever its size."""
+        today = datetime.fromtimestamp(self.clock(), tz=UTC).date()
+        return request.exclude.get(candidate.name) or candidate.unable(request, today)
 
     def _unfit(
         self, candidates: Sequence[Candidate], request: RouteRequest
@@ -475,22 +442,12 @@ class ModelRouter:
         """The candidates that cannot take the request, and why; the size is not held against a preferred one."""
         reasons = {}
         for one in candidates:
-            why = request.exclude.get(one.name) or self._unable(one, request)
+            why = self._unable(one, request)
             if not why and one.name != request.prefer:
                 why = one.too_small(request)
             if why:
                 reasons[one.name] = why
         return reasons
-
-    def _able(
-        self, candidates: Sequence[Candidate], request: RouteRequest
-    ) -> list[Candidate]:
-        """The candidates that can do what the request asks for, whatever its size."""
-        return [
-            one
-            for one in candidates
-            if one.name not in request.exclude and not self._unable(one, request)
-        ]
 
     def _resting(self, name: str) -> str:
         """Why a candidate rests, and for how long; empty when it does not."""
@@ -521,7 +478,7 @@ class ModelRouter:
         bucket, options = self._bucket(request), []
         for one in can:
             expected = presumed(strength_of[one.name], NEEDED[request.judged])
-            chance = self.outcomes.of(bucket, one.name).chance(expected)
+            chance = self._counts.get((bucket, one.name), Count()).chance(expected)
             cost = self._cost(one, request)
             options.append(_Option(candidate=one, chance=chance, cost=cost))
         return options
@@ -575,30 +532,15 @@ class ModelRouter:
             bucket=self._bucket(request),
             chance=chance,
         )
-        self._keep(request.conversation, route)
+        self._last_candidates.put(request.conversation, route.name)
         return route
 
-    def _keep(self, conversation: str, route: Route) -> None:
-        if conversation:
-            self._last_candidates.put(
-                conversation, (route.name, route.estimated_tokens)
-            )
-
     def _cost(self, candidate: Candidate, request: RouteRequest) -> Decimal | None:
-        """USD of one request; what stands in the candidate's prompt cache costs less where there is a price for it."""
-        tokens, requested = (
-            request.sizes[candidate.family].tokens,
-            request.output_tokens,
-        )
+        """USD of one request that is in no cache, with a usual answer."""
+        requested = request.output_tokens
         output = requested or candidate.limits.output_reserve(request.reserve)
-        current, seen_tokens = self._last_candidates.get(request.conversation) or (
-            "",
-            0,
-        )
-        is_current = candidate.name == current == (request.kept or current)
         return Usage(
-            input_tokens=tokens,
-            cached_tokens=min(tokens, seen_tokens) if is_current else 0,
+            input_tokens=request.sizes[candidate.family].tokens,
             output_tokens=min(EXPECTED_OUTPUT_TOKENS, output or EXPECTED_OUTPUT_TOKENS),
         ).cost(candidate.info)
 

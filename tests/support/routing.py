@@ -17,6 +17,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_ctxwin import ModelInfo, RoutingConfig
 from langchain_ctxwin.core.model_info import model_name
 from langchain_ctxwin.errors import UnknownModelError
+from langchain_ctxwin.models.sources import ProfileSource
 from langchain_ctxwin.routing import ModelRouter
 from support.fakes import ScriptedChatModel, SdkError, exact_count
 
@@ -40,6 +41,7 @@ class TableRegistry:
 
     infos: dict[str, ModelInfo]
     learned: list[tuple[str, Any]] = field(default_factory=list)
+    is_shared_memory = True
 
     def lookup(self, model: Any) -> ModelInfo:
         name = model if isinstance(model, str) else model_name(model)
@@ -49,6 +51,9 @@ class TableRegistry:
 
     def learn(self, name: ModelInfo, said: Any) -> None:
         self.learned.append((name.name, said))
+
+    def accepted(self, name: ModelInfo, tokens: int) -> None:
+        """Nothing that was learned is withdrawn."""
 
 
 class BreakingChatModel(ScriptedChatModel):
@@ -125,7 +130,10 @@ def router(
     known = {}
     for rank, model in enumerate(models):
         name, window = model_name(model), (model.profile or {}).get("max_input_tokens")
-        known[name] = info(name, window, (prices or {}).get(name, str(rank + 1)))
+        price = (prices or {}).get(name, str(rank + 1))
+        states = [one.capabilities for one in ProfileSource([model]).fetch(None)]
+        can = {"capabilities": states[0]} if states else {}
+        known[name] = info(name, window, price, **can)
     chances, config = options.pop("chances", None), options.pop("config", None)
     return ModelRouter(
         list(models), TableRegistry(known), **likely(chances, config), **options

@@ -182,7 +182,7 @@ def test_a_window_that_is_smaller_than_stated_is_left_or_compacted_for(
 def test_a_request_that_no_candidate_can_do_is_refused_before_any_call(adapter):
     models = [scripted(name, 8_000) for name in ("one", "two")]
     for model in models:
-        model.profile = {**model.profile, "image_inputs": False}
+        model.profile = {**model.profile, "tool_calling": True}
     image = {"type": "image", "url": "https://example.com/a.png"}
     with pytest.raises(NoModelFitsError, match=r"(?s)one: .*images.*two: .*images"):
         on(adapter, routed(*models)).invoke(

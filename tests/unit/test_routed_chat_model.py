@@ -2,7 +2,6 @@
 
 import errno
 import json
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.callbacks import UsageMetadataCallbackHandler
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -24,7 +22,6 @@ from langchain_ctxwin import ModelInfo, ModelLimits, classify_overflow
 from langchain_ctxwin.errors import (
     ConfigError,
     NoModelFitsError,
-    RemainingTooSmallError,
 )
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.routing.fallbacks import failure_of
@@ -184,22 +181,6 @@ def test_an_overflow_leads_to_a_larger_window_and_is_learned(overflow, how):
     assert route_of(answered(model, "hi", how))["model"] == "small"
 
 
-def test_an_overflow_skips_candidates_that_are_no_larger():
-    """Only a larger input limit can help; another model of the same size is not paid a refusal."""
-    small = scripted(
-        "small",
-        8_192,
-        input_limit=500,
-        overflow=lambda tokens, limit: core_overflow(7_000, 6_500),
-    )
-    twin, large = scripted("twin", 8_192), scripted("large", 128_000)
-    model = routed(
-        small, twin, large, chances={"small": 0.9, "twin": 0.8, "large": 0.7}
-    )
-    assert route_of(model.invoke("word " * 2_000))["model"] == "large"
-    assert twin.requests == []
-
-
 def test_a_refusal_without_numbers_leaves_smaller_windows_to_try():
     """First the larger ones, then whoever seems to take it: a refusal that states nothing may be about anything."""
     vague = failing(400, "the prompt is too long for this model")
@@ -302,8 +283,6 @@ def test_a_candidate_can_be_asked_for_by_name_and_has_fallbacks(how):
     assert route_of(two()[0].invoke("hi", route="large"))["model"] == "large"
     with pytest.raises(ConfigError, match="use one of small, large"):
         model.invoke("hi", route="nobody")
-    with pytest.raises(ConfigError, match="give the name of a candidate"):
-        model.invoke("hi", route=1)
 
 
 def test_a_request_that_is_too_large_for_all_is_refused_here_and_one_that_may_fit_is_sent():
@@ -317,42 +296,14 @@ def test_a_request_that_is_too_large_for_all_is_refused_here_and_one_that_may_fi
 
 
 @every_way
-def test_when_what_remains_is_too_small_the_caller_is_told_to_compact(how):
-    """The large model is busy, or has no tool calling: a shorter request could be answered, as the error states."""
+def test_when_what_remains_is_too_small_the_last_error_is_raised(how):
+    """With a note on what was tried."""
     error = busy()
     model, small, _ = two(large={"faults": [error]})
-    with pytest.raises(ContextOverflowError) as caught:
+    with pytest.raises(type(error)) as caught:
         answered(model, "word " * 10_000, how)
-    pickled = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # our own
-    assert (str(pickled), pickled.candidate) == (str(caught.value), "small")
-    assert (caught.value.__cause__, small.requests) == (error, [])
-    assert (
-        caught.value.__notes__
-        == error.__notes__
-        == ["routing asked large: it was busy"]
-    )
-    overflow = classify_overflow(caught.value)
-    assert (overflow.limit, overflow.kind) == (6_144, "input")
-    assert overflow.actual > 8_000
-    assert (type(caught.value), caught.value.candidate) == (
-        RemainingTooSmallError,
-        "small",
-    )
-    tiny, small, plain = (
-        scripted("tiny", 4_096),
-        scripted("small", 8_192),
-        scripted("plain", 128_000, kind=NoTools),
-    )
-    model = routed(tiny, small, plain).bind_tools([add])
-    with pytest.raises(RemainingTooSmallError) as caught:
-        answered(model, "word " * 10_000, how)
-    assert (caught.value.candidate, classify_overflow(caught.value).limit) == (
-        "small",
-        6_144,
-    )
-    assert caught.value.__notes__ == [
-        "routing asked plain: it has an integration without tool calling"
-    ]
+    assert caught.value.__notes__ == ["routing asked large: it was busy"]
+    assert small.requests == []
 
 
 @pytest.mark.parametrize(
@@ -398,10 +349,10 @@ def test_tools_are_formatted_by_the_candidate(how):
     recording = RecordingModel(
         profile={"max_input_tokens": 8_192}, max_output_tokens=10, calls=[]
     )
-    model = RoutedChatModel(router(recording), temperature=0.3)
+    model = RoutedChatModel(router(recording))
     answered(
         model.bind_tools([add], tool_choice="any", strict=True).bind(
-            stop=["x"], max_tokens=5
+            stop=["x"], max_tokens=5, temperature=0.3
         ),
         "hi",
         how,
@@ -471,10 +422,6 @@ def test_the_model_states_the_smallest_limits_and_what_all_candidates_can_do():
     model, *_ = two()
     assert model.profile == {"max_input_tokens": 8_192}
     assert ModelLimits.of(model) == model.limits == ModelLimits(8_192)
-    assert (
-        ModelLimits.of(RoutedChatModel(model.router, max_tokens=100)).output_reserve()
-        == 100
-    )
     can = {
         "max_input_tokens": 8_192,
         "tool_calling": True,
@@ -487,11 +434,9 @@ def test_the_model_states_the_smallest_limits_and_what_all_candidates_can_do():
         for name, states in (("a", can), ("b", cannot))
     ]
     routes = ModelRouter(models, **likely())
-    assert RoutedChatModel(routes).profile == {
-        "max_input_tokens": 8_192,
-        "tool_calling": True,
-        "image_inputs": False,
-    }
+    profile = RoutedChatModel(routes).profile
+    stated = ("max_input_tokens", "tool_calling", "image_inputs", "audio_inputs")
+    assert [profile[key] for key in stated] == [8_192, True, False, False]
 
 
 faults = st.lists(

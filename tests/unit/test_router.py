@@ -115,22 +115,6 @@ def test_a_conversation_moves_up_for_a_hard_request_and_never_down():
 ESTIMATOR = TokenEstimator("openai")
 
 
-def test_a_message_is_priced_once_while_its_conversation_is_routed():
-    """Of a longer request only what is new is counted; a prompt, which may be made anew, by its text."""
-    priced = []
-
-    def counter(messages, *, tools=None):
-        priced.extend(message.content for message in messages)
-        return exact(messages)
-
-    routes = of_infos(info("small", 4_000), counter=counter)
-    messages = []
-    for text in "abc":
-        messages = [*messages, HumanMessage(text, id=text)]
-        routes.route([SystemMessage("Be brief."), *messages])
-    assert sorted(priced) == ["Be brief.", *"abc"]
-
-
 @pytest.mark.parametrize(
     ("counter", "upper_of"),
     [
@@ -183,7 +167,13 @@ def test_the_first_stated_reserve_is_kept_for_the_answer(wish, configured, kept)
     Only the output of the call is compared with what a model can write.
     """
     routes = of_infos(info("a", 8_192), config=RoutingConfig(output_reserve=configured))
-    assert routes.room(RouteRequest(messages=[], **wish)) == ("a", 8_192 - kept)
+    fitting, larger = (
+        RouteRequest(messages=[], estimated_tokens=n, **wish)
+        for n in (8_192 - kept, 8_193 - kept)
+    )
+    assert routes.decide(fitting).name == "a"
+    with pytest.raises(NoModelFitsError):
+        routes.decide(larger)
     routes = of_infos(info("a", 8_192, max_output_tokens=1_000))
     assert (
         routes.decide(
@@ -384,7 +374,7 @@ def test_the_limits_are_the_smallest():
             UnknownModelError,
             "context window of candidate 'a' is unknown",
         ),
-        (["maker:nobody"], UnknownModelError, "'maker/nobody': nothing is known"),
+        (["maker:nobody"], UnknownModelError, "'maker:nobody' is listed by no source"),
     ],
 )
 def test_unusable_candidates_are_refused_before_any_call(candidates, error, message):
@@ -394,16 +384,14 @@ def test_unusable_candidates_are_refused_before_any_call(candidates, error, mess
 
 def test_a_name_that_a_mapping_calls_by_another_is_made_by_itself(monkeypatch):
     """The key tells candidates apart; the value says which model is meant."""
-    made = list[tuple[str, object]]()
+    made = list[str]()
     monkeypatch.setattr(
         "langchain.chat_models.init_chat_model",
-        lambda name, model_provider: (
-            made.append((name, model_provider)) or ScriptedChatModel()
-        ),
+        lambda name: made.append(name) or ScriptedChatModel(),
     )
-    registry = TableRegistry({"google/quick": info("quick", 8_192)})
+    registry = TableRegistry({"google:quick": info("quick", 8_192)})
     ModelRouter({"fast": "google:quick"}, registry, **likely()).instance("fast")
-    assert made == [("quick", "google_genai")]
+    assert made == ["google_genai:quick"]
 
 
 def test_a_conversation_is_known_by_its_thread_or_its_first_message():

@@ -14,7 +14,7 @@ from langchain_core.tools import tool
 from langgraph.graph import StateGraph
 
 import langchain_ctxwin as ctx
-from langchain_ctxwin import counting, observe, replay, routing
+from langchain_ctxwin import counting, observe, replay
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.models import sources
 from langchain_ctxwin.reload import ConfigFile
@@ -129,7 +129,6 @@ FIRST: dict[str, tuple[Callable[[Any], Any], str]] = {
     "OllamaSource": (sources.OllamaSource, ""),
     "OpenAICompatibleSource": (sources.OpenAICompatibleSource, ""),
     "ProfileSource": (sources.ProfileSource, "list"),
-    "Outcomes": (routing.Outcomes, "None text"),
     "Alerts": (observe.Alerts, "None"),
     "AlertConfig": (lambda wrong: observe.AlertConfig(utilization=wrong), "None"),
     "History": (observe.History, "text"),
