@@ -17,7 +17,6 @@ from langchain_core.messages import (
     RemoveMessage,
     ToolMessage,
 )
-from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 
@@ -58,7 +57,6 @@ from langchain_ctxwin.util.work import run
 __all__ = [
     "Excerpt",
     "Found",
-    "asearch_messages",
     "create_recall_tool",
     "search_messages",
 ]
@@ -78,8 +76,7 @@ LONG_ID_CHARS = 16  # ids up to this length are short enough
 HANDLE_CHARS = (
     8  # of a longer id, so that it is unlikely that a later id begins like it
 )
-# whose passages are remembered, up to this length: about 40 MB
-MAX_SPLIT_TEXTS, SPLIT_TEXT_CHARS = (8_192, 4_096)
+MAX_SPLIT_TEXTS = 8_192  # whose passages are remembered: those of a long conversation
 
 # BM25's k1 and b: the values that Anserini uses for passages (Yang et al., 2017).
 TERM_SATURATION, LENGTH_NORMALIZATION = 0.9, 0.4
@@ -252,13 +249,6 @@ def search_messages(
     )
 
 
-async def asearch_messages(
-    messages: Sequence[MessageLikeRepresentation], query: str, **options: Any
-) -> Found:
-    """Like `search_messages`, on another thread, so that a long history does not block the event loop."""
-    return await run_in_executor(None, search_messages, messages, query, **options)
-
-
 def create_recall_tool(
     *,
     max_tokens: int = MAX_TOKENS,
@@ -294,8 +284,7 @@ def create_recall_tool(
     expect(counter, Callable | None, "counter", WANTED_COUNTER)
     expect(name, str if name else (), "name", "the name by which the model calls it")
     wanted = "the text that tells the model what the tool does"
-    is_text = isinstance(description, str) and description.strip()
-    expect(description, str if is_text else (), "description", wanted)
+    expect(description, str if description else (), "description", wanted)
     price = text_price(counter)
 
     def recall(
@@ -321,18 +310,9 @@ def create_recall_tool(
             text = reader.read(at, about, offset_chars)
             if offset_chars > 0 or not has_media(reader.messages[at]):
                 return text
-            room = max(
-                max_tokens - price(text),
-                int(
-                    MEDIA_SHARE
-                    * (
-                        read_key("context_report", state.get("context_report"))[0].get(
-                            "input_limit"
-                        )
-                        or 0
-                    )
-                ),
-            )
+            report = read_key("context_report", state.get("context_report"))[0]
+            share = int(MEDIA_SHARE * (report.get("input_limit") or 0))
+            room = max(max_tokens - price(text), share)
             return [_text(text), *_media(reader.messages[at], runtime, room, counter)]
         return reader.search(
             query, _searchable(reader.messages, name), _in_sight(reader.messages, state)
@@ -384,11 +364,7 @@ def _matching(
         # Beside what it says, a message is found by its author, and a result by its call.
         about = terms(f"{message.name or ''} {calls.get(index, '')}")
         text = readable_text(message)
-        for start, stop, said in (
-            _passages(text)
-            if len(text) <= SPLIT_TEXT_CHARS
-            else _passages.__wrapped__(text)
-        ):
+        for start, stop, said in _passages(text):
             is_whole = stop - start == len(text)
             part = Excerpt(
                 message=message,

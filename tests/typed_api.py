@@ -103,7 +103,7 @@ from langchain_ctxwin.protocols import (
     Summarizer,
     TokenCounter,
 )
-from langchain_ctxwin.recall import Excerpt, Found, asearch_messages
+from langchain_ctxwin.recall import Excerpt, Found
 from langchain_ctxwin.routing import Route
 from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
@@ -338,13 +338,12 @@ async def retrieval(base: BaseRetriever, documents: list[Document]) -> None:
     print(kept, compressed)  # noqa: T201  # the values are used
 
 
-async def recall(messages: list[AnyMessage]) -> list[AnyMessage]:
+def recall(messages: list[AnyMessage]) -> list[AnyMessage]:
     """A search returns a list of messages that says what was left out; the tool is any agent's."""
     found = search_messages(
         messages, "question", max_tokens=2000, counter=count_tokens_approximately
     )
     assert_type(found, Found)
-    assert_type(await asearch_messages(messages, "question"), Found)
     assert_type(found.dropped, tuple[AnyMessage, ...])
     assert_type(found.tokens, int)
     assert_type(found.truncated, bool)

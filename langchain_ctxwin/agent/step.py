@@ -214,12 +214,6 @@ class AgentStep:
         window = yield from self.engine.verifying(self.window)
         stored_summary = yield from self.summaries.stored(window)
         self._report_faults(window, (*window.session.faults, *faults))
-        if (
-            self.state.get("context_summary")
-            and not window.session.summary
-            and self.setup.place.summaries
-        ):
-            yield from self.setup.place.summaries.dropping()  # what it covered was edited, and it may tell of that
         key = flags_of(self.state).get("key")
         # this branch no longer wants it
         if isinstance(key, str) and window.session.pending is None:

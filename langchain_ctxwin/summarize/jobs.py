@@ -60,7 +60,6 @@ class _Run:
     store: SummaryStore | None
     thread_id: str
     ended: Future[None] = field(default_factory=Future)
-    cancelled: threading.Event = field(default_factory=threading.Event)
     written: Written | None = None
 
 
@@ -166,15 +165,14 @@ class SummaryJobs:
         if run.written is not None:  # perhaps only the store is late
             return Job(state="ready", written=run.written)
         error = run.ended.exception() if has_ended else _too_slow(run.timeout_seconds)
-        # Without an error it was cancelled meanwhile.
-        return Job(state="failed", reason=str(error)) if error else None
+        return Job(state="failed", reason=str(error))
 
     def cancel(self, key: str) -> None:
         """Forget a job whatever its state; what it still writes is neither kept nor stored."""
         with self._lock:
             run = self._runs.pop(key, None)
         if run is not None:
-            run.cancelled.set()
+            run.store = None
 
     def cancel_thread(self, thread_id: str) -> int:
         """Forget the jobs of a conversation, see `cancel`, and return how many there were."""
@@ -226,15 +224,9 @@ def _work(key: str, run: _Run, writing: Callable[[], Written]) -> None:
         run.written = run.store.get(key)
     if run.written is not None:
         return
-    written = writing()
-    if run.cancelled.is_set():
-        return
-    run.written = written
-    if run.store is not None:
-        run.store.put(key, written)
-        # by somebody who may have looked into the store before
-        if run.cancelled.is_set():
-            run.store.drop()
+    run.written = writing()
+    if run.store is not None:  # and nobody cancelled it
+        run.store.put(key, run.written)
 
 
 @cache
@@ -424,23 +416,6 @@ class SummaryStore:
             self._store.put(self._namespace, self._place, item, index=False, **options)
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may cost the summary
             log_failure("summary.not_stored", error, thread=self._thread)
-
-    def drop(self) -> None:
-        """Delete what is stored."""
-        run(self.dropping())
-
-    def dropping(self) -> Work[None]:
-        """The work of `drop`, for sync and async callers."""
-        try:
-            yield asking(
-                self._store,
-                "delete",
-                self._namespace,
-                self._place,
-                seconds=READ_SECONDS,
-            )
-        except Exception as error:  # noqa: BLE001  # see `put`
-            log_failure("summary.not_deleted", error, thread=self._thread)
 
     def get(self, key: str) -> Written | None:
         """Return the summary stored under this key, or None; on the event loop of an async store use `getting`."""

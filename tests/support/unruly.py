@@ -17,7 +17,7 @@ from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.core.turns import PIN_KEY, last_user
 from langchain_ctxwin.core.view import View
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
-from langchain_ctxwin.summarize.jobs import Job, SummaryStore, attempt
+from langchain_ctxwin.summarize.jobs import Job, SummaryJobs, SummaryStore, attempt
 from langchain_ctxwin.testing import request_faults
 from support.conversations import CharCounter, payload
 from support.stepping import Steps
@@ -79,7 +79,7 @@ class Writer:
         return self.made[int(summary[2 : summary.index(">>")])]
 
 
-class Desk:
+class Desk(SummaryJobs):
     """Background jobs that end when and as a test says."""
 
     def __init__(self):
