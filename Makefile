@@ -71,7 +71,7 @@ clean:
 # Two stamps, so that the demo on a fresh clone does not wait for the test tools.
 $(VENV)/.demo-ready: pyproject.toml $(CONSTRAINTS) $(BIN)/python
 	@echo "installing the package into $(VENV) (once)"
-	@$(PIP) install $(CONSTRAINED) --editable ".[cli]"
+	@$(PIP) install $(CONSTRAINED) --editable .
 	@touch $@
 
 $(VENV)/.test-ready: pyproject.toml $(CONSTRAINTS) $(BIN)/python

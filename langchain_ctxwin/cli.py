@@ -9,22 +9,22 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import langchain_core
+from langchain_core.exceptions import ContextOverflowError
 
 from langchain_ctxwin import __version__
 from langchain_ctxwin.config import FileConfig, listed
-from langchain_ctxwin.core.limits import ModelLimits, budget_table
+from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.demo import stories
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.story import Promise, Screen
+from langchain_ctxwin.demo.story import Promise, ending, told
 from langchain_ctxwin.errors import (
     ConfigError,
     ContextWindowError,
@@ -52,9 +52,6 @@ from langchain_ctxwin.replay.command import run_replay
 from langchain_ctxwin.replay.reader import MARGIN_NATS
 from langchain_ctxwin.util.chat_models import chat_model_named
 from langchain_ctxwin.util.log import say
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
 
 DEFAULT_WINDOW_TOKENS = 8_192  # small, so that a short run outgrows it many times
 DEFAULT_STEPS = 60  # model calls about a folder: a dozen turns, a few seconds
@@ -128,11 +125,6 @@ def _parser() -> argparse.ArgumentParser:
         help="folder to explore (langchain_core's source)",
     )
     demo.add_argument(
-        "--model",
-        metavar="PROVIDER:NAME",
-        help="a real chat model (default: an offline one)",
-    )
-    demo.add_argument(
         "--window",
         type=_positive,
         default=DEFAULT_WINDOW_TOKENS,
@@ -140,9 +132,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument(
         "--steps", type=_positive, default=DEFAULT_STEPS, help="model calls, about"
-    )
-    demo.add_argument(
-        "--seed", type=int, default=0, help="another number asks other questions"
     )
     demo.add_argument(
         "--all",
@@ -298,45 +287,16 @@ def _positive(text: str) -> int:
 
 
 def _demo(args: argparse.Namespace) -> int:
+    folder, window = Folder.open(args.path), args.window
+    claims = list[Promise]()
     try:
-        screen = Screen.standard()
-    except ImportError:
-        return _complain(
-            "the demo needs rich: pip install 'langchain-ctxwin[cli]'", EXIT_USAGE
-        )
-    if args.model and args.all:
-        raise ConfigError(
-            "the other stories are for the offline models: leave out --model or --all"
-        )
-    model = chat_model_named(args.model, "--model") if args.model else None
-    try:
-        claims = []
-        for story in _stories(screen, args, model):
-            screen.claims(story)
-            claims += story
-    except Exception as error:  # providers have no common error
-        if classify_overflow(error) is not None:  # nothing could help
-            return _complain(
-                f"raise --window, {error}\n\n{budget_table(screen.report)}", EXIT_USAGE
-            )
-        if model is None or isinstance(error, ContextWindowError | BrokenPipeError):
-            raise
-        return _complain(
-            f"the model failed: {type(error).__name__}: {_first_line(error)}",
-            EXIT_FAILED,
-        )
-    return 0 if screen.ending(claims) else EXIT_FAILED
-
-
-def _stories(
-    screen: Screen, args: argparse.Namespace, model: BaseChatModel | None
-) -> Iterator[list[Promise]]:
-    """Play one story after the other."""
-    folder, about = Folder.open(args.path), {"window": args.window, "seed": args.seed}
-    yield stories.long_work(screen, folder, steps=args.steps, model=model, **about)
-    yield stories.large_results(screen, model=model, **about)
-    if args.all:
-        yield stories.any_size(screen, folder, **about)
+        claims += told(stories.long_work(folder, window=window, steps=args.steps))
+        claims += told(stories.large_results(window=window))
+        if args.all:
+            claims += told(stories.any_size(folder, window=window))
+    except ContextOverflowError as error:  # nothing could help
+        return _complain(f"raise --window, {error}", EXIT_USAGE)
+    return 0 if ending(claims) else EXIT_FAILED
 
 
 def _check(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from matplotlib.figure import Figure
 
 from langchain_ctxwin import create_context_agent
-from langchain_ctxwin.demo.explorer import Interview, explore
+from langchain_ctxwin.demo.explorer import explore, interview
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.stories import EXPLORER_PROMPT, offline
 from langchain_ctxwin.observe import CompactionEvent, MemorySink, StepEvent
@@ -43,7 +43,7 @@ def explored(steps: int = STEPS) -> tuple[MemorySink, list[AnyMessage]]:
         checkpointer=InMemorySaver(),
         sinks=[sink],
     )
-    for question, _ in Interview(folder, window_tokens=WINDOW).questions():
+    for question, _ in interview(folder, window_tokens=WINDOW):
         agent.invoke({"messages": [("user", question)]}, thread)
         if len(sink.of(StepEvent)) >= steps:
             break

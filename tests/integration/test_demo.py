@@ -9,8 +9,8 @@ from langchain_ctxwin.cli import main
 from langchain_ctxwin.demo import stories
 from langchain_ctxwin.demo.explorer import explore
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.story import RULE, Recorder, Screen
-from langchain_ctxwin.testing import ScriptedChatModel, count_tokens
+from langchain_ctxwin.demo.story import RULE, ending
+from langchain_ctxwin.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.integration
 
@@ -70,43 +70,25 @@ def _with_texts(kind, text_of):
 
 
 def test_the_default_run_tells_two_stories_and_ends_with_what_was_checked(capsys):
-    """The work outgrows the window many times, in turns of many steps and parallel calls."""
+    """The work outgrows the window many times, in turns of many steps."""
     assert main(["demo"]) == 0
     out = capsys.readouterr().out
     assert ("FAILED" in out, "WRONG" in out, "\x1b" in out) == (False, False, False)
-    steps = [
-        len(re.findall(r"^ +\d+ [a-z.]{20,} ", turn, re.MULTILINE))
-        for turn in out.split("\nTurn ")[1:]
-    ]
-    assert max(steps) > 10
-    assert " 4 x search(" in out
     assert out.index("\nLong work: ") < out.index("\nLarge results: ")
     assert len(re.findall(r"~ compacted [\d,]+ -> [\d,]+ tokens: .*\(.+\)", out)) > 5
-    assert out.count("verified, rule kept") == out.count("\nTurn ") > 10
+    assert out.count("verified, rule kept") == out.count("\nTurn ") > 7
     sent, whole = (
         int(re.search(rf"{name} +([\d,]+)", out)[1].replace(",", ""))
         for name in ("in all", "each time")
     )
-    assert whole > 4 * sent
-    assert out.endswith("\nAll 11 claims that were checked hold.\n")
+    assert whole > 3 * sent
+    assert out.endswith("\nAll 10 claims that were checked hold.\n")
 
 
-@pytest.mark.parametrize(("window", "seed"), [(2048, 1), (16384, 2)])
-def test_every_story_holds_in_other_windows_and_on_other_questions(
-    library, window, seed, capsys
-):
-    arguments = [
-        "demo",
-        "--all",
-        str(library),
-        "--window",
-        str(window),
-        "--steps",
-        "20",
-        "--seed",
-        str(seed),
-    ]
-    assert main(arguments) == 0
+@pytest.mark.parametrize("window", [2048, 16384])
+def test_every_story_holds_in_other_windows_and_on_other_files(library, window, capsys):
+    arguments = ["demo", "--all", str(library), "--window", str(window)]
+    assert main([*arguments, "--steps", "20"]) == 0
     out = capsys.readouterr().out
     assert ("WRONG" in out, out.count("Window ")) == (False, 3)
 
@@ -141,32 +123,19 @@ def test_what_a_model_cannot_see_fails_visibly(
 ):
     """A lost question, rule, result or note, and garbled results, break a claim."""
     monkeypatch.setattr(stories, "explore", _seeing(explore, lose))
-    screen = Screen.standard()
-    claims = stories.long_work(screen, Folder.open(library), window=WINDOW, steps=20)
-    assert (_failed(claims), screen.ending(claims)) == (failures, False)
+    claims = stories.long_work(Folder.open(library), window=WINDOW, steps=20)
+    assert (_failed(claims), ending(claims)) == (failures, False)
     assert capsys.readouterr().out.endswith(f"\nFAILED: {'; '.join(failures)}\n")
 
 
-def _garbled_data(message):
-    before, mark, data = message.text.partition("<data ")
-    return (
-        before
-        + mark
-        + re.sub(r"\d+(?=\n|\}|,)", "7", data.partition("</data ")[0])
-        + "</data "
+def test_a_story_with_wrong_pages_or_counts_fails(library, monkeypatch):
+    garbled = _with_texts(
+        ToolMessage, lambda m: re.sub(r"quantity:\d+", "quantity:0", m.text)
     )
-
-
-def test_a_story_with_wrong_pages_tools_or_counts_fails(library, monkeypatch):
-    folder, screen = Folder.open(library), Screen.standard()
-    monkeypatch.setattr(
-        stories,
-        "read_rows",
-        _seeing(stories.read_rows, _with_texts(ToolMessage, _garbled_data)),
-    )
-    assert _failed(stories.large_results(screen, window=WINDOW, rows=300)) == [TRUTH]
+    monkeypatch.setattr(stories, "read_rows", _seeing(stories.read_rows, garbled))
+    assert _failed(stories.large_results(window=WINDOW, rows=300)) == [TRUTH]
     monkeypatch.setattr(stories, "count_lines", lambda *_: f"1 {stories.COUNTED}")
-    assert _failed(stories.any_size(screen, folder, window=WINDOW)) == [
+    assert _failed(stories.any_size(Folder.open(library), window=WINDOW)) == [
         "the answer is true"
     ]
 
@@ -180,24 +149,10 @@ def test_a_smaller_true_window_is_recovered_from_and_counted(
         "offline",
         lambda *_: ScriptedChatModel(window=5000, max_tokens=1024, script=explore),
     )
-    claims = stories.long_work(
-        Screen.standard(), Folder.open(library), window=WINDOW, steps=30
-    )
+    claims = stories.long_work(Folder.open(library), window=WINDOW, steps=30)
     assert _failed(claims) == []
-    assert re.search("[1-9] refused, sent again smaller", claims[0].figure)
-    assert "the provider refused the request" in capsys.readouterr().out
-
-
-def test_an_orphan_and_a_request_without_its_question_are_noticed():
-    recorder = Recorder()
-    recorder.question = "Where?"
-    messages = [HumanMessage("Where ?"), ToolMessage("lost", tool_call_id="x")]
-    ScriptedChatModel(strict=False).invoke(messages, {"callbacks": [recorder]})
-    assert (recorder.faults, recorder.without_question) == (
-        ["tool result 'x' answers no call"],
-        1,
-    )
-    assert recorder.sizes == [count_tokens(messages)]
+    assert re.search("; [1-9] refused, sent again smaller", claims[0].figure)
+    assert "~ overflow recovered" in capsys.readouterr().out
 
 
 def _call(place, name, **args):
@@ -215,12 +170,7 @@ def _call(place, name, **args):
             ("read_file", {"path": path}, "no file")
             for path in ("../outside.txt", "/etc/passwd", "link.txt", "a\0b")
         ),
-        *(
-            ("search", {"path": path, "pattern": "."}, "nothing at")
-            for path in ("deep/../../outside.txt", "loop/.env")
-        ),
         ("read_file", {"path": "image.bin"}, "no file"),
-        ("search", {"pattern": "("}, "no regular expression"),
         ("list_files", {"order": "color"}, "validation"),
     ],
 )

@@ -132,7 +132,7 @@ async def test_the_shipped_graph_streams_its_gauge(client):
     """Each request says how full its window is, each compaction what it freed, and the client draws it."""
     thread = (await client.threads.create())["thread_id"]
     told = []
-    tour = QUESTIONS["tour"].format(file="stories.py", last=350, page=50, term="model")
+    tour = QUESTIONS["tour"].format(file="story.py", last=230, page=25, term="model")
     for question in (QUESTIONS["largest"], tour):
         asked = {"messages": [{"role": "user", "content": question}]}
         async for part in client.runs.stream(

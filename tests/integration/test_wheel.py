@@ -22,7 +22,6 @@ PACKAGES_OF_EXTRA = {
     "exact": ["quicktok", "tokenizers"],
     "redis": ["redis"],
     "reload": ["watchfiles"],
-    "cli": ["rich"],
     "otel": ["opentelemetry"],
     "reader": ["xllamacpp"],
 }
@@ -48,7 +47,6 @@ print(json.dumps({"file": langchain_ctxwin.__file__, "failed": failed}))
 
 RUN_DEMO = """
 import sys
-sys.modules["rich"] = None
 sys.argv = ["ctxwin", "demo"]
 from langchain_ctxwin.cli import main
 sys.exit(main())
@@ -199,12 +197,11 @@ def test_the_wheel_works_without_an_extra(unpacked, extras):
     assert unexplained(result["failed"], extras) == {}
 
 
-def test_the_demo_without_its_extra_says_what_to_install(unpacked):
-    """`ctxwin demo` without rich ends with one line that names the extra, not with a traceback."""
+def test_the_demo_runs_without_any_extra(unpacked):
+    """Its claims hold where only the wheel and what it depends on are installed."""
     done = _python(RUN_DEMO, site=unpacked)
-    assert done.returncode != 0
-    assert "langchain-ctxwin[cli]" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("claims that were checked hold.\n")
 
 
 def test_unwanted_files_are_noticed():
@@ -230,8 +227,8 @@ def test_a_module_that_needs_an_absent_extra_is_noticed(tmp_path):
     package = tmp_path / "langchain_ctxwin"
     package.mkdir()
     (package / "__init__.py").write_text("", encoding="utf-8")
-    (package / "planted.py").write_text("import rich\n", encoding="utf-8")
-    result = json.loads(_python(IMPORT_ALL, "rich", site=tmp_path).stdout)
+    (package / "planted.py").write_text("import watchfiles\n", encoding="utf-8")
+    result = json.loads(_python(IMPORT_ALL, "watchfiles", site=tmp_path).stdout)
     assert list(result["failed"]) == ["langchain_ctxwin.planted"]
 
 
@@ -243,4 +240,4 @@ def test_an_import_error_is_explained_only_by_the_extra_that_owns_the_module():
     assert "langchain_ctxwin.middleware" in unexplained(
         {"langchain_ctxwin.middleware": "no hint"}, ["agents"]
     )
-    assert "langchain_ctxwin.middleware" in unexplained(failed, ["cli"])
+    assert "langchain_ctxwin.middleware" in unexplained(failed, ["reload"])

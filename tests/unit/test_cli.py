@@ -1,15 +1,10 @@
 """What does the command `ctxwin` answer, and with which exit code?"""
 
-import sys
-
 import pytest
-from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
 
 from langchain_ctxwin import __version__
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.config import FileConfig, listed
-from langchain_ctxwin.testing import ScriptedChatModel
 
 
 @pytest.fixture
@@ -42,11 +37,9 @@ def test_the_version_is_printed(capsys):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["texts", "--all", "--model", "fake:model"], "leave out --model or --all"),
         (["missing"], "does not exist"),
         (["texts/file0.txt"], "is a file"),
         (["empty"], "holds no text files"),
-        (["texts", "--model", "nobody:nothing"], "ctxwin: --model='nobody:nothing': "),
     ],
 )
 def test_what_cannot_start_is_named_in_one_line(
@@ -60,13 +53,10 @@ def test_what_cannot_start_is_named_in_one_line(
 
 
 @pytest.mark.parametrize("window", ["300", "600"])
-def test_a_window_below_what_every_request_holds_shows_the_table(
-    folder, capsys, window
-):
-    """The regions are printed with the limit, whether the package or the model refused."""
+def test_a_window_below_what_every_request_holds_is_told(folder, capsys, window):
+    """Whether the package or the model refused."""
     assert main(["demo", str(folder), "--window", window]) == 2
-    complaint = _complaint(capsys)
-    assert ("input limit" in complaint, "tools" in complaint) == (True, True)
+    assert "raise " in _complaint(capsys)
 
 
 @pytest.mark.parametrize("command", ["demo", "replay"])
@@ -85,70 +75,6 @@ def test_wrong_arguments_end_with_the_usage(folder, capsys, command, arguments):
     complaint = _complaint(capsys)
     assert "usage: ctxwin" in complaint
     assert ("give a whole number, at least 1" in complaint) is (len(arguments) > 1)
-
-
-@pytest.mark.parametrize(
-    ("missing", "complaint"),
-    [
-        ("rich.console", "the demo needs rich: pip install 'langchain-ctxwin[cli]'"),
-        (
-            "langchain.chat_models",
-            "--model='provider:name' is a name: install langchain-ctxwin[agents] or pass a chat model",
-        ),
-    ],
-)
-def test_without_an_extra_it_is_named(folder, capsys, monkeypatch, missing, complaint):
-    monkeypatch.setitem(sys.modules, missing, None)
-    assert main(["demo", str(folder), "--model", "provider:name"]) == 2
-    assert _complaint(capsys).startswith(f"ctxwin: {complaint}")
-
-
-class RealModel(GenericFakeChatModel):
-    """A model that was not told how to write its answers."""
-
-    def bind_tools(self, tools, **kwargs):
-        return self
-
-
-class BrokenModel(RealModel):
-    """A provider that is down."""
-
-    def _generate(self, messages, *args, **kwargs):
-        raise ConnectionError("no route\nto host")
-
-
-def _answers():
-    while True:
-        yield AIMessage("I would not know.\n**juniper**")
-
-
-def test_a_real_model_is_judged_by_its_requests_and_the_rule_alone(
-    folder, capsys, monkeypatch
-):
-    monkeypatch.setattr(
-        "langchain.chat_models.init_chat_model",
-        lambda _: RealModel(messages=_answers()),
-    )
-    assert main(["demo", str(folder), "--model", "some:model", "--steps", "3"]) == 0
-    out = capsys.readouterr().out
-    assert "facts not checked, rule kept" in out
-    assert "every answer is true" not in out
-    assert "All 7 claims that were checked hold." in out
-
-
-def test_a_real_model_that_fails_ends_the_run_in_one_line(folder, capsys, monkeypatch):
-    monkeypatch.setattr(
-        "langchain.chat_models.init_chat_model",
-        lambda _: BrokenModel(messages=_answers()),
-    )
-    assert main(["demo", str(folder), "--model", "some:model"]) == 1
-    assert _complaint(capsys) == "ctxwin: the model failed: ConnectionError: no route\n"
-
-
-def test_a_fault_of_our_own_is_not_hidden(folder, monkeypatch):
-    monkeypatch.setattr(ScriptedChatModel, "_generate", BrokenModel._generate)
-    with pytest.raises(ConnectionError):
-        main(["demo", str(folder)])
 
 
 @pytest.fixture
@@ -187,9 +113,7 @@ def test_every_setting_is_shown(settings, capsys):
     assert {"keep = 0.4", "retrieval.k = 3", "routing.sticky = true"} <= {*lines}
 
 
-def test_settings_are_shown_without_a_file_and_without_extras(capsys, monkeypatch):
-    for name in ("rich", "rich.console"):
-        monkeypatch.setitem(sys.modules, name, None)
+def test_settings_are_shown_without_a_file(capsys):
     assert main(["config", "show"]) == 0
     assert "keep = 0.25" in capsys.readouterr().out
 

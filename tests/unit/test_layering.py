@@ -131,12 +131,11 @@ PROVIDER_SDKS = {
 }
 EXTRAS = {
     "langchain",
-    "rich",
+    "watchfiles",
     "matplotlib",
     "redis",
     "opentelemetry",
     "quicktok",
-    "watchfiles",
     "tokenizers",
 }
 # Modules that are an extra as a whole.
@@ -319,10 +318,13 @@ def test_core_has_no_side_effects():
         ("agent.nodes", "from .. import middleware"),
         ("agent.nodes", "from langchain_ctxwin.cli import main"),
         ("agent.ready", "from langchain.chat_models import init_chat_model"),
-        ("agent.ready", "try:\n    import rich\nexcept ImportError:\n    rich = None"),
+        (
+            "agent.ready",
+            "try:\n    import watchfiles\nexcept ImportError:\n    watchfiles = None",
+        ),
         ("models.apis", "from google import genai"),
         ("engine", "import langchain_google_genai"),
-        ("agent.middleware", "import rich"),
+        ("agent.middleware", "import watchfiles"),
         ("helpers", "import json"),
     ],
 )
@@ -357,13 +359,16 @@ def test_a_planted_import_is_reported(module, source):
         ),
         (
             "agent.ready",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import rich",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import watchfiles",
         ),
         (
             "agent.middleware",
             "from langchain.agents.middleware import AgentMiddleware\nfrom ..engine import ContextEngine",
         ),
-        ("demo.explore", "import rich\nfrom langchain_ctxwin import ContextEngine"),
+        (
+            "demo.explore",
+            "import watchfiles\nfrom langchain_ctxwin import ContextEngine",
+        ),
     ],
 )
 def test_an_allowed_import_passes(module, source):
