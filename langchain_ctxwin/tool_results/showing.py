@@ -581,7 +581,8 @@ def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
     def order(span: Span) -> tuple[int, Span]:
         return -len(set(terms(text[slice(*span)])).intersection(words)), span
 
-    statements = list(statement_spans(text, 0, min(len(text), READ_CHARS)))
+    spans = statement_spans(text, 0, min(len(text), READ_CHARS))
+    statements = [span for span in spans if not text[slice(*span)].isspace()]
     room = max_chars - len(_ending(len(text)))
     fit: Fit[Span] = take_while_fits(
         sorted(statements, key=order) if words else statements,
