@@ -50,7 +50,7 @@ _FORM = re.compile(
 )
 
 # made before any fork, so that the children of one server share it
-_PROCESS_KEY = secrets.token_bytes(32)
+PROCESS_KEY = secrets.token_bytes(32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +114,6 @@ class CursorSigner:
         self._keys = _checked_keys(keys)
         self._ttl_seconds = ttl_seconds
         self._clock = clock
-
-    @classmethod
-    def random(
-        cls, ttl_seconds: float = TTL_SECONDS, clock: Clock = time.time
-    ) -> CursorSigner:
-        """Sign with this process's random key, which all such signers share.
-
-        Processes forked after the package was imported have the same key; others refuse each other's cursors, and
-        cursors end with the process. To share them, set `cursor_keys` or `CTXWIN_TOOL_RESULTS_CURSOR_KEYS`.
-        """
-        return cls(_PROCESS_KEY, ttl_seconds, clock)
 
     @property
     def ttl_seconds(self) -> float:
@@ -217,7 +206,7 @@ def _checked_keys(keys: Any) -> list[bytes]:
     ):
         raise ConfigError(  # which never shows what may be a key
             f"keys is {type(keys).__name__}: pass a secret of 32 random characters or more, or a list of them, oldest "
-            "first, none of them empty; without one, use CursorSigner.random()"
+            "first, none of them empty"
         )
     return [
         key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key

@@ -16,7 +16,6 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as as_tool
-from langgraph.types import Command
 
 from langchain_ctxwin.config import ToolResultConfig, group_of
 from langchain_ctxwin.core.events import ToolResultEvent
@@ -46,6 +45,7 @@ from langchain_ctxwin.tool_results.contents import (
 )
 from langchain_ctxwin.tool_results.cursors import (
     ID_CHARS,
+    PROCESS_KEY,
     TTL_SECONDS,
     CursorSigner,
     ResultRecord,
@@ -78,9 +78,6 @@ MEDIA_SHARE = (
     0.5  # of the budget of a large result, that media may take beside a long text
 )
 NAME_TAKEN = f"a tool has the name {READ_MORE!r}, which the guard's own tool has: give yours another name"
-
-Handler = Callable[[Any], ToolMessage | Command[Any]]
-AsyncHandler = Callable[[Any], Awaitable[ToolMessage | Command[Any]]]
 
 
 class ToolResultGuard:
@@ -140,14 +137,8 @@ class ToolResultGuard:
         expect(signer, CursorSigner | None, "signer", "a CursorSigner, or None")
         wanted = "a store with the methods put, get and delete, or None"
         expect(store, ResultStore | None, "store", wanted)
-        functions = {
-            "counter": counter,
-            "scope": scope,
-            "clock": clock,
-            "new_id": new_id,
-        }
-        for name, function in functions.items():
-            expect(function, Callable | None, name, "a function")
+        expect(counter, Callable | None, "counter", "a function of messages, or None")
+        expect(scope, Callable | None, "scope", "a function of the runtime, or None")
         self._config = config or settings
         self._signer = signer
         self._store = MemoryResultStore(clock=clock) if store is None else store
@@ -164,11 +155,6 @@ class ToolResultGuard:
         """The settings that hold now."""
         settings: ToolResultConfig = group_of(self._config, "tool_results")
         return settings
-
-    @property
-    def store(self) -> ResultStore:
-        """Where large results are kept."""
-        return self._store
 
     @property
     def tools(self) -> list[BaseTool]:
@@ -207,25 +193,19 @@ class ToolResultGuard:
             tool for tool in map(_as_own_tool, listed(tools)) if not is_read_more(tool)
         ]
 
-    def wrap_tool_call(
-        self, request: Any, handler: Handler
-    ) -> ToolMessage | Command[Any]:
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Guard one call of a `ToolNode` or of `create_agent`; `read_more` works even if the node does not have it."""
         request = self._prepared(request)
-        output = handler(request)
-        if called := _called(request):
-            output = self.output(output, *called)
-        return output
+        name, args = request.tool_call["name"], request.tool_call["args"]
+        return self.output(handler(request), name, args, request.runtime)
 
     async def awrap_tool_call(
-        self, request: Any, handler: AsyncHandler
-    ) -> ToolMessage | Command[Any]:
+        self, request: Any, handler: Callable[[Any], Awaitable[Any]]
+    ) -> Any:
         """Like `wrap_tool_call`, for async runs."""
         request = self._prepared(request)
-        output = await handler(request)
-        if called := _called(request):
-            output = await self.aoutput(output, *called)
-        return output
+        name, args = request.tool_call["name"], request.tool_call["args"]
+        return await self.aoutput(await handler(request), name, args, request.runtime)
 
     def _prepared(self, request: Any) -> Any:
         tool = request.tool
@@ -270,13 +250,13 @@ class ToolResultGuard:
             ConfigError: an argument cannot be read, is of the wrong type or out of range.
         """
         return self._answered(
-            cursor, question_of(**arguments), runtime, self._thread(runtime), None
+            cursor, question_of(**arguments), runtime, self._scope(runtime), None
         )
 
     async def aread(self, cursor: str, *, runtime: Any = None, **arguments: Any) -> str:
         """Like `read`, without blocking the event loop."""
         question, loop = question_of(**arguments), asyncio.get_running_loop()
-        thread = self._thread(runtime)
+        thread = self._scope(runtime)
         page: str = await _aside(
             partial(self._answered, cursor, question, runtime, thread, loop)
         )
@@ -299,18 +279,12 @@ class ToolResultGuard:
         return _Call(
             tool=tool,
             args=args,
-            thread=self._thread(runtime),
+            thread=self._scope(runtime),
             budget_tokens=budget,
             texts=(*texts, *questions[-1:]),
             config=config,
             loop=loop,
         )
-
-    def _thread(self, runtime: Any) -> str:
-        thread: str = expect(
-            self._scope(runtime), str, "scope(runtime)", "tenant and thread as a text"
-        )
-        return thread
 
     def _shown(self, call: _Call, content: Any) -> Any:
         """What is shown of a result: the result itself where it fits and no setting shortens it."""
@@ -364,9 +338,11 @@ class ToolResultGuard:
         answer = first(is_stored=True)
         if answer.is_everything:
             return answer.text, False
-        if self._store_result(key, answer.record.to_bytes(), config, call.loop):
-            return f"{answer.text}{place}", True
-        return first(is_stored=False).text, False
+        record_bytes, ttl_seconds = answer.record.to_bytes(), self._ttl_seconds(config)
+        failure = self._call_store(call.loop, "put", key, record_bytes, ttl_seconds)
+        if isinstance(failure, Exception):
+            return first(is_stored=False).text, False
+        return f"{answer.text}{place}", True
 
     def _media(
         self, content: Any, budget_tokens: int, *, is_oversized: bool
@@ -395,23 +371,21 @@ class ToolResultGuard:
                 "the store of results does not answer now: ask once more later, or call the tool again if repeating it "
                 "is safe"
             ) from record_bytes
-        if not isinstance(record_bytes, bytes):
+        if record_bytes is None:
             raise ResultGoneError(
                 "this result is no longer stored: it expired or was displaced. Call the tool again only if repeating "
                 "it is safe"
             )
         record = ResultRecord.from_bytes(record_bytes)
         config = self.config.for_tool(record.tool)
-        most_tokens = budget_of(
-            config, getattr(runtime, "state", None), self._prices, is_page=True
-        )
         reader = self._reader(result_id, config)
         place = reader.place(record, cursor)
-        self._store_result(key, record_bytes, config, loop)
+        self._call_store(loop, "put", key, record_bytes, self._ttl_seconds(config))
+        state = getattr(runtime, "state", None)
+        most_tokens = budget_of(config, state, self._prices, is_page=True)
         tokens = min(most_tokens, max(MIN_TOKENS, question.tokens or most_tokens))
-        return reader.answer(
-            record, place, replace(question, rows=config.page_rows), tokens
-        ).text
+        question = replace(question, rows=config.page_rows)
+        return reader.answer(record, place, question, tokens).text
 
     def _ttl_seconds(self, config: ToolResultConfig) -> float:
         """How long a result is kept: as stated, else as long as its thread where there is a store of its own."""
@@ -422,21 +396,12 @@ class ToolResultGuard:
 
     def _reader(self, result_id: str, config: ToolResultConfig) -> Reader:
         keys = [key.get_secret_value() for key in self.config.cursor_keys]
-        ttl_seconds, signer = self._ttl_seconds(config), self._signer
-        if signer is None and keys:
-            signer = CursorSigner(keys, ttl_seconds, self._clock)
-        signer = signer or CursorSigner.random(ttl_seconds, self._clock)
+        ttl_seconds = self._ttl_seconds(config)
+        signer = self._signer or CursorSigner(
+            keys or PROCESS_KEY, ttl_seconds, self._clock
+        )
         lasts = min(signer.ttl_seconds, ttl_seconds)
         return Reader(result_id, signer, self._prices.text, ttl_seconds=lasts)
-
-    def _store_result(
-        self, key: str, value: bytes, config: ToolResultConfig, loop: Any
-    ) -> bool:
-        """Store a result; False when the store failed."""
-        return not isinstance(
-            self._call_store(loop, "put", key, value, self._ttl_seconds(config)),
-            Exception,
-        )
 
     def _call_store(self, loop: Any, method: str, *args: Any) -> Any:
         """Call a method of the store, its async twin in async runs; the error it fails with is returned."""
@@ -468,12 +433,6 @@ class _Call:
 async def _aside(work: Callable[[], Any]) -> Any:
     """Do blocking work in a thread, in the context of the run, and let the event loop go on."""
     return await asyncio.wrap_future(in_daemon(work, copy_context()))
-
-
-def _called(request: Any) -> tuple[str, Mapping[str, Any], Any] | None:
-    """Name and arguments of the call whose output is guarded; nothing for a tool that the model made up."""
-    call = request.tool_call
-    return (call["name"], call["args"], request.runtime) if request.tool else None
 
 
 class ContentPrices:

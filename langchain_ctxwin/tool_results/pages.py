@@ -77,12 +77,13 @@ class Page:
 
     @property
     def is_everything(self) -> bool:
-        """True when nothing of the result is left out of this page."""
+        """True when no field and no entry is left out of this page."""
         is_first = not (self.start.entry or self.start.char)
-        is_whole = not (
-            self.projection.left_out or self.projection.shortened or self.end
+        return (
+            is_first
+            and self.next is None
+            and not (self.projection.left_out or self.end)
         )
-        return is_first and self.next is None and is_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from itertools import product
 from typing import Any
 
 from langchain_ctxwin.core.field_paths import Step, compile_fields
-from langchain_ctxwin.errors import ConfigError, expect
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.text import Span
 from langchain_ctxwin.tool_results.contents import json_value
 from langchain_ctxwin.tool_results.pages import QUESTION_BITS
@@ -34,7 +34,6 @@ from langchain_ctxwin.tool_results.showing import (
 )
 
 MAX_CHARS = 500  # of a text to search for, and of an expression: a sentence or two
-MAX_FIELDS_CHARS = 10_000  # of a text of fields: a hundred of a hundred characters each
 _PATH = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^,])+')
 
 Fields = Sequence[str] | str | None
@@ -57,16 +56,16 @@ class Question:
     is_first: bool = False  # the first view of a result
 
     @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments to repeat beside the cursor to go on."""
-        arguments = {
+    def asked(self) -> dict[str, Any]:
+        """What has to be repeated beside a cursor to go on."""
+        asked = {
             "contains": self.contains,
+            "fields": self.fields,
             "where": self.where,
-            "sort": ", ".join(self.sort),
-            "count_by": ", ".join(self.count_by),
-            "fields": list(self.fields),
+            "sort": self.sort,
+            "count_by": self.count_by,
         }
-        return {name: value for name, value in arguments.items() if value}
+        return {name: value for name, value in asked.items() if value}
 
     @property
     def is_about_rows(self) -> bool:
@@ -76,9 +75,9 @@ class Question:
     @property
     def digest(self) -> int:
         """Tells this question from others in a few bits; 0 when nothing is asked."""
-        if not self.arguments:
+        if not self.asked:
             return 0
-        digest = int(sha256(json.dumps(self.arguments).encode()).hexdigest(), 16)
+        digest = int(sha256(repr(self.asked).encode()).hexdigest(), 16)
         return 1 + digest % ((1 << QUESTION_BITS) - 1)
 
 
@@ -93,10 +92,10 @@ def question_of(
 ) -> Question:
     """Return the question of a call; paths may be one text, parted by commas outside of quotes, or a JSON list.
 
-    An argument that cannot be read, or is of the wrong type, raises a `ConfigError`.
+    An argument that cannot be read raises a `ConfigError`.
     """
     for name, text in {"contains": contains, "where": where}.items():
-        if len(expect(text, str | None, name, "a text") or "") > MAX_CHARS:
+        if text and len(text) > MAX_CHARS:
             raise ConfigError(
                 f"{name}={text!r:.60}: give a text of at most {MAX_CHARS} characters"
             )
@@ -104,38 +103,24 @@ def question_of(
     condition_of(where or "")
     return Question(
         contains=contains or "",
-        fields=_paths("fields", fields),
+        fields=_paths(fields),
         where=where or "",
-        sort=_paths("sort", sort),
-        count_by=_paths("count_by", count_by),
-        tokens=expect(page_tokens, int | None, "page_tokens", "a number of tokens"),
+        sort=_paths(sort),
+        count_by=_paths(count_by),
+        tokens=page_tokens,
     )
 
 
-def _paths(name: str, paths: Fields) -> tuple[str, ...]:
-    listed: Any = paths or ()
-    if isinstance(paths, str) and len(paths) <= MAX_FIELDS_CHARS:
-        value = json_value(paths)
-        split_paths = [path.strip() for path in _PATH.findall(paths)]
-        listed = (
-            value if isinstance(value, list) else [path for path in split_paths if path]
-        )
-    if not isinstance(listed, list | tuple) or not all(
-        isinstance(path, str) for path in listed
-    ):
-        raise ConfigError(
-            f'{name}={paths!r:.60}: give a short list of paths, fields=["*"] for all'
-        )
+def _paths(paths: Fields) -> tuple[str, ...]:
+    if isinstance(paths, str):
+        paths = json_value(paths) or _PATH.findall(paths)
+    listed = [path.strip() for path in paths or () if path.strip()]
     if listed:
         compile_fields([path.removeprefix("-") for path in listed])
     return tuple(listed)
 
 
 # ---------------------------------------------------------------------------------------------------------- answering
-
-# largest part of a page that one row takes before only its passages with the text are shown
-ENTRY_SHARE = 0.25
-CHARS_PER_TOKEN = 4  # of readable text
 
 
 def unmatched_paths(question: Question, layout: Layout) -> list[str]:
@@ -151,9 +136,7 @@ def unmatched_paths(question: Question, layout: Layout) -> list[str]:
     return [path for path in dict.fromkeys(paths) if not layout.has(path)]
 
 
-def select(
-    question: Question, view: ResultView, tokens: int
-) -> tuple[Sequence[Any], str]:
+def select(question: Question, view: ResultView) -> tuple[Sequence[Any], str]:
     """Return the rows that answer a question, each with its number, and how many match.
 
     Where a result has no rows, they are the passages that match.
@@ -183,44 +166,29 @@ def select(
     ]
     number = f"{len(indexes):,} of {len(layout.rows):,} rows"
     if question.count_by:
-        rows = _counted(map(layout.entry, indexes), question.count_by, layout)
-        return _sorted(rows, map(_column, question.sort), lambda row: row), number
+        entries = map(layout.entry, indexes)
+        return _counted(entries, question.count_by, layout), number
     by = (
         path[: path.startswith("-")] + layout.inside(path.removeprefix("-"))
         for path in question.sort
     )
-    most_chars = int(ENTRY_SHARE * tokens) * CHARS_PER_TOKEN
-    matching_entries = [
-        (index, _matching_entry(index, view, search, most_chars))
-        for index in _sorted(indexes, by, layout.entry)
-    ]
-    name = "row_number" if any("row" in row for _, row in matching_entries) else "row"
     rows = [
-        {**({name: index - layout.head + 1} if index >= layout.head else {}), **row}
-        for index, row in matching_entries
+        {"row": index - layout.head + 1, **_matching_entry(index, view, search)}
+        for index in _sorted(indexes, by, layout)
     ]
     return rows, number
 
 
-def _matching_entry(
-    index: int, view: ResultView, search: Pattern, most_chars: int
-) -> dict[str, Any]:
-    """A matching entry as its view shows it, with the matching passages where it shows none of them.
-
-    Of one that is longer than `most_chars` only the passages are shown.
-    """
+def _matching_entry(index: int, view: ResultView, search: Pattern) -> dict[str, Any]:
+    """A matching entry as its view shows it, with the matching passages where it shows none of them."""
     value = view.value(index)
     entry = value if isinstance(value, dict) else {"value": value}
-    if not search.text or view.style.fields:
-        return entry
-    is_short = len(print_value(entry)) <= most_chars
-    if is_short and search.finds(entry):
+    if view.style.fields or search.finds(entry):
         return entry
     passages: dict[str, list[str]] = {}
     for path, passage in search.places(view.layout.entry(index)):
         passages.setdefault(path or "value", []).append(passage)
-    shown = {path: GAP.join(texts) for path, texts in passages.items()}
-    return {**entry, **shown} if is_short else shown
+    return {**entry, **{path: GAP.join(texts) for path, texts in passages.items()}}
 
 
 def _counted(
@@ -235,36 +203,32 @@ def _counted(
             *(list(values_at(entry, path)) or [None] for path in steps)
         )
     )
-    names = [_column(path) for path in paths]
+    names = [path.rpartition(".")[2].removesuffix("[]") for path in paths]
     return [
         {**dict(zip(names, json.loads(group), strict=True)), "count": number}
         for group, number in times.most_common()
     ]
 
 
-def _column(path: str) -> str:
-    """The last key of a path, after `-` where it is sorted by in that way."""
-    key = path.removeprefix("-").rpartition(".")[2].removesuffix("[]")
-    return path[: path.startswith("-")] + key
-
-
-def _sorted(
-    items: list[Any], by: Iterable[str], row_of: Callable[[Any], Any]
-) -> list[Any]:
-    """The items by the values of their rows: numbers before texts, and those without a value last."""
+def _sorted(indexes: list[int], by: Iterable[str], layout: Layout) -> list[int]:
+    """The entries by their values: numbers before texts, and those without a value last."""
     for path in reversed(list(by)):
         (steps,) = compile_fields([path.removeprefix("-")])
-        keyed = [(_sort_key(next(values_at(row_of(i), steps), None)), i) for i in items]
-        present = [pair for pair in keyed if pair[0] is not None]
-        present.sort(key=operator.itemgetter(0), reverse=path.startswith("-"))
-        absent = [pair for pair in keyed if pair[0] is None]
-        items = [item for _, item in [*present, *absent]]
-    return items
+        values = {
+            index: next(values_at(layout.entry(index), steps), None)
+            for index in indexes
+        }
+        absent = [index for index in indexes if values[index] is None]
+        present = [index for index in indexes if values[index] is not None]
+        present.sort(
+            key=lambda index: _sort_key(values[index]),  # sorted at once
+            reverse=path.startswith("-"),
+        )
+        indexes = [*present, *absent]
+    return indexes
 
 
-def _sort_key(value: Any) -> tuple[bool, float, str] | None:
-    if value is None:
-        return None
+def _sort_key(value: Any) -> tuple[bool, float, str]:
     number = _number(value)
     return (True, 0, _folded(value)) if number is None else (False, number, "")
 
@@ -290,14 +254,11 @@ AROUND_CHARS = 150
 PIECE_CHARS, SHARED_CHARS = (500, 100)
 SEARCH_SECONDS = 2.0  # of one search
 # how often signs may stand in an expression: each multiplies its time
-MOST_SIGNS = {"*+{": 2, "?": 8, "(": 4, "|": 20}
+MOST_SIGNS = {"[*+{]": 2, "[?(|]": 12}
 _SPECIAL = re.compile(r"[.^$*+?{}()|\\\[\]]")
 _ATOM = re.compile(r"\\[^1-9]|\[\^?\]?[^\]\[]*\]")
 _GROUP_AGAIN = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=")
-TOO_MUCH = (
-    "use at most 2 of * + {}, 8 of ?, 4 groups and 20 of |, no group that is repeated and no \\1; or search for a "
-    "plain text"
-)
+TOO_MUCH = "use at most 2 of * + {} and 12 of ? ( |, no group that is repeated and no \\1; or search for a plain text"
 
 
 class Pattern:
@@ -308,15 +269,14 @@ class Pattern:
         self._is_plain = not _SPECIAL.search(text)
         self._deadline = time.monotonic() + SEARCH_SECONDS
         literal = re.escape(text)
-        flags = re.NOFLAG if text.lower() == text.upper() else re.IGNORECASE
         if _is_too_much(text):
             raise ConfigError(
                 f"contains={text!r:.60} could take very long to search for: {TOO_MUCH}"
             )
         try:
-            self._pattern = re.compile(f"{literal}|(?:{text})", flags)
+            self._pattern = re.compile(f"{literal}|(?:{text})", re.IGNORECASE)
         except re.error:
-            self._pattern, self._is_plain = re.compile(literal, flags), True
+            self._pattern, self._is_plain = re.compile(literal, re.IGNORECASE), True
         if text and self._pattern.search(""):
             raise ConfigError(
                 f"contains={text!r:.60} matches an empty text, and so everything: say what must be there"
@@ -363,10 +323,9 @@ class Pattern:
 
 def _is_too_much(text: str) -> bool:
     shape = _ATOM.sub("x", text)
-    is_large = any(
-        sum(map(shape.count, signs)) > most for signs, most in MOST_SIGNS.items()
+    return bool(_GROUP_AGAIN.search(shape)) or any(
+        len(re.findall(signs, shape)) > most for signs, most in MOST_SIGNS.items()
     )
-    return is_large or bool(_GROUP_AGAIN.search(shape))
 
 
 def _texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:

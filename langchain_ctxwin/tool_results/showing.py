@@ -77,8 +77,10 @@ def print_rows(rows: Sequence[Any]) -> tuple[str, list[str]]:
     columns = _columns(rows, "") if is_table else None
     if not columns:
         return "", list(map(print_value, rows))
-    cells = [_cells(column) for column in columns.values()]
-    lines = ["|".join(line).rstrip("|") for line in zip(*cells, strict=True)]
+    lines = [
+        "|".join(map(_cell, line)).rstrip("|")
+        for line in zip(*columns.values(), strict=True)
+    ]
     return "|".join(columns), lines
 
 
@@ -144,16 +146,10 @@ def _columns(
     return columns
 
 
-def _cells(column: list[Any]) -> list[str]:
-    """Print one column; equal texts are printed once."""
-    texts = {value: _text(value, _BARE_CELL) for value in column if type(value) is str}
-    cells = []
-    for value in column:
-        if type(value) is str:
-            cells.append(texts[value])
-        else:
-            cells.append("" if value is _ABSENT else print_value(value))
-    return cells
+def _cell(value: Any) -> str:
+    if value is _ABSENT:
+        return ""
+    return _text(value, _BARE_CELL) if type(value) is str else print_value(value)
 
 
 def _text(text: str, bare: re.Pattern[str]) -> str:
@@ -167,7 +163,6 @@ def _text(text: str, bare: re.Pattern[str]) -> str:
 MAX_ENTRIES = (
     2_000_000  # more rows than cursors can count; such a result is paged as text
 )
-NAMED_ROWS = 16  # rows whose fields are named to whom asks for others: rows of one list mostly have the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,18 +194,11 @@ class Layout:
     def inside(self, path: str) -> str:
         """Return a path in the whole value as a path in one row; other paths are taken as paths in the row.
 
-        The path of the list itself, or of what it stands in, is all of a row, unless rows have such a field.
+        The path of the list itself, or of what it stands in, is all of a row.
         """
         if self.path and f"{self.path}.".startswith(f"{path.removesuffix('[]')}."):
-            return (
-                path
-                if exists(list(self.rows[:NAMED_ROWS]), *compile_fields([path]))
-                else "**"
-            )
-        starts = (f"{self.path}[].", f"{self.path}.")
-        return path.removeprefix(
-            next((start for start in starts if path.startswith(start)), "")
-        )
+            return "**"
+        return path.removeprefix(f"{self.path}[].").removeprefix(f"{self.path}.")
 
     def has(self, path: str) -> bool:
         """Say whether a path leads to something in the value or in any row, or names no field at all."""
@@ -224,13 +212,6 @@ class Layout:
     def those_in(self, paths: Sequence[str]) -> tuple[str, ...]:
         """Return the paths that lead to something; an error has none of the fields that were chosen of its tool."""
         return tuple(path for path in paths if not self.is_text and self.has(path))
-
-    def field_names(self) -> tuple[str, ...]:
-        """Return paths of the fields of the first rows, then of those beside the rows, as they can be asked for."""
-        paths = chain(
-            _leaf_paths(list(self.rows[:NAMED_ROWS]), ""), _leaf_paths(self.beside, "")
-        )
-        return tuple(dict.fromkeys(map(_in_entry, paths)))
 
     def entry(self, index: int) -> Any:
         """Return an entry, what stands beside the rows first."""
@@ -290,18 +271,6 @@ def _without(value: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     return {**remaining, first: inside} if inside else remaining
 
 
-def _leaf_paths(value: Any, path: str) -> Iterator[str]:
-    """The paths of all that is no object or list, and of empty ones; those of the items of a list are the same."""
-    if isinstance(value, list) and value:
-        for item in value:
-            yield from _leaf_paths(item, f"{path}[]")
-    elif isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _leaf_paths(item, joined(path, key))
-    elif path.strip("[]"):
-        yield path
-
-
 def _in_entry(path: str) -> str:
     return path.removeprefix("[]").removeprefix(".")
 
@@ -319,12 +288,11 @@ HEAD_CHARS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projected:
-    """The visible part of a value, and the paths that are left out or cut."""
+    """The visible part of a value, and the paths that are left out."""
 
     value: Any
     # paths that are in the value and not shown; nulls and empty values are not named
     left_out: tuple[str, ...] = ()
-    shortened: tuple[str, ...] = ()  # paths of texts that were cut
 
 
 class ResultView:
@@ -395,9 +363,6 @@ def together(parts: Sequence[Projected]) -> Projected:
         value=[value for part in parts for value in part.value],
         left_out=tuple(
             dict.fromkeys(_in_entry(path) for part in parts for path in part.left_out)
-        ),
-        shortened=tuple(
-            dict.fromkeys(_in_entry(path) for part in parts for path in part.shortened)
         ),
     )
 
@@ -478,7 +443,6 @@ def project_automatically(value: Any, style: Style) -> Projected:
     return Projected(
         value=value if projected == {} else projected,
         left_out=tuple(rules.left_out),
-        shortened=tuple(rules.shortened),
     )
 
 
@@ -501,7 +465,6 @@ class _Automatic:
 
     style: Style
     left_out: dict[str, None] = field(default_factory=dict)
-    shortened: dict[str, None] = field(default_factory=dict)
 
     def value(self, value: Any, path: str, *, is_identified: bool) -> Any:
         if type(value) is list:
@@ -513,7 +476,7 @@ class _Automatic:
             ]
         if type(value) is dict:
             return self.object(value, path, is_identified=is_identified)
-        return self.text(value, path)
+        return self.text(value)
 
     def object(
         self, value: dict[str, Any], path: str, *, is_identified: bool
@@ -539,11 +502,10 @@ class _Automatic:
             is_identified = is_identified or is_link
         return projected
 
-    def text(self, value: Any, path: str) -> Any:
+    def text(self, value: Any) -> Any:
         most = self.style.text_chars or 0
         if not isinstance(value, str) or len(value) <= most:
             return value
-        self.shortened[path or "*"] = None
         if not self.style.extraction:
             return _beginning(value, most)
         return extract(value, most, self.style.words)

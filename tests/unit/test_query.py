@@ -137,8 +137,7 @@ def test_a_passage_is_a_line_or_some_words_of_a_long_one(text, contains, found):
         "(a|a)*b",
         r"(x)\1",
         ".*.*.*=",
-        "a?" * 9 + "a" * 9,
-        "(((((a)b)c)d)e)",
+        "a?" * 13 + "a" * 13,
         "x{1,9}{1,9}{1,9}",
     ],
 )
@@ -160,8 +159,8 @@ def test_rows_are_asked_for_where_there_are_some():
     guard = guard_of(max_tokens=300)
     with pytest.raises(ConfigError, match="no rows to choose from"):
         ask(guard, {"total": 5, "text": "a line of text\n" * 500}, sort="total")
-    (page,) = ask(guard, ORDERS, where="totl > 3")
-    assert "so nothing was read" in page
+    with pytest.raises(ConfigError, match="so nothing was read"):
+        ask(guard, ORDERS, where="totl > 3")
     (page,) = ask(guard, ORDERS, where="total > 99999")
     assert page.startswith(
         "[There is nothing in the result of rows with what was asked for."

@@ -57,7 +57,7 @@ NO_SETTINGS = [
 ]  # fmt: skip
 NO_ARGUMENTS = [
     {"config": {"max_tokens": 100}}, {"config": 4000}, {"signer": "a secret"}, {"store": {}}, {"counter": 4},
-    {"store": MemoryResultStore}, {"store": object()}, {"scope": "tenant"}, {"clock": 5}, {"new_id": "x"},
+    {"store": MemoryResultStore}, {"store": object()}, {"scope": "tenant"},
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from support.tool_runs import call, last_cursor, next_cursor
-from support.walking import PRICE, ask, guard_of
+from support.walking import PRICE
 
 RUNS = settings(
     deadline=None,
@@ -162,12 +162,3 @@ def test_every_page_keeps_what_data_says_inside_of_the_marks_and_of_the_budget(
     if pages[0] != result:
         assert [text for text in map(outside, pages) if TRACE in text] == []
     assert [PRICE(page) for page in pages if PRICE(page) > budget] == []
-
-
-def test_a_field_named_row_does_not_hide_the_numbers_of_found_rows():
-    (found,) = ask(
-        guard_of(max_tokens=600),
-        [{"row": 4, "name": f"f{n}", "note": "word " * 9} for n in range(300)],
-        contains="f299",
-    )
-    assert "row_number:300,row:4,name:f299" in found
