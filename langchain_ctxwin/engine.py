@@ -406,10 +406,7 @@ class ContextEngine:
             return window
         messages, tools = window.assembled(), list(window.parts.tools) or None
         try:
-            tokens = yield Wait(
-                lambda: remote.count_request(messages, tools=tools),
-                lambda: remote.acount_request(messages, tools=tools),
-            )
+            tokens = yield Wait.on(remote, "count_request", messages, tools=tools)
             fault = "" if tokens is None else fault_of(tokens, expected_sizes(window))
         except Exception as error:  # noqa: BLE001  # the estimate stands, whatever a counter does
             fault = type(error).__name__

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any
 
 from langgraph.channels import DeltaChannel
@@ -21,15 +20,12 @@ from langgraph.store.base import BaseStore
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.protocols import ResultStore
 from langchain_ctxwin.summarize import SummaryJobs
-from langchain_ctxwin.summarize.jobs import default_jobs, namespace_of_summaries
+from langchain_ctxwin.summarize.jobs import default_jobs
 from langchain_ctxwin.tool_results.cursors import namespace_of_results
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore
-from langchain_ctxwin.util.stores import delete_items, namespace_of_media
+from langchain_ctxwin.util.stores import delete_items, namespace_of
 
 __all__ = ["aprune_thread", "forget", "prune_thread"]
-
-SPARE_OF = "ctxwin_spare_of"
-"""Key in the metadata of a spare thread's checkpoints: the thread that is being pruned."""
 
 # how the channels begin that LangGraph empties after each step
 _PASSING = ("branch:", "__")
@@ -59,8 +55,7 @@ def prune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
 
     Raises:
         ConfigError: the graph has no checkpointer, or the thread holds a subgraph that the graph has not.
-        ContextWindowError: the thread was begun anew after a process died while it was pruned, or the name of its spare
-            one is another thread's.
+        ContextWindowError: the thread was begun anew after a process died while it was pruned.
 
     Examples:
         ```python
@@ -97,7 +92,7 @@ class _Pruning:
         whole = [self._made_whole(one) for one in newest]
         # What is rebuilt from nothing older can be left to the checkpointer: most do that in one transaction.
         if whole != newest or not self._is_pruned_by_saver():
-            self._write(whole, self._spare, {SPARE_OF: self._thread})
+            self._write(whole, self._spare)
             self._renew(whole)
         return count - self._newest(self._thread)[0]
 
@@ -111,7 +106,7 @@ class _Pruning:
     def _renew(self, checkpoints: list[CheckpointTuple]) -> None:
         """Replace the thread by what the spare one holds."""
         self._saver.delete_thread(self._thread)
-        self._write(checkpoints, self._thread, {})
+        self._write(checkpoints, self._thread)
         self._saver.delete_thread(self._spare)
 
     def _finish(self) -> None:
@@ -119,10 +114,6 @@ class _Pruning:
         _, spare = self._newest(self._spare)
         if not spare:
             return
-        if any(one.metadata.get(SPARE_OF) != self._thread for one in spare):
-            raise ContextWindowError(
-                f"thread {self._spare!r} is not what pruning {self._thread!r} left: delete it if nobody needs it"
-            )
         _, there = self._newest(self._thread)
         has_root, is_whole = (
             bool(tuples) and not _namespace(tuples[-1]) for tuples in (there, spare)
@@ -192,9 +183,7 @@ class _Pruning:
         whole: Any = {**checkpoint, "channel_values": values}
         return one._replace(checkpoint=whole)
 
-    def _write(
-        self, checkpoints: list[CheckpointTuple], thread: str, marks: Mapping[str, str]
-    ) -> None:
+    def _write(self, checkpoints: list[CheckpointTuple], thread: str) -> None:
         for one in checkpoints:
             config: Any = {
                 "configurable": {"thread_id": thread, "checkpoint_ns": _namespace(one)}
@@ -205,13 +194,7 @@ class _Pruning:
                 for name, version in one.checkpoint["channel_versions"].items()
                 if name in held
             }
-            metadata: Any = {
-                **{
-                    key: value for key, value in one.metadata.items() if key != SPARE_OF
-                },
-                **marks,
-            }
-            stored = self._saver.put(config, one.checkpoint, metadata, versions)
+            stored = self._saver.put(config, one.checkpoint, one.metadata, versions)
             by_task = defaultdict[str, list[tuple[str, Any]]](list)
             for task, channel, value in one.pending_writes or ():
                 by_task[task].append((channel, value))
@@ -255,8 +238,8 @@ def forget(
     (jobs or default_jobs()).cancel_thread(thread_id)
     result_stores: list[Any] = [results] if results is not None else []
     if store is not None:
-        delete_items(store, namespace_of_summaries(thread_id))
-        delete_items(store, namespace_of_media(thread_id))
+        for kind in ("summaries", "media"):
+            delete_items(store, namespace_of(kind, thread_id))
         result_stores.append(LangGraphResultStore(store))
     for one in result_stores:
         one.clear(namespace_of_results(thread_id))

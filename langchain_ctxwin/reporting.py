@@ -43,7 +43,6 @@ from langchain_ctxwin.util.memo import Lru
 MAX_CONVERSATIONS = (
     64  # whose latest request is held, as messages that other memos hold, too
 )
-EXIT_SECONDS = 1.0  # how long the end of the process waits for sinks that have a queue, all of them together
 MAX_EVENTS = (
     10_000  # kept in memory unless told, some 10 MB: what happens in a long afternoon
 )
@@ -202,20 +201,6 @@ class Reporter:
                 failures.note("metrics.sink_failed", reason_of(error))
             else:
                 failures.note("metrics.sink_failed", "")
-
-    def flush(self, timeout_seconds: float = EXIT_SECONDS) -> bool:
-        """Wait until the sinks that have a queue took what was reported; false when one needs longer.
-
-        They are those with a method `flush(timeout_seconds) -> bool`, such as `HistorySink`. Blocks its thread.
-        """
-        ends = time.monotonic() + timeout_seconds
-        flushes = [getattr(sink, "flush", None) for sink in self.sinks]
-        done = [
-            flush(max(0.0, ends - time.monotonic())) is not False
-            for flush in flushes
-            if callable(flush)
-        ]
-        return all(done)
 
 
 def thread_of_run() -> str:

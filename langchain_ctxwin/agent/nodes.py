@@ -110,19 +110,11 @@ class ContextNode(Runnable[Any, Any]):
         )
 
 
-class StepNode(ContextNode):
-    """A node that brings the `context_*` keys into the graph it is added to.
+class HookNode(ContextNode):
+    """A node that brings the `context_*` keys into an agent whose state is its own, as `create_react_agent` has.
 
     LangGraph reads from the type of the parameter which keys a node takes, and adds those that a graph does not have.
     """
-
-    def __call__(self, state: StepState) -> Any:
-        """Return the state update."""
-        return self.invoke(state)
-
-
-class HookNode(ContextNode):
-    """Like `StepNode`, for agents that bring a key for the request along."""
 
     def __call__(self, state: HookState) -> Any:
         """Return the state update."""
@@ -200,9 +192,7 @@ class ContextNodes:
         self._call: Runnable[Any, Any] | None = None
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""
-        # What is asked for per request may depend on any key of the state: such a node takes all of it.
-        takes_all = any(map(_is_per_request, (system_prompt, tools, model)))
-        self._node = partial(ContextNode if takes_all else StepNode, start=self._step)
+        self._node = partial(ContextNode, start=self._step)
         self.budget_check = self._node("budget_check", self._doing(self._check))
         """Chooses tools and model, measures the next request and decides where to go."""
         self.maybe_summarize = self._node(
@@ -249,12 +239,8 @@ class ContextNodes:
                 # a recovery may choose others
                 bound = self._bound(runnable, step.tools)
                 carried = with_metadata(config, step.metadata())
-                return Wait(
-                    lambda: bound.invoke(attempt.request, carried, **attempt.arguments),
-                    lambda: bound.ainvoke(
-                        attempt.request, carried, **attempt.arguments
-                    ),
-                )
+                options = attempt.arguments
+                return Wait.on(bound, "invoke", attempt.request, carried, **options)
 
             self._steps.drop(id(step.state.get("messages")))
             message = yield from ModelCall(

@@ -249,9 +249,7 @@ def _step_of(agent: Any, config: Any) -> Work[AgentStep]:
     name = _own_node(graph)
     if name is None and not {"context_view", "messages"} <= graph.channels.keys():
         raise ConfigError(f"agent={brief(agent)} {NO_NODES}")
-    snapshot: Any = yield Wait(
-        lambda: graph.get_state(config), lambda: graph.aget_state(config)
-    )
+    snapshot: Any = yield Wait.on(graph, "get_state", config)
     thread = config["configurable"]["thread_id"]
     if not snapshot.values:
         raise ContextWindowError(
@@ -336,10 +334,7 @@ def _stored(agent: Any, config: Any, update: Update) -> Work[None]:
     """Write to an idle thread, which stays idle."""
 
     def written(by: str | None) -> Wait:
-        return Wait(
-            lambda: agent.update_state(config, update, by),
-            lambda: agent.aupdate_state(config, update, by),
-        )
+        return Wait.on(agent, "update_state", config, update, by)
 
     try:
         new = yield written(None)
@@ -347,9 +342,6 @@ def _stored(agent: Any, config: Any, update: Update) -> Work[None]:
         InvalidUpdateError
     ):  # several nodes came last, so LangGraph wants to know which one writes
         new = yield written(_own_node(agent) or MODEL)
-    snapshot = yield Wait(lambda: agent.get_state(new), lambda: agent.aget_state(new))
+    snapshot = yield Wait.on(agent, "get_state", new)
     if snapshot.next:
-        yield Wait(
-            lambda: agent.update_state(new, None, END),
-            lambda: agent.aupdate_state(new, None, END),
-        )
+        yield Wait.on(agent, "update_state", new, None, END)

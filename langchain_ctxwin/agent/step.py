@@ -255,14 +255,9 @@ class AgentStep:
         selector = self.choices.selector
         if selector is None or (tools_of(self.state) and self._loads_tools()):
             return None
-        messages, room = (
-            list(self.state.get("messages") or ()),
-            self.choices.room(self.state, window),
-        )
-        selection: ToolSelection = yield Wait(
-            lambda: selector.select(messages, **room),
-            lambda: selector.aselect(messages, **room),
-        )
+        messages = list(self.state.get("messages") or ())
+        room = self.choices.room(self.state, window)
+        selection: ToolSelection = yield Wait.on(selector, "select", messages, **room)
         return selection
 
     def summarize(self) -> Work[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -17,13 +18,13 @@ from pydantic import TypeAdapter
 
 from langchain_ctxwin.core.events import TYPES, Event
 from langchain_ctxwin.errors import ConfigError, brief
-from langchain_ctxwin.reporting import EXIT_SECONDS, Reporter
 from langchain_ctxwin.util.files import place
 from langchain_ctxwin.util.log import FailureLog, reason_of
 from langchain_ctxwin.util.work import Worker, renew_after_fork
 
 MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
 BUSY_SECONDS = 1.0  # how long a write waits for another process; each of them takes some milliseconds
+EXIT_SECONDS = 1.0  # how long the end of the process waits
 BATCH_ROWS = 1_000  # events that are read at once
 SCHEMA = """
 PRAGMA journal_mode = WAL;
@@ -131,8 +132,10 @@ _sinks: WeakSet[HistorySink] = WeakSet()
 
 @atexit.register
 def _write_the_rest() -> None:
-    """Wait for all sinks, a second together."""
-    Reporter(_sinks, own=()).flush()
+    """Wait for all sinks together."""
+    ends = time.monotonic() + EXIT_SECONDS
+    for sink in list(_sinks):
+        sink.flush(max(0.0, ends - time.monotonic()))
 
 
 class History:

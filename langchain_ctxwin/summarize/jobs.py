@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import hashlib
 import json
 import threading
 import time
@@ -31,7 +30,7 @@ from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
 from langchain_ctxwin.summarize.native import ProviderSummary
 from langchain_ctxwin.util.log import log_failure
-from langchain_ctxwin.util.stores import asking
+from langchain_ctxwin.util.stores import answered, digest, namespace_of
 from langchain_ctxwin.util.work import Wait, Work, in_daemon, renew_after_fork, run
 
 MAX_RUNNING = 4  # providers limit parallel requests, and no turn waits for a summary
@@ -348,7 +347,6 @@ class _Meter(BaseCallbackHandler):
         return Written(text=str(text), block=block, seconds=seconds, **self._cost)
 
 
-NAMESPACE = ("ctxwin", "summaries")
 READ_SECONDS = (
     1.0  # a turn waits for the store, and a healthy one answers within milliseconds
 )
@@ -403,7 +401,8 @@ class SummaryStore:
     def __init__(self, store: BaseStore, thread_id: str, path: str = "") -> None:
         self._store = expect(store, BaseStore, "store", "a store of LangGraph")
         self._thread = thread_id
-        self._namespace, self._place = namespace_of_summaries(thread_id), _digest(path)
+        self._namespace = namespace_of("summaries", thread_id)
+        self._place = digest(path)
 
     def put(self, key: str, written: Written) -> None:
         """Store a summary; blocks as long as the store does: for background threads."""
@@ -424,31 +423,19 @@ class SummaryStore:
     def getting(self, key: str) -> Work[Written | None]:
         """The work of `get`, for sync and async callers."""
         # Refreshing the time to live would write at each turn.
-        options = {"refresh_ttl": False, "seconds": READ_SECONDS}
+        item = yield from answered(
+            "summary.not_read",
+            self._thread,
+            self._store,
+            "get",
+            self._namespace,
+            self._place,
+            seconds=READ_SECONDS,
+            refresh_ttl=False,
+        )
         try:
-            item = yield asking(
-                self._store, "get", self._namespace, self._place, **options
-            )
-            return (
-                Written(**json.loads(item.value["written"]))
-                if item and item.value["key"] == key
-                else None
-            )
-        except Exception as error:  # noqa: BLE001  # stores have no common error, and an item may be damaged
-            log_failure(
-                "summary.not_read",
-                error,
-                timeout_seconds=READ_SECONDS,
-                thread=self._thread,
-            )
+            is_found = item is not None and item.value["key"] == key
+            return Written(**json.loads(item.value["written"])) if is_found else None
+        except Exception as error:  # noqa: BLE001  # an item may be damaged in any way
+            log_failure("summary.not_read", error, thread=self._thread)
             return None
-
-
-def namespace_of_summaries(thread_id: str) -> tuple[str, ...]:
-    """Return the namespace in a LangGraph store where the summaries of a thread and of its subgraphs are."""
-    return (*NAMESPACE, _digest(thread_id))
-
-
-def _digest(text: str) -> str:
-    """A name that every database takes; lone surrogates cannot be encoded strictly."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -16,7 +16,6 @@ from langchain_ctxwin.util.work import Wait, Work, in_daemon
 
 ANSWER_SECONDS = 1.0  # a healthy server answers within milliseconds; a broken one must not cost the caller's time
 
-
 DELETED_AT_ONCE = 100  # items that are listed before they are deleted
 
 
@@ -42,6 +41,33 @@ def asking(
         return await asyncio.wait_for(answer, seconds)
 
     return Wait(lambda: started().result(seconds), later)
+
+
+def answered(
+    event: str,
+    thread: str,
+    store: BaseStore,
+    method: str,
+    *args: Any,
+    seconds: float = ANSWER_SECONDS,
+    **options: Any,
+) -> Work[Any]:
+    """Return what a store answers; None where it fails or hangs, which is logged."""
+    try:
+        return (yield asking(store, method, *args, seconds=seconds, **options))
+    except Exception as error:  # noqa: BLE001  # stores have no common error, and none may end the turn
+        log_failure(event, error, timeout_seconds=seconds, thread=thread)
+        return None
+
+
+def namespace_of(kind: str, thread_id: str) -> tuple[str, ...]:
+    """Return the namespace in a LangGraph store where what we keep of a thread and its subgraphs is."""
+    return ("ctxwin", kind, digest(thread_id))
+
+
+def digest(text: str) -> str:
+    """Return a name that every database takes; lone surrogates cannot be encoded strictly."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def delete_items(store: BaseStore, namespace: tuple[str, ...]) -> int:
@@ -108,37 +134,23 @@ class MediaStore:
     def __init__(self, store: BaseStore, thread_id: str) -> None:
         self._store = store
         self._thread = thread_id
-        self._namespace = namespace_of_media(thread_id)
+        self._namespace = namespace_of("media", thread_id)
 
     def putting(self, data: Mapping[str, str]) -> Work[bool]:
         """Keep data by digest until the thread is deleted; false where the store failed."""
         puts = [
-            PutOp(self._namespace, digest, {"data": text}, index=False)
-            for digest, text in data.items()
+            PutOp(self._namespace, key, {"data": text}, index=False)
+            for key, text in data.items()
         ]
         return (yield from self._batch("media.not_stored", puts)) is not None
 
     def getting(self, digests: Collection[str]) -> Work[dict[str, str]]:
         """Return the data of these digests, as far as they are kept and whole."""
-        gets = [GetOp(self._namespace, digest, refresh_ttl=False) for digest in digests]
+        gets = [GetOp(self._namespace, key, refresh_ttl=False) for key in digests]
         items = (yield from self._batch("media.not_read", gets)) or ()
         texts = {item.key: str(item.value.get("data")) for item in items if item}
-        return {key: text for key, text in texts.items() if _digest(text) == key}
+        return {key: text for key, text in texts.items() if digest(text) == key}
 
     def _batch(self, event: str, ops: Any) -> Work[Any]:
-        try:
-            return (yield asking(self._store, "batch", ops, seconds=STORE_SECONDS))
-        except Exception as error:  # noqa: BLE001  # stores have no common error, and none may end the turn
-            log_failure(
-                event, error, timeout_seconds=STORE_SECONDS, thread=self._thread
-            )
-            return None
-
-
-def namespace_of_media(thread_id: str) -> tuple[str, ...]:
-    """Return the namespace in a LangGraph store where the pictures and files of a thread are."""
-    return ("ctxwin", "media", _digest(thread_id))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        where = (event, self._thread, self._store)
+        return answered(*where, "batch", ops, seconds=STORE_SECONDS)

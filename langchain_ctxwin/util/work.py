@@ -28,6 +28,14 @@ class Wait:
     now: Callable[[], Any]
     later: Callable[[], Awaitable[Any]]
 
+    @classmethod
+    def on(cls, target: Any, method: str, *args: Any, **options: Any) -> Wait:
+        """Return the wait for a method that also exists with an "a" before its name."""
+        return cls(
+            lambda: getattr(target, method)(*args, **options),
+            lambda: getattr(target, f"a{method}")(*args, **options),
+        )
+
 
 Work = Generator[Wait, Any, T]
 """What is done: it yields what it waits for, is sent the result, or thrown the exception, and returns what it made."""

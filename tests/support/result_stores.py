@@ -17,8 +17,8 @@ from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from langchain_ctxwin.tool_results import stores
-from langchain_ctxwin.util import in_daemon
 from langchain_ctxwin.util import stores as store_clients
+from langchain_ctxwin.util.work import in_daemon
 
 TTL_SECONDS = 600.0
 ALL_BYTES = bytes(range(256))

@@ -3,7 +3,7 @@
 from langchain_ctxwin.agent.choices import Choices
 from langchain_ctxwin.agent.step import AgentStep, CallSetup
 from langchain_ctxwin.agent.storage import NOWHERE
-from langchain_ctxwin.util import arun, run
+from langchain_ctxwin.util.work import arun, run
 
 
 class Steps:

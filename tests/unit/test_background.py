@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from langchain_ctxwin.util import Worker
+from langchain_ctxwin.util.work import Worker
 from support.forking import forked
 
 PATIENCE = 10

@@ -18,7 +18,7 @@ from langchain_ctxwin.agent.storage import RunPlace
 from langchain_ctxwin.core.record import OPENING
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.summarize import SummaryJobs
-from langchain_ctxwin.util import in_daemon
+from langchain_ctxwin.util.work import in_daemon
 from support import spoiled
 from support.agents import PATIENCE, RUNS, THREAD
 from support.fakes import exact_count

@@ -27,8 +27,7 @@ from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.reload import ConfigFile
 from langchain_ctxwin.summarize.jobs import SummaryJobs, SummaryStore, Written
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore
-from langchain_ctxwin.util import log
-from langchain_ctxwin.util.log import log_failure
+from langchain_ctxwin.util.log import log, log_failure
 from support.agents import agent_on, ask, model_of
 
 SECRET = "INV-4711 of Ms. Heron"  # noqa: S105  # what somebody said

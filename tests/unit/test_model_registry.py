@@ -15,7 +15,7 @@ from langchain_ctxwin.models.apis import api_sources, ollama_address
 from langchain_ctxwin.models.registry import RETRY_SECONDS
 from langchain_ctxwin.models.sources import ExplicitSource
 from langchain_ctxwin.protocols import LimitMemory
-from langchain_ctxwin.util import in_daemon
+from langchain_ctxwin.util.work import in_daemon
 from support.model_sources import HeldSource, ListSource, Watch, model
 
 TTL = 600.0

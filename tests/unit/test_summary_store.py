@@ -11,9 +11,9 @@ from langgraph.store.sqlite.aio import AsyncSqliteStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.summarize import jobs as module
-from langchain_ctxwin.summarize.jobs import NAMESPACE, SummaryStore, Written
-from langchain_ctxwin.util import arun, in_daemon
+from langchain_ctxwin.summarize.jobs import SummaryStore, Written
 from langchain_ctxwin.util.log import digest_of
+from langchain_ctxwin.util.work import arun, in_daemon
 
 WRITTEN = Written(
     text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5
@@ -66,7 +66,7 @@ async def test_the_last_summary_that_a_job_put_is_read_by_both_ways(store):
         )
         for n in (1, 2)
     ]
-    items = await elsewhere(lambda: store.search(NAMESPACE))
+    items = await elsewhere(lambda: store.search(("ctxwin", "summaries")))
     assert (read, len(items), logs) == ([(None, None), (WRITTEN, WRITTEN)], 1, [])
 
 

@@ -15,7 +15,7 @@ from langchain_ctxwin.observe import MemorySink, SummaryEvent
 from langchain_ctxwin.summarize import checking
 from langchain_ctxwin.summarize.checking import MARK, marked, marked_in
 from langchain_ctxwin.summarize.jobs import attempt, writing_summary
-from langchain_ctxwin.util import arun, run
+from langchain_ctxwin.util.work import arun, run
 from support.fakes import ScriptedChatModel, SdkError, script
 
 ASK = [
