@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from langchain_ctxwin import ModelRegistry
-from langchain_ctxwin.models import names, reading, sources
+from langchain_ctxwin.models import names, sources
 
 TARGET = Path(sources.__file__).with_name(sources.SNAPSHOT_FILE)
 
@@ -47,6 +47,9 @@ PROVIDERS = {
     ),
     *("moonshotai", "zai", "cerebras", "nvidia", "databricks", "meta"),
 }
+SEPARATE = {
+    "google"
+}  # limits input and output separately: tables write the input limit as the window
 LEFT_OUT = {"provenance", "conflicts", "aliases"}
 
 
@@ -60,7 +63,7 @@ def main() -> None:
         for info in registry.models()
         if info.provider in PROVIDERS
     ]
-    listed = on_vertex(listed)
+    listed = limited_apart(listed)
     kept = [
         info for info in listed if info.limits.known and info.output_price is not None
     ]
@@ -103,15 +106,21 @@ def with_window(info, windows):
     return replace(info, context_window=window, max_input_tokens=info.context_window)
 
 
-def on_vertex(listed):
-    """The models, where what a maker serves on Vertex, too, is limited there as on its own API."""
-    separate = {info.name for info in listed if info.provider in reading.SEPARATE}
+def limited_apart(listed):
+    """The models, where Google's input has a limit of its own, as its API says; on Vertex, too."""
+    separate = {info.name for info in listed if info.provider in SEPARATE}
+    places = {*SEPARATE, "google-vertex"}
     return [
-        reading.input_apart(info)
-        if info.provider == "google-vertex" and info.name in separate
-        else info
+        input_apart(info) if info.provider in places and info.name in separate else info
         for info in listed
     ]
+
+
+def input_apart(info):
+    window, output = info.context_window, info.max_output_tokens
+    if info.max_input_tokens or not window or not output:
+        return info
+    return replace(info, context_window=window + output, max_input_tokens=window)
 
 
 if __name__ == "__main__":

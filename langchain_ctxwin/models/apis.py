@@ -10,26 +10,26 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
-
-import httpx
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.models.reading import (
     MILLION,
     ONE_TOKEN,
+    SourceError,
     capabilities_of,
     day,
     first,
     mapping,
     model_info_of,
+    named,
     price,
     provider_id,
     tokens,
 )
-from langchain_ctxwin.models.sources import SourceError
 
 TIMEOUT_SECONDS = 8.0  # of one answer; lists take one or two
 MAX_PAGES = (
@@ -63,6 +63,8 @@ def fetch_json(
     Raises:
         SourceError: there is no good answer; the text holds no key and nothing of the answer.
     """
+    import httpx  # noqa: PLC0415  # most programs ask nobody
+
     address = url.partition("?")[0]
     try:
         answer = httpx.request(
@@ -126,13 +128,13 @@ def read_gemini(entry: Entry, provider: str) -> ModelInfo | None:
         return None  # a model for something else, such as embeddings
     largest_input = tokens(entry.get("inputTokenLimit"))
     largest_output = tokens(entry.get("outputTokenLimit"))
-    is_known = largest_input and largest_output
+    window = (
+        largest_input + largest_output if largest_input and largest_output else None
+    )
     return model_info_of(
         str(entry.get("name", "")).removeprefix("models/"),
         provider=provider,
-        context_window=(largest_input or 0) + (largest_output or 0)
-        if is_known
-        else None,
+        context_window=window,
         max_input_tokens=largest_input,
         max_output_tokens=largest_output,
     )
@@ -176,8 +178,6 @@ def read_ollama(entry: Entry, provider: str) -> ModelInfo | None:
         capabilities=capabilities_of(
             tools=None if can is None else "tools" in can,
             images="vision" in (can or ()),
-            audio="audio" in (can or ()),
-            reasoning="thinking" in (can or ()),
             structured_output=True,  # the server constrains any model's output to a schema
         ),
         aliases=(name.removesuffix(LATEST),) if name.endswith(LATEST) else (),
@@ -185,12 +185,7 @@ def read_ollama(entry: Entry, provider: str) -> ModelInfo | None:
 
 
 def _trained_window(facts: Entry) -> int | None:
-    """`<architecture>.context_length`; the longest such key may be that of a part, such as the vision encoder."""
-    own = tokens(facts.get(f"{facts.get('general.architecture')}.context_length"))
-    windows = (
-        tokens(value) for key, value in facts.items() if key.endswith(".context_length")
-    )
-    return own or min(filter(None, windows), default=None)
+    return tokens(facts.get(f"{facts.get('general.architecture')}.context_length"))
 
 
 ANTHROPIC = Api(
@@ -271,16 +266,11 @@ class ApiSource:
         self._api_key = api_key
         self._timeout_seconds = timeout_seconds
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, {self.base_url!r})"
-
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model, by its name or an alias, or all of them; an API that cannot be read is a `SourceError`."""
-        read_one = self.api.read or read_entry
-        read = (read_one(entry, self.name) for entry in self.entries())
-        return [
-            info for info in read if info and name in (None, info.name, *info.aliases)
-        ]
+        read = self.api.read or read_entry
+        infos = (read(entry, self.name) for entry in self.entries())
+        return named(filter(None, infos), name)
 
     def entries(self) -> Iterable[Entry]:
         """Return what the API says about its models."""
@@ -329,32 +319,23 @@ class ApiSource:
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(
-        expect(url, str, "base_url", "a URL such as http://localhost:8000/v1").strip()
-    )
+    wanted = "a URL such as http://localhost:8000/v1"
+    url = expect(url, str, "base_url", wanted).strip().rstrip("/")
+    parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(
-            f"base_url={url!r}: give a URL such as http://localhost:8000/v1"
-        )
+        raise ConfigError(f"base_url={url!r}: give {wanted}")
     if parts.username or parts.password or parts.query:
         raise ConfigError(
             "base_url: leave user, password and query out; pass the key as api_key"
         )
-    return url.strip().rstrip("/")
+    return url
 
 
-def GeminiSource(  # noqa: N802  # a source like the others
-    base_url: str | None = None, api_key: str | None = None, **options: Any
-) -> ApiSource:
-    """Read the model list of the Gemini API."""
-    return ApiSource(GEMINI, base_url, api_key, **options)
+GeminiSource = partial(ApiSource, GEMINI)
+"""Reads the model list of the Gemini API; takes `base_url`, `api_key` and `timeout_seconds`."""
 
-
-def AnthropicSource(  # noqa: N802
-    base_url: str | None = None, api_key: str | None = None, **options: Any
-) -> ApiSource:
-    """Read the model list of the Anthropic API."""
-    return ApiSource(ANTHROPIC, base_url, api_key, **options)
+AnthropicSource = partial(ApiSource, ANTHROPIC)
+"""Reads the model list of the Anthropic API, likewise."""
 
 
 class OllamaSource(ApiSource):
@@ -454,10 +435,6 @@ RETIREMENTS = (
     "deprecation_date",
     "deprecationDate",
 )
-# Mistral, Fireworks, Fireworks' own API
-TAKES_TOOLS = ("function_calling", "supports_tools", "supportsTools")
-# the same
-TAKES_IMAGES = ("vision", "supports_image_input", "supportsImageInput")
 # OpenRouter's -> capability
 INPUT_KINDS = {"image": "images", "audio": "audio", "video": "video", "file": "pdf"}
 
@@ -477,12 +454,9 @@ def read_entry(entry: Entry, provider: str | None) -> ModelInfo | None:
         max_output_tokens=min(outputs, default=None),
         **_prices(entry),
         capabilities=_capabilities(entry),
-        deprecated=entry.get("active") is False
-        or bool(first(entry, "is_deprecated", "deprecated", "deprecation")),
+        deprecated=bool(first(entry, "is_deprecated", "deprecated", "deprecation")),
         retires_on=day(first(entry, *RETIREMENTS)),
-        aliases=tuple(
-            alias for alias in entry.get("aliases") or () if isinstance(alias, str)
-        ),
+        aliases=tuple(entry.get("aliases") or ()),
     )
 
 
@@ -514,26 +488,17 @@ def _prices(entry: Entry) -> dict[str, Decimal | None]:
 
 
 def _capabilities(entry: Entry) -> frozenset[str]:
-    parameters, table = (
-        entry.get("supported_parameters"),
-        entry.get("capabilities"),
-    )
-    if isinstance(parameters, list):  # OpenRouter
-        kinds = mapping(entry.get("architecture")).get("input_modalities") or ()
-        return capabilities_of(
-            tools="tools" in parameters,
-            structured_output="structured_outputs" in parameters,
-            reasoning="reasoning" in parameters,
-            temperature="temperature" in parameters,
-            **{name: kind in kinds for kind, name in INPUT_KINDS.items()},
-        )
-    if isinstance(table, list):  # LM Studio
-        return capabilities_of(
-            tools="tool_use" in table, images=entry.get("type") == "vlm"
-        )
-    said = {**entry, **mapping(table)}
+    """What OpenRouter says of a model; other lists say little, and catalogs more."""
+    parameters = entry.get("supported_parameters")
+    if not isinstance(parameters, list):
+        return frozenset()
+    kinds = mapping(entry.get("architecture")).get("input_modalities") or ()
     return capabilities_of(
-        tools=first(said, *TAKES_TOOLS), images=first(said, *TAKES_IMAGES)
+        tools="tools" in parameters,
+        structured_output="structured_outputs" in parameters,
+        reasoning="reasoning" in parameters,
+        temperature="temperature" in parameters,
+        **{name: kind in kinds for kind, name in INPUT_KINDS.items()},
     )
 
 

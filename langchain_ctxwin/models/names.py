@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from langchain_ctxwin.core.limits import GUESS_FACTOR, ModelLimits
+from langchain_ctxwin.core.limits import GUESS_FACTOR
 from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo
 from langchain_ctxwin.models.reading import provider_id
 
@@ -87,6 +87,11 @@ class Resolved:
     # several providers serve it, and nothing but the smallest limits decided
     is_ambiguous: bool = False
 
+    @property
+    def full_name(self) -> str:
+        """The name with its provider, where one is known."""
+        return f"{self.provider}/{self.name}" if self.provider else self.name
+
 
 class Listing:
     """All that sources list at one time."""
@@ -94,16 +99,10 @@ class Listing:
     def __init__(self, claims: Iterable[Claim] = ()) -> None:
         self._claims = sorted(claims, key=_trust)
         self._by_key = defaultdict[str, list[Claim]](list)
-        # name without its date -> provider -> key of the newest
-        self._newest = defaultdict[str, dict[str | None, str]](dict)
         for claim in self._claims:
-            info = claim.info
-            for key in {key_of(name) for name in (info.name, *info.aliases)}:
+            names = (claim.info.name, *claim.info.aliases)
+            for key in dict.fromkeys(map(key_of, names)):
                 self._by_key[key].append(claim)
-            key = key_of(info.name)
-            if (plain := undated(key)) != key:
-                newest = self._newest[plain]
-                newest[info.provider] = max(key, newest.get(info.provider, ""))
         self.providers = {claim.info.provider for claim in self._claims} - {None}
         # what lists and a model's profile say, by who was asked about
         self.merged: dict[Any, ModelInfo] = {}
@@ -136,19 +135,14 @@ class Listing:
 
     def like(self, name: str) -> list[str]:
         """Return the listed names that look most like one that is not."""
-        wanted = key_of(self._readings(name, "")[0][1])
-        # comparing all takes too long
-        listed = [key for key in self._by_key if key[:1] == wanted[:1]]
-        return difflib.get_close_matches(wanted, listed, n=NEAREST)
+        wanted = key_of(name.rpartition("/")[2])
+        return difflib.get_close_matches(wanted, self._by_key, n=NEAREST)
 
     def _meanings(self, name: str, provider: str) -> Iterator[Resolved]:
         for scope, wanted in self._readings(name, provider):
             for key in spellings(key_of(wanted)):
                 if claims := self._claims_at(key, scope):
                     yield self._decided(wanted, claims)
-            plain = _VARIANT.sub("", key_of(wanted))
-            if claims := self._dated(plain, scope):
-                yield self._decided(wanted, claims)
 
     def _readings(self, name: str, provider: str) -> list[tuple[str | None, str]]:
         """The (provider, name) pairs that the text may mean; None is any provider."""
@@ -169,15 +163,6 @@ class Listing:
             for one in keys
             for claim in self._by_key.get(one, ())
             if scope is None or claim.info.provider in (scope, None)
-        ]
-
-    def _dated(self, key: str, scope: str | None) -> list[Claim]:
-        """The claims about the newest date of a name without one, of each provider."""
-        return [
-            claim
-            for provider, newest in self._newest.get(key, {}).items()
-            if scope in (None, provider)
-            for claim in self._at(newest, provider)
         ]
 
     def _at(self, key: str, provider: str | None) -> list[Claim]:
@@ -272,14 +257,11 @@ def merged(name: str, provider: str | None, claims: Iterable[Claim]) -> ModelInf
         for field, field_values in said.items()
     }
     names = [one for claim in ordered for one in (claim.info.name, *claim.info.aliases)]
-    deprecating = [claim.source for claim in ordered if claim.info.deprecated]
-    if deprecating:
-        provenance["deprecated"] = deprecating[0]
     return ModelInfo(
         name=name,
         provider=provider,
         **values,
-        deprecated=bool(deprecating),
+        deprecated=any(claim.info.deprecated for claim in ordered),
         aliases=tuple(dict.fromkeys(one for one in names if one != name)),
         provenance=provenance,
         conflicts={
@@ -340,20 +322,3 @@ def guessed(info: ModelInfo) -> ModelInfo:
     window = GUESS_FACTOR * info.max_output_tokens
     provenance = {**info.provenance, "context_window": GUESS}
     return replace(info, context_window=window, provenance=provenance)
-
-
-def declared_limits(info: ModelInfo) -> ModelLimits:
-    """Return the largest limit that a model is declared to have, by others than its refusals."""
-    for field in ("context_window", "max_input_tokens"):
-        said = {
-            info.provenance.get(field, ""): getattr(info, field),
-            **info.conflicts.get(field, {}),
-        }
-        declared = [
-            tokens
-            for source, tokens in said.items()
-            if isinstance(tokens, int) and source != LEARNED
-        ]
-        if declared:
-            return ModelLimits(max(declared))
-    return ModelLimits()

@@ -6,13 +6,11 @@ import asyncio
 import os
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
-from math import inf, isfinite
+from math import inf
 from typing import Any, Literal
 
 from langchain_ctxwin.core.events import ModelChangeEvent
@@ -29,14 +27,13 @@ from langchain_ctxwin.core.model_info import (
     model_name,
 )
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect_each
+from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect_each
+from langchain_ctxwin.models.apis import api_sources, provider_at
 from langchain_ctxwin.models.names import (
     LEARNED,
-    TIERS,
     Claim,
     Listing,
     Resolved,
-    declared_limits,
     guessed,
     merged,
 )
@@ -76,9 +73,7 @@ class SourceState:
     """How one source is doing."""
 
     name: str
-    tier: str
     models: int  # that it lists
-    age_seconds: float | None  # since it answered last; None when it never did
     fault: str  # why its last answer could not be had; empty when it was
 
 
@@ -132,13 +127,10 @@ class ModelRegistry:
         allow_guess: bool = False,
         sinks: Iterable[MetricsSink] = (),
     ) -> None:
-        for name, seconds in (
-            ("ttl_seconds", ttl_seconds),
-            ("timeout_seconds", timeout_seconds),
-        ):
-            if not (seconds > 0 and isfinite(seconds)):
+        for seconds in (ttl_seconds, timeout_seconds):
+            if not 0 < seconds < inf:
                 raise ConfigError(
-                    f"{name}={seconds!r}: give a positive number of seconds"
+                    f"ttl_seconds={ttl_seconds!r}, timeout_seconds={timeout_seconds!r}: give positive seconds"
                 )
         catalogs = catalogs or ("offline" if sources is None else ())
         own = expect_each(sources or (), object, "sources", "a list of model sources")
@@ -147,9 +139,7 @@ class ModelRegistry:
         self.is_shared_memory = bool(memories)
         """True when a `LearnedSource` was passed: a limit that one conversation learns holds for others."""
         self._memory = memories[0] if memories else LearnedSource(clock=clock)
-        self._sources = dict(
-            _with_names(one for one in every_source if one not in memories)
-        )
+        self._sources = _with_names(one for one in every_source if one not in memories)
         self._clock = clock
         self._ttl_seconds = ttl_seconds
         self._timeout_seconds = timeout_seconds
@@ -180,8 +170,6 @@ class ModelRegistry:
         """
         import platformdirs  # noqa: PLC0415  # not needed to look a model up
 
-        from langchain_ctxwin.models.apis import api_sources  # noqa: PLC0415  # loads an HTTP client
-
         learned = LearnedSource(platformdirs.user_data_path(APP) / "learned.json")
         apis = api_sources(os.environ if environment is None else environment)
         return cls(
@@ -199,7 +187,7 @@ class ModelRegistry:
         """Return what is known about a model: a name, `provider/name`, or a chat model. May wait for sources.
 
         A bare name that several providers serve means the chat model's provider, else the model's maker, else the one
-        with the smallest limits, with a warning. Deprecated models are answered, with one warning each.
+        with the smallest limits, with a warning.
 
         Raises:
             UnknownModelError: no source lists the model, or none states its window or input limit.
@@ -213,7 +201,6 @@ class ModelRegistry:
             info = self._facts(named)
         if info is None or not info.limits.known:
             raise UnknownModelError(self._unknown(named.name, info))
-        self._warn(info)
         return info
 
     async def alookup(self, model: Any) -> ModelInfo:
@@ -229,7 +216,7 @@ class ModelRegistry:
         self._settle()
         wanted = None if provider is None else provider_id(provider)
         return [
-            self._merged(one, self._learned_claims(_NamedModel(one.name), one))
+            self._merged(one, self._learned_claims(one.name, one))
             for one in self._listing.all()
             if wanted in (None, one.provider)
         ]
@@ -246,15 +233,21 @@ class ModelRegistry:
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
-        """The state of each source: how many models it lists, how old the list is, and its fault."""
-        return tuple(self._state(name) for name in self._sources)
+        """The state of each source: how many models it lists, and its fault."""
+        return tuple(
+            SourceState(
+                name=name,
+                models=len(self._answers.get(name, (0.0, []))[1]),
+                fault=self._faults.get(name, ""),
+            )
+            for name in self._sources
+        )
 
     def learn(self, name: Any, said: Any) -> None:
         """Remember what a provider stated: an exception, an error text, or a mapping of limits. Returns at once.
 
-        Under a chat model or `provider/name` it is remembered for that provider alone; under a bare name for all. What
-        states no limit is passed over, and so is a limit far from what is declared of the model, unless it is given as
-        a mapping.
+        It is remembered for the model that a lookup of this name finds, at its provider alone. What states no limit is
+        passed over, and so is a limit far from what is known of the model, unless it is given as a mapping.
 
         Args:
             name: the model.
@@ -268,22 +261,20 @@ class ModelRegistry:
         if isinstance(said, Mapping):
             limits = said
         elif overflow := classify_overflow(said):
-            info = self._facts(named) or ModelInfo(name=named.name)
-            stated_limits = stated_limit(overflow, info.limits)
-            limits = for_everybody(stated_limits, declared_limits(info))
+            info = self._facts(named)
+            known = info.limits if info else None
+            limits = for_everybody(stated_limit(overflow, known), known)
         if limits:
             self._memory.learn(self._filed(named), limits)
 
     def accepted(self, name: Any, tokens: int) -> None:
         """Forget the learned limits that are below an input which the provider accepted."""
         named = _NamedModel(name) if isinstance(name, str) else _named_model(name)
-        for filed in dict.fromkeys((self._filed(named), named.name)):
-            self._memory.accepted(filed, tokens)
+        self._memory.accepted(self._filed(named), tokens)
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""
-        filed = self._filed(_NamedModel(model))
-        return self._memory.recall(filed) or self._memory.recall(model)
+        return self._memory.recall(self._filed(_NamedModel(model)))
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until what was learned is in its file; false when that takes longer."""
@@ -296,9 +287,8 @@ class ModelRegistry:
         due = [name for name, at in self._due.items() if self._clock() >= at]
         self._ask(due)
         unheard = self._running.keys() - self._answers.keys() - self._faults.keys()
-        for names, seconds in ((unheard, self._timeout_seconds), (due, GRACE_SECONDS)):
-            if jobs := [self._running[name] for name in names]:
-                wait(jobs, seconds)
+        wait([self._running[name] for name in unheard], self._timeout_seconds)
+        wait([self._running[name] for name in due], GRACE_SECONDS)
         for name in unheard:
             if not self._running[name].done():
                 said = f"no answer within {self._timeout_seconds:g} seconds"
@@ -315,19 +305,18 @@ class ModelRegistry:
     def _fetch(self, name: str) -> None:
         """Ask a source in this thread; an answer that comes too late to be waited for is used all the same."""
         try:
-            listed = list(self._sources[name].fetch(None))
+            models = list(self._sources[name].fetch(None))
         except Exception as error:  # noqa: BLE001  # a source may fail in any way: what it said before holds
             self._failed(name, reason_of(error))
             return
         self._faults.pop(name, None)
-        models = [info for info in listed if isinstance(info, ModelInfo)]
         with self._lock:
             before = self._answers.get(name, (0.0, []))[1]
             answers = {**self._answers, name: (self._clock(), models)}
             if models != before:
                 self._listing = Listing(
-                    Claim(one, self._tier(one), info)
-                    for one in self._sources
+                    Claim(one, getattr(source, "tier", "provider"), info)
+                    for one, source in self._sources.items()
                     for info in answers.get(one, (0.0, []))[1]
                 )
             # at last: whoever finds an answer here finds it listed
@@ -341,20 +330,6 @@ class ModelRegistry:
             log.warning("models.source_failed", source=name, reason=reason)
         self._faults[name] = reason
 
-    def _tier(self, name: str) -> str:
-        tier = getattr(self._sources[name], "tier", "provider")
-        return tier if tier in TIERS else "provider"
-
-    def _state(self, name: str) -> SourceState:
-        at, models = self._answers.get(name, (None, []))
-        return SourceState(
-            name=name,
-            tier=self._tier(name),
-            models=len(models),
-            age_seconds=None if at is None else max(0.0, self._clock() - at),
-            fault=self._faults.get(name, ""),
-        )
-
     # ---- what is known about a name ----------------------------------------------------------------------------------
 
     def _facts(self, named: _NamedModel) -> ModelInfo | None:
@@ -365,12 +340,11 @@ class ModelRegistry:
             log.warning(
                 "models.ambiguous",
                 model=named.name,
-                taken=f"{resolved.provider}/{resolved.name}",
+                taken=resolved.full_name,
                 action="name the provider too, as in provider/name",
             )
-        if learned := self._learned_claims(
-            named, resolved
-        ):  # which changes at any time
+        # what is learned changes at any time
+        if learned := self._learned_claims(named.name, resolved):
             return self._merged(resolved, [*named.own, *learned])
         if not resolved.claims and not named.own:
             return None
@@ -382,42 +356,15 @@ class ModelRegistry:
         info = merged(model.name, model.provider, [*model.claims, *more])
         return guessed(info) if self._allow_guess else info
 
-    def _learned_claims(self, named: _NamedModel, model: Resolved) -> list[Claim]:
-        """What was learned about a model; the first name about which something is known counts."""
-        exact = [
-            f"{provider}/{name}"
-            for provider in (named.provider, model.provider)
-            for name in (named.name, model.name)
-            if provider
-        ]
-        names = (*exact, named.name, model.name)
+    def _learned_claims(self, name: str, model: Resolved) -> list[Claim]:
+        """What was learned about a model, under its own name or the one that somebody used."""
+        names = (model.full_name, name)
         infos = next(filter(None, map(self._memory.fetch, names)), [])
         return [Claim(LEARNED, LEARNED, info) for info in infos]
 
     def _filed(self, named: _NamedModel) -> str:
-        """The name under which something is learned: with its provider's id, however that was spelled."""
-        provider, slash, name = named.name.partition("/")
-        if named.provider:
-            provider, name = named.provider, named.name
-        elif not slash or provider_id(provider) not in self._listing.providers:
-            return named.name
-        return f"{provider_id(provider)}/{name}"
-
-    def _warn(self, info: ModelInfo) -> None:
-        """Tell once that a model leaves, and again when the day has come."""
-        day = info.retires_on
-        is_retired = day and day <= datetime.fromtimestamp(self._clock(), UTC).date()
-        if not info.deprecated and day is None:
-            return
-        event = "models.retired" if is_retired else "models.deprecated"
-        if self._warned.is_new((event, info.provider, info.name)):
-            log.warning(
-                event,
-                model=info.name,
-                provider=info.provider,
-                retires_on=day and day.isoformat(),
-                action=f"choose another {'now' if is_retired else 'in time'}",
-            )
+        """The name under which something is learned: that of the listed model that is meant."""
+        return self._listing.resolve(named.name, named.provider).full_name
 
     def _unknown(self, name: str, info: ModelInfo | None) -> str:
         """Why nothing is known, the nearest of the known names, and what to do."""
@@ -471,33 +418,32 @@ def _catalogs(catalogs: Catalogs) -> list[ModelSource]:
     return [CatalogSource(one) for one in catalogs]
 
 
-def _with_names(sources: Iterable[Any]) -> Iterator[tuple[str, ModelSource]]:
-    """Give each source a name of its own, so that provenance and conflicts tell them apart."""
-    numbers: Counter[str] = Counter()
+def _with_names(sources: Iterable[Any]) -> dict[str, ModelSource]:
+    """Sources by a name of their own, so that provenance and conflicts tell them apart."""
+    named: dict[str, ModelSource] = {}
     for source in sources:
         if isinstance(source, type) or not callable(getattr(source, "fetch", None)):
             raise ConfigError(
                 f"{source!r} is no model source: give objects with a method fetch(name)"
             )
         name = getattr(source, "name", None) or type(source).__name__
-        numbers[name] += 1
-        yield name if numbers[name] == 1 else f"{name} #{numbers[name]}", source
+        named[f"{name} #{len(named) + 1}" if name in named else name] = source
+    return named
 
 
 def _named_model(model: Any) -> _NamedModel:
     """The model that a name, facts or a chat model stands for; bindings and fallbacks are looked through."""
     if isinstance(model, ModelInfo):
         return _NamedModel(model.name, model.provider or "")
-    part, bound = next(iter(models_behind(model)), (model, {}))
-    named = [model, *map(bound.get, MODEL_ARGUMENTS), model_name(part)]
-    name = next((one for one in named if isinstance(one, str) and one.strip()), "")
+    if isinstance(model, str) and model.strip():
+        return _NamedModel(model.strip())
+    part, bound = next(models_behind(model))
+    names = (*map(bound.get, MODEL_ARGUMENTS), model_name(part))
+    name = next((one for one in names if isinstance(one, str) and one.strip()), "")
     if not name:
-        label = repr(model) if isinstance(model, str) else type(model).__name__
         raise UnknownModelError(
-            f"{label} names no model: pass a name such as 'provider/name', or a chat model"
+            f"{brief(model)} names no model: pass a name such as 'provider/name', or a chat model"
         )
-    if isinstance(model, str):
-        return _NamedModel(name.strip())
     own = ProfileSource((part,)).fetch(name)
     claims = tuple(Claim(PROFILE, PROFILE, info) for info in own)
     return _NamedModel(name, _served_by(part), claims)
@@ -508,7 +454,5 @@ def _served_by(model: Any) -> str:
     address = getattr(model, "openai_api_base", None) or getattr(model, "base_url", "")
     # the one integration that is used for other providers' servers too
     if provider == "openai" and isinstance(address, str) and address:
-        from langchain_ctxwin.models.apis import provider_at  # noqa: PLC0415  # loads an HTTP client
-
         return provider_at(address)
     return provider

@@ -1,6 +1,6 @@
 """Sources of facts about models: what the caller states, profiles, catalogs, and what errors of providers stated.
 
-Providers' own lists are in `apis`; they are imported when they are first used, with their HTTP client.
+Providers' own lists are in `apis`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
-from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
@@ -32,33 +31,32 @@ from langchain_ctxwin.core.model_info import (
 from langchain_ctxwin.errors import (
     PATH,
     ConfigError,
-    ContextWindowError,
     expect,
     expect_each,
+)
+from langchain_ctxwin.models.apis import (
+    AnthropicSource,
+    GeminiSource,
+    OllamaSource,
+    OpenAICompatibleSource,
+    fetch_json,
 )
 from langchain_ctxwin.models.reading import (
     MAX_TOKENS,
     ONE_TOKEN,
+    SourceError,
     capabilities_of,
     day,
     mapping,
     model_info_of,
+    named,
     price,
     provider_id,
     tokens,
 )
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.files import SharedFile
-from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.work import Worker
-
-if TYPE_CHECKING:
-    from langchain_ctxwin.models.apis import (
-        AnthropicSource,
-        GeminiSource,
-        OllamaSource,
-        OpenAICompatibleSource,
-    )
 
 __all__ = [
     "AnthropicSource",
@@ -73,16 +71,6 @@ __all__ = [
 
 MODELS_DEV = "https://models.dev/api.json"  # the public catalog, as of November 2026
 SNAPSHOT_FILE = "snapshot.json.gz"  # comes with the package; `benchmarks/model_snapshot.py` makes it
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("langchain_ctxwin.models.apis"), name)
-
-
-class SourceError(ContextWindowError):
-    """A source could not be read. The text names the place and the reason, and never quotes a key or an answer."""
 
 
 # an int is the context window alone
@@ -130,26 +118,14 @@ class ExplicitSource:
             )
         self._infos = [_info(name, said) for name, said in facts.items()]
 
-    def __repr__(self) -> str:
-        return f"ExplicitSource({[info.name for info in self._infos]})"
-
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return the facts about one model, by its name or an alias, or about all of them."""
-        return [
-            info
-            for info in self._infos
-            if name is None or name in (info.name, *info.aliases)
-        ]
+        return named(self._infos, name)
 
 
 def _info(name: str, said: Facts) -> ModelInfo:
     if isinstance(said, ModelInfo):
-        is_same = name in (said.name, f"{said.provider}/{said.name}")
-        return (
-            said
-            if is_same
-            else replace(said, name=name, aliases=(said.name, *said.aliases))
-        )
+        return replace(said, name=name)
     if isinstance(said, ModelLimits):
         said = {field: getattr(said, field) for field in LIMIT_FIELDS}
     facts = dict(said) if isinstance(said, Mapping) else {"context_window": said}
@@ -196,8 +172,7 @@ class ProfileSource:
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return the profile of one model, or all of them."""
         parts = [part for model in self._models for part, _ in models_behind(model)]
-        read = [_of_profile(part) for part in parts]
-        return [info for info in read if info is not None and name in (None, info.name)]
+        return named(filter(None, map(_of_profile, parts)), name)
 
 
 def _of_profile(model: Any) -> ModelInfo | None:
@@ -220,32 +195,23 @@ def _of_profile(model: Any) -> ModelInfo | None:
     )
 
 
-INTEGRATION = "langchain_"
-# of many providers, named after none
-COLLECTIONS = ("langchain_core", "langchain_community")
-
-
 def provider_of(model: Any) -> str | None:
-    """Return the provider that a chat model names for tracing, else the one its integration is named after."""
+    """Return the provider that a chat model names for tracing."""
     try:
-        named = model._get_ls_params().get("ls_provider")  # noqa: SLF001  # LangChain's own way to ask
+        name = model._get_ls_params().get("ls_provider")  # noqa: SLF001  # LangChain's own way to ask
     except Exception:  # noqa: BLE001  # other people's code; who serves a model then stays unknown
-        named = None
-    package = type(model).__module__.partition(".")[0]
-    if not named and package.startswith(INTEGRATION) and package not in COLLECTIONS:
-        named = package.removeprefix(INTEGRATION)
-    return provider_id(named) if isinstance(named, str) and named else None
+        return None
+    return provider_id(name) if name else None
 
 
 class CatalogSource:
     """Reads a catalog in the shape of models.dev (`api.json`) or of LiteLLM's price table, whichever it is.
 
-    Rows that cannot be read are passed over and counted in the warning `models.catalog_rows_skipped`. A file is read
-    anew by each `fetch`, so replacing it is enough to update it; it may be packed with gzip.
+    Rows that cannot be read are passed over. A file is read anew by each `fetch`, so replacing it is enough to update
+    it; it may be packed with gzip.
 
     Args:
         path_or_url: A file, or an http(s) URL.
-        name: How the catalog is called where its statements are shown; by default the file's name, or the URL's host.
 
     Raises:
         ConfigError: no path was given.
@@ -253,56 +219,27 @@ class CatalogSource:
 
     tier = "catalog"
 
-    def __init__(
-        self, path_or_url: str | os.PathLike[str], *, name: str | None = None
-    ) -> None:
-        place = os.fspath(
-            expect(
-                path_or_url,
-                PATH,
-                "path_or_url",
-                "the path or the URL of a catalog",
-            )
-        ).strip()
+    def __init__(self, path_or_url: str | os.PathLike[str]) -> None:
+        wanted = "the path or the URL of a catalog"
+        place = os.fspath(expect(path_or_url, PATH, "path_or_url", wanted)).strip()
         if not place:
-            raise ConfigError(
-                f"path_or_url={path_or_url!r}: give the path or the URL of a catalog"
-            )
+            raise ConfigError(f"path_or_url={path_or_url!r}: give {wanted}")
         self._is_url = place.lower().startswith(("http://", "https://"))
         self._place = (
             place if self._is_url else str(Path(place).expanduser().absolute())
         )
-        self._public_place = place.partition("?")[
-            0
-        ]  # a query may hold what opens the catalog
-        self.name = (
-            name
-            or (urlsplit(place).hostname if self._is_url else Path(place).name)
-            or "catalog"
-        )
-
-    def __repr__(self) -> str:
-        return f"CatalogSource({self._public_place!r})"
+        # a query may hold what opens the catalog
+        self._public_place = place.partition("?")[0]
+        self.name = urlsplit(place).hostname if self._is_url else Path(place).name
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model, wherever it is served, or all of them; a `SourceError` when nothing can be read."""
-        rows = list(_rows(self._document()))
-        models = [info for info in rows if info is not None]
+        models = list(filter(None, _rows(self._document())))
         if not models:
             raise SourceError(
                 f"{self._public_place} has no models in the shape of models.dev or of LiteLLM's price table"
             )
-        if len(models) < len(rows):
-            log.warning(
-                "models.catalog_rows_skipped",
-                catalog=self._public_place,
-                skipped=len(rows) - len(models),
-            )
-        return [
-            info
-            for info in models
-            if name is None or name in (info.name, f"{info.provider}/{info.name}")
-        ]
+        return named(models, name)
 
     def _document(self) -> Any:
         try:
@@ -319,8 +256,6 @@ class CatalogSource:
             ) from None
         except (ValueError, EOFError):
             raise SourceError(f"{self._public_place} is no JSON") from None
-        from langchain_ctxwin.models.apis import fetch_json  # noqa: PLC0415  # loads an HTTP client
-
         return fetch_json(self._place)
 
 
@@ -441,7 +376,7 @@ class SnapshotSource:
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model, wherever it is served, or all of them."""
-        return [info for info in snapshot() if name in (None, info.name)]
+        return named(snapshot(), name)
 
 
 # A month. A limit that is obeyed is never heard again, so only expiry finds out that it was raised; finding out that it
@@ -450,7 +385,6 @@ LEARNED_TTL_SECONDS = 30 * 24 * 3600.0
 FLUSH_SECONDS = (
     5.0  # a few kilobytes take milliseconds, on a network folder perhaps a second
 )
-MAX_MODELS = 1000  # a deployment talks to dozens; this bounds gateways that make up a name per tenant
 VERSION = 1
 LEARNED_FIELDS = ("context_window", "max_input_tokens")
 
@@ -478,8 +412,7 @@ class LearnedSource:
     before the program ends. Trouble with the file is logged and never raised.
 
     Raises:
-        ConfigError: the path names no place, or a file that holds something else, which is never written; or
-            `ttl_seconds` is not positive.
+        ConfigError: the path names no place, or a file that holds something else, which is never written.
 
     Examples:
         >>> source = LearnedSource()
@@ -498,10 +431,6 @@ class LearnedSource:
         ttl_seconds: float = LEARNED_TTL_SECONDS,
         clock: Clock = time.time,
     ) -> None:
-        if not ttl_seconds > 0:
-            raise ConfigError(
-                f"ttl_seconds={ttl_seconds!r}: give a positive number of seconds"
-            )
         self._file = None if path is None else _limits_file(path)
         self._ttl_seconds = ttl_seconds
         self._clock = clock
@@ -519,13 +448,11 @@ class LearnedSource:
             ConfigError: a field is no limit or a value no plausible number of tokens; nothing was remembered.
         """
         for field, value in limits.items():
-            if field not in LEARNED_FIELDS:
+            is_tokens = type(value) is int and 1 <= value <= MAX_TOKENS
+            if field not in LEARNED_FIELDS or not is_tokens:
                 raise ConfigError(
-                    f"{model!r}: {field!r} is no limit that can be learned: use {' or '.join(LEARNED_FIELDS)}"
-                )
-            if type(value) is not int or not 1 <= value <= MAX_TOKENS:
-                raise ConfigError(
-                    f"{model!r}: {field}={value!r}: give a whole number of tokens from 1 to {MAX_TOKENS:,}"
+                    f"{model!r}: {field}={value!r}: give {' or '.join(LEARNED_FIELDS)}, a whole number of tokens from "
+                    f"1 to {MAX_TOKENS:,}"
                 )
         self._remember(model, limits)
 
@@ -546,12 +473,8 @@ class LearnedSource:
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return the learned limits of one model, or of all models by name; reads no file."""
         models = sorted(self._learned) if name is None else [name]
-        infos = [
-            model_info_of(model, **limits)
-            for model in models
-            if (limits := self.recall(model))
-        ]
-        return [info for info in infos if info is not None]
+        infos = (model_info_of(model, **self.recall(model)) for model in models)
+        return [info for info in infos if info and info.limits.known]
 
     def refresh(self) -> None:
         """Take over what other processes saved. Reads the file: in async code call it in a thread."""
@@ -584,15 +507,11 @@ class LearnedSource:
                         newest_limits[field] = max(
                             newest_limits.get(field, one), one, key=_newness
                         )
-            newest = sorted(
-                live, key=lambda model: max(map(_newness, live[model].values()))
-            )
-            self._learned = {model: live[model] for model in newest[-MAX_MODELS:]}
-            return self._learned
+            self._learned = live
+            return live
 
     def _is_live(self, said: LearnedLimit) -> bool:
-        """Not expired; one from as far ahead is the mistake of a clock that was wrong."""
-        return abs(self._clock() - said.heard_at) < self._ttl_seconds
+        return self._clock() - said.heard_at < self._ttl_seconds
 
 
 def _newness(said: LearnedLimit) -> tuple[float, int]:

@@ -95,7 +95,6 @@ OPENAI_SHAPES = {
         served(
             "test-wind-latest",
             131_072,
-            can=("tools",),
             aliases=("test-wind-2099",),
             **LEAVING,
         )
@@ -103,10 +102,10 @@ OPENAI_SHAPES = {
     "/groq/openai/v1": [served("maker/test-fast", 131_072, max_output_tokens=32_768)],
     "/vllm/v1": [served("maker/test-8b", 16_384)],
     "/llamacpp/v1": [served("/models/tiny.gguf", 8192)],
-    "/lmstudio/v1": [served("test-desk", 4096, can=("tools", "images"))],
+    "/lmstudio/v1": [served("test-desk", 4096)],
     "/together/v1": [served("maker/test-joint", 131_072, ("0.88", "0.88"))],
     "/fireworks/inference/v1": [
-        served("accounts/fireworks/models/test-spark", 163_840, can=("tools",))
+        served("accounts/fireworks/models/test-spark", 163_840)
     ],
     "/deepseek": [served("test-depth")],
     "/cohere/v1": [served("test-reply", 256_000, deprecated=True)],
