@@ -385,7 +385,6 @@ LEARNED_TTL_SECONDS = 30 * 24 * 3600.0
 FLUSH_SECONDS = (
     5.0  # a few kilobytes take milliseconds, on a network folder perhaps a second
 )
-VERSION = 1
 LEARNED_FIELDS = ("context_window", "max_input_tokens")
 
 
@@ -412,7 +411,7 @@ class LearnedSource:
     before the program ends. Trouble with the file is logged and never raised.
 
     Raises:
-        ConfigError: the path names no place, or a file that holds something else, which is never written.
+        ConfigError: the path names no place.
 
     Examples:
         >>> source = LearnedSource()
@@ -431,7 +430,11 @@ class LearnedSource:
         ttl_seconds: float = LEARNED_TTL_SECONDS,
         clock: Clock = time.time,
     ) -> None:
-        self._file = None if path is None else _limits_file(path)
+        self._file: SharedFile[Limits] | None = (
+            None
+            if path is None
+            else SharedFile(path, events="models.learned", values=_LIMITS)
+        )
         self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._learned: Limits = {}  # replaced as a whole, never changed, so that reading it needs no lock
@@ -516,10 +519,3 @@ class LearnedSource:
 
 def _newness(said: LearnedLimit) -> tuple[float, int]:
     return said.heard_at, -said.tokens
-
-
-def _limits_file(path: str | os.PathLike[str]) -> SharedFile[Limits]:
-    """The file that keeps statements."""
-    return SharedFile(
-        path, events="models.learned", key="models", version=VERSION, values=_LIMITS
-    )

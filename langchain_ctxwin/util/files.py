@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -19,97 +18,60 @@ from langchain_ctxwin.util.log import FailureLog
 if sys.platform != "win32":
     import fcntl
 
-NOT_OURS = "a file that holds something else"
-
 T = TypeVar("T")
 
 
 class SharedFile(Generic[T]):
-    """A JSON file `{"version": ..., key: {...}}` that processes share. Trouble with it is logged once and never raised.
+    """A JSON file that processes share. Trouble with it is logged once and never raised.
 
-    That of another version of this package is left alone. A lock file `<name>.lock` beside it stays.
+    One that cannot be read, because it is somebody else's, say, is left alone. A lock file `<name>.lock` beside it
+    stays.
 
     Raises:
-        ConfigError: the file belongs to something else, or no file can be there.
+        ConfigError: no file can be there.
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        events: str,
-        key: str,
-        version: int,
-        values: TypeAdapter[Any],
+        self, path: str | os.PathLike[str], *, events: str, values: TypeAdapter[Any]
     ) -> None:
         self.path = place(path)
         self._events = events  # how the names of log events begin
-        self._key = key
-        self._version = version
         self._values = values
         self._failures = FailureLog(path=str(self.path))
-        with suppress(OSError):  # which is logged when it is read
-            try:
-                self._stored()
-            except ValueError as error:
-                if str(error) == NOT_OURS:
-                    raise ConfigError(
-                        f"{self.path} is {NOT_OURS}: give another path, or delete the file if nobody needs it"
-                    ) from error
 
     def read(self) -> T | None:
         """Return the value stored in the file, read in this thread; None when it cannot be read."""
-        value, fault = None, ""
-        try:
-            value = self._stored()
-        except (OSError, ValueError) as error:
-            fault = _fault_of(error)
-        self._failures.note(f"{self._events}_unreadable", fault)
-        return value
+        return self._attempt("unreadable", self._stored)
 
     def update(self, change: Callable[[T], T]) -> T | None:
         """Replace the stored value by `change` of it, in this thread; None when it could not be saved."""
-        try:
+
+        def save() -> T:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with alone(self.path):
-                stored = self._stored()
-                changed = change(stored)
-                if changed != stored:
-                    document = {
-                        "version": self._version,
-                        self._key: self._values.dump_python(changed),
-                    }
-                    replace_text(self.path, json.dumps(document, indent=1))
-        except (OSError, ValueError) as error:
-            self.not_saved(_fault_of(error))
-            return None
-        self.not_saved("")
-        return changed
+                value = change(self._stored())
+                replace_text(
+                    self.path, self._values.dump_json(value, indent=1).decode()
+                )
+            return value
 
-    def not_saved(self, reason: str) -> None:
-        """Log why what is new is not in the file; an empty reason says that it is."""
-        self._failures.note(f"{self._events}_not_saved", reason)
+        return self._attempt("not_saved", save)
 
     def _stored(self) -> T:
-        """The value stored in the file; `ValueError` where the file is not ours to read or replace."""
         content = self.path.read_bytes() if self.path.exists() else b""
-        empty: T = self._values.validate_python({})
-        if not content.strip():
-            return empty
+        value: T = self._values.validate_json(content.strip() or b"{}")
+        return value
+
+    def _attempt(self, trouble: str, work: Callable[[], T]) -> T | None:
+        """What the work returns; None, and a warning without path and content of the file, where it fails."""
+        value, fault = None, ""
         try:
-            document = json.loads(content)
-        except (ValueError, RecursionError):
-            document = None
-        if (
-            not isinstance(document, dict)
-            or not {"version", self._key} <= document.keys()
-        ):
-            raise ValueError(NOT_OURS)
-        if document["version"] != self._version:
-            raise ValueError(
-                f"a file of version {document['version']!r:.20}, not {self._version}"
-            )
-        value: T = self._values.validate_python(document[self._key])
+            value = work()
+        except OSError as error:
+            fault = f"{type(error).__name__}: {error.strerror or error}"
+        except ValueError:
+            fault = "what it holds is not as this package writes it"
+        self._failures.note(f"{self._events}_{trouble}", fault)
         return value
 
 
@@ -162,15 +124,3 @@ def replace_text(path: Path, text: str) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _fault_of(error: OSError | ValueError) -> str:
-    """The fault of a file, without its path, which is logged beside it, and without its content."""
-    if isinstance(error, OSError):
-        return f"{type(error).__name__}: {error.strerror or error}"
-    is_own = type(error) is ValueError
-    return (
-        str(error)
-        if is_own
-        else "what it holds, or is to hold, is not as this package writes it"
-    )
