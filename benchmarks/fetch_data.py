@@ -9,7 +9,6 @@ anything on.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import csv
 import gzip
@@ -21,6 +20,8 @@ from typing import Any
 from urllib.request import urlopen
 
 import quicktok
+
+from common import parser_of
 
 BASE = "https://raw.githubusercontent.com"
 TAU = "sierra-research/tau-bench/59a200c6d575d595120f1cb70fea53cef0632f6b"
@@ -105,21 +106,16 @@ def routellm(base: str) -> Iterator[dict[str, Any]]:
     count = quicktok.get_encoding("o200k_base").count
     files = {
         subject: f"{ROUTELLM}/mmlu/responses/mmlu_{subject}.csv" for subject in SUBJECTS
-    }
-    for domain, path in {
-        **files,
-        "math": f"{ROUTELLM}/gsm8k/gsm8k_responses.csv",
-    }.items():
+    } | {"math": f"{ROUTELLM}/gsm8k/gsm8k_responses.csv"}
+    for domain, path in files.items():
         task = "gsm8k" if domain == "math" else "mmlu"
+        begin = task if domain == "math" else f"mmlu-{domain}"
         for number, row in enumerate(csv.DictReader(io.StringIO(read(base, path)))):
-            models: dict[str, Any] = {}
-            for name, (column, *_) in MODELS.items():
-                models[name] = {"correct": int(row[column] == "True")}
+            name, models = f"{begin}-{number}", dict[str, Any]()
+            for model, (column, *_) in MODELS.items():
+                models[model] = {"correct": int(row[column] == "True")}
                 if answer := row.get(f"{column}_response"):
-                    models[name]["out_tokens"] = count(answer)
-            name = (
-                f"{task}-{number}" if task == "gsm8k" else f"{task}-{domain}-{number}"
-            )
+                    models[model]["out_tokens"] = count(answer)
             yield {
                 "id": name, "source": path, "domain": domain, "task": task, "prompt": row["prompt"],
                 "in_tokens": count(row["prompt"]), "models": models,
@@ -133,9 +129,7 @@ PARTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, data="")
     parser.add_argument(
         "folder", type=Path, help="where to write; what is there already stays"
     )

@@ -1,8 +1,5 @@
 """Writes the figures of README.md and pages of the docs from RESULTS.md, so that what is quoted is what was measured.
 
-    python benchmarks/figures.py            # writes them
-    python benchmarks/figures.py --check    # says whether they are as the results say
-
 What stands between `<!-- figures: NAME -->` and `<!-- end of figures -->` is written: `arena` and `missed` by functions
 of these names, anything else is the section of that name in RESULTS.md, or, behind a colon, its paragraphs that begin
 with one of the texts given (or ours `beside the strongest tail`).
@@ -10,11 +7,8 @@ with one of the texts given (or ours `beside the strongest tail`).
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
 
 from run import BENCHMARKS, RESULTS, Section, sections
@@ -101,27 +95,18 @@ def _with_gaps(part: str) -> str:
 
 def arena(section: Section) -> str:
     """One table of all windows: figures of each, divided by a slash."""
-    tables = [
-        table
-        for table in tables_of(section.text)
-        if table[0][0].endswith(" tokens") and "," not in table[0][1]
-    ]
-    heads = [dict(zip(head, range(len(head)), strict=True)) for head, *_ in tables]
+    tables = list(tables_of(section.text))
+    titles = tables[0][0]
+    places = [titles.index(column) for column in ARENA_COLUMNS]
     windows = " / ".join(head[0].removesuffix(" tokens") for head, *_ in tables)
     lines = [
         f"| {windows} tokens | " + " | ".join(ARENA_COLUMNS) + " |",
         "|---|" + "---|" * len(ARENA_COLUMNS),
     ]
     for rows in zip(*(rows for _, *rows in tables), strict=True):
-        cells = [
-            " / ".join(
-                row[head[column]] or "-" for row, head in zip(rows, heads, strict=True)
-            )
-            for column in ARENA_COLUMNS
-        ]
-        lines.append(
-            f"| {SHOWN_AS.get(rows[0][0], rows[0][0])} | " + " | ".join(cells) + " |"
-        )
+        name = SHOWN_AS.get(rows[0][0], rows[0][0])
+        cells = (" / ".join(row[place] for row in rows) for place in places)
+        lines.append("| " + " | ".join([name, *cells]) + " |")
     return "\n".join([f"`{section.command}` ({section.how}):", "", *lines])
 
 
@@ -146,9 +131,8 @@ def missed(found: dict[str, Section]) -> Iterator[str]:
     """Every goal that a benchmark missed, in its own words; what stands before it says where."""
     for benchmark in BENCHMARKS:
         where, shown = "", dict[str, None]()
-        for line in (
-            found[benchmark.name].text.splitlines() if benchmark.name in found else ()
-        ):
+        section = found.get(benchmark.name)
+        for line in section.text.splitlines() if section else ():
             if line.startswith("Goals"):
                 where = f" ({line.removesuffix(':').removeprefix('Goals ')})"
             elif line.startswith("- MISSED"):
@@ -158,31 +142,13 @@ def missed(found: dict[str, Section]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="write nothing; exit code 1 where a page differs",
-    )
-    options = parser.parse_args()
     found = sections()
-    stale = []
     for path in PAGES:
         before = path.read_text(encoding="utf-8")
         after = written(before, found)
         if after != before:
-            stale.append(path.name)
-            lines = zip_longest(before.splitlines(), after.splitlines(), fillvalue="")
-            first = next((pair for pair in lines if pair[0] != pair[1]), ("", ""))
-            print(f"{path.name}: {first[0]!r} is now {first[1]!r}, and maybe more")
-            if not options.check:
-                path.write_text(after, encoding="utf-8")
-    if options.check and stale:
-        sys.exit(
-            f"{', '.join(stale)} differ from {RESULTS.name}: run python benchmarks/figures.py"
-        )
+            path.write_text(after, encoding="utf-8")
+            print(f"{path.name} is written anew")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from common import goals, head, parser_of, pooled, quiet, row, rows_of
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits, TokenEstimator
 from langchain_ctxwin.recall import create_recall_tool, handles, search_messages
-from langchain_ctxwin.text import query_terms, statement_spans, terms
 from plain_tails import Newest
 
 LIMIT = 8_192  # of the input
@@ -31,9 +29,6 @@ HELD_OUT = {"locomo-conv-41"}
 
 LONG_TOKENS = (300, 600, 900, 1_200, 1_500)
 """Sizes of the messages into which neighboring ones are put together, in turn."""
-
-SENTENCE_CHARS = 1_200
-"""Of a longer evidence message the statement that says most of the answer has to be shown."""
 
 LABEL = re.compile(r"^\[(\S+), [^\]\n]*turn \d+(?:, \d+-\d+ of \d+)?\]$", re.MULTILINE)
 """The label of a message, or of a part of one."""
@@ -70,15 +65,11 @@ def load(data: Path) -> Iterator[Conversation]:
 def conversation(
     name: str, messages: list[AnyMessage], rows: list[dict[str, Any]]
 ) -> Conversation:
-    by_id = {message.id: message.content for message in messages}
-    having = Counter(term for text in by_id.values() for term in set(terms(text)))
+    said = {message.id: message.content.strip() for message in messages}
     questions = [
         Question(
             text=row["q"],
-            evidence=[
-                (key, needed(by_id[key], f"{row['q']} {row.get('answer', '')}", having))
-                for key in map(message_id, row["evidence"])
-            ],
+            evidence=[(key, said[key]) for key in map(message_id, row["evidence"])],
         )
         for row in rows
         if row["evidence"]
@@ -86,20 +77,6 @@ def conversation(
     return Conversation(
         name=name, group="chats", messages=messages, questions=questions
     )
-
-
-def needed(text: str, about: str, having: Counter[str]) -> str:
-    """Return what of an evidence message has to be shown: all of it, or the statement that says most of the answer."""
-    if len(text) <= SENTENCE_CHARS:
-        return text.strip()
-    wanted = set(query_terms(about))
-    spans = [text[slice(*span)] for span in statement_spans(text, 0, len(text))]
-    return max(
-        spans,
-        key=lambda part: sum(
-            1 / math.log1p(having[t]) for t in wanted.intersection(terms(part))
-        ),
-    ).strip()
 
 
 def in_long_messages(chat: Conversation) -> Conversation:

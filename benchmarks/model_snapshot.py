@@ -23,30 +23,10 @@ TARGET = Path(sources.__file__).with_name(sources.SNAPSHOT_FILE)
 
 # Providers that a LangChain integration speaks to; gateways and resellers are left to the catalogs themselves.
 PROVIDERS = {
-    *(
-        "openai",
-        "anthropic",
-        "google",
-        "google-vertex",
-        "google-vertex-anthropic",
-        "azure",
-        "amazon-bedrock",
-        "mistral",
-    ),
-    "azure-ai",
-    *(
-        "groq",
-        "deepseek",
-        "xai",
-        "cohere",
-        "togetherai",
-        "fireworks-ai",
-        "openrouter",
-        "perplexity",
-        "alibaba",
-    ),
-    *("moonshotai", "zai", "cerebras", "nvidia", "databricks", "meta"),
-}
+    "openai", "anthropic", "google", "google-vertex", "google-vertex-anthropic", "azure", "azure-ai", "amazon-bedrock",
+    "mistral", "groq", "deepseek", "xai", "cohere", "togetherai", "fireworks-ai", "openrouter", "perplexity", "alibaba",
+    "moonshotai", "zai", "cerebras", "nvidia", "databricks", "meta",
+}  # fmt: skip
 SEPARATE = {
     "google"
 }  # limits input and output separately: tables write the input limit as the window

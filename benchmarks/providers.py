@@ -5,7 +5,6 @@ The servers of the tests keep the providers' published rules, the real integrati
 
 from __future__ import annotations
 
-import argparse
 import logging
 import statistics
 import sys
@@ -13,22 +12,17 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from common import head, parser_of, row
+
 MOVING = "moving: Gemini, Anthropic, OpenAI, Ollama, llama.cpp and back"
 TESTS = Path(__file__).parents[1] / "tests"
 COLUMNS = (
-    "requests",
-    "refused",
-    "failed turns",
-    "blocks kept",
-    "next count off by",
-    "breakpoints",
-    "cached",
-    "cost",
-)
+    "requests", "refused", "failed turns", "blocks kept", "next count off by", "breakpoints", "cached", "cost",
+)  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__, data="")
     parser.add_argument("--only", default="", help="talks whose name holds this")
     only = parser.parse_args().only
     sys.path.insert(0, str(TESTS))
@@ -49,30 +43,19 @@ def main() -> None:
     print(
         "cost in uncached input tokens; the count of the next request is off by (middle / 95 % / most)\n"
     )
-    print("| talk | who | " + " | ".join(COLUMNS) + " |")
-    print("|" + "---|" * (2 + len(COLUMNS)))
+    head("talk", "who", *COLUMNS, left=range(2 + len(COLUMNS)))
     for name, talk in TALKS.items():
         for who, by in (("ours", play), ("langchain", play_peer)):
             if only in name:
-                print(
-                    f"| {name} | {who} | " + " | ".join(cells(talk(by))) + " |",
-                    flush=True,
-                )
-    for who, on, window, local in movers():
+                row(name, who, *cells(talk(by)))
+    for who, on, window, local in movers() if only in MOVING else ():
         with TemporaryDirectory() as folder:
             llama = LlamaServer(write_model(Path(folder) / "tiny.gguf"), n_ctx=local)
-            if only in MOVING:
-                row = " | ".join(cells(moving(on, llama, window=window)))
-                print(f"| {MOVING} | {who} | {row} |", flush=True)
+            row(MOVING, who, *cells(moving(on, llama, window=window)))
     for name, make in agents():
         for ours_first in (True, False):
             order = "ours, then caching" if ours_first else "caching, then ours"
-            print(
-                f"| {name} | {order} | "
-                + " | ".join(cells(composed(make, ours_first=ours_first)))
-                + " |",
-                flush=True,
-            )
+            row(name, order, *cells(composed(make, ours_first=ours_first)))
 
 
 def movers():
@@ -114,29 +97,15 @@ def agents():
         yield "create_deep_agent", create_deep_agent
 
 
-def cells(outcome) -> list[str]:
-    errors = sorted(outcome.errors)
-    middle, rare = (
-        (statistics.median(errors), errors[int(0.95 * len(errors))])
-        if errors
-        else (0, 0)
-    )
-    off = f"{middle:.1%} / {rare:.1%} / {errors[-1]:.1%}" if errors else "-"
+def cells(outcome):
+    off, errors = "-", sorted(outcome.errors)
+    if errors:
+        middle, rare = statistics.median(errors), errors[int(0.95 * len(errors))]
+        off = f"{middle:.1%} / {rare:.1%} / {errors[-1]:.1%}"
     kept = f"{sum(outcome.kept)} of {len(outcome.kept)}" if outcome.kept else "-"
-    marks = str(max(outcome.breakpoints))
-    counted = (
-        str(outcome.requests),
-        str(len(outcome.refused)),
-        str(outcome.failed_turns),
-    )
-    return [
-        *counted,
-        kept,
-        off,
-        marks,
-        f"{outcome.cached_share:.0%}",
-        f"{outcome.cost:,.0f}",
-    ]
+    counted = (outcome.requests, len(outcome.refused), outcome.failed_turns)
+    marks, cached = max(outcome.breakpoints), f"{outcome.cached_share:.0%}"
+    return [*counted, kept, off, marks, cached, f"{outcome.cost:,.0f}"]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ which is what a summarizing middleware with a good model comes to. A model from 
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import random
@@ -26,6 +25,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
+from common import parser_of
 from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.replay.playing import Sent, quiet, replay
@@ -283,12 +283,7 @@ def kept(conversations: Sequence[Conversation], window: int) -> dict[str, float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--data", type=Path, required=True, help="folder with transcripts/*.jsonl.gz"
-    )
+    parser = parser_of(__doc__, "transcripts/*.jsonl.gz", needs_data=True)
     parser.add_argument(
         "--model",
         type=Path,

@@ -9,7 +9,6 @@ prompt; the figures of the others are shown apart. A random mix costs as much as
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from common import parser_of, rows_of
 from langchain_ctxwin import ModelInfo, ModelRouter, RoutingConfig
 from routing_requests import HARD, SMALL_TALK
 
@@ -35,42 +35,34 @@ TRIED = 20  # prompts whose outcome is recorded before the others are routed, wh
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--data",
-        type=Path,
-        help="folder with routing/*.jsonl.gz; the lists of requests without it",
-    )
+    parser = parser_of(__doc__, "routing; the lists of requests without it")
     data = parser.parse_args().data
     report_requests()
     if data:
-        report_two(two_models(data))
-        report_nine(nine_models(data))
+        report_two(prompts_of(data / "routing", "routellm", "_per_mtok"))
+        report_nine(prompts_of(data / "routing", "llmrouter_9models", "_price"))
 
 
-def routed(
-    infos: list[ModelInfo], texts, config: RoutingConfig | None = None
-) -> list[str]:
+def info_of(name: str, input_price: Decimal, output_price: Decimal) -> ModelInfo:
+    return ModelInfo(
+        name=name,
+        context_window=128_000,
+        input_price=input_price,
+        output_price=output_price,
+    )
+
+
+def is_strong(texts, config: RoutingConfig | None = None) -> np.ndarray:
+    """Which texts go to the strong one of two models."""
+    infos = [info_of(name, *dollars) for name, dollars in PRICES.items()]
     router = ModelRouter(infos, config=config)
-    return [router.route(text).name for text in texts]
-
-
-def two_infos() -> list[ModelInfo]:
-    return [
-        ModelInfo(
-            name=name,
-            context_window=128_000,
-            input_price=dollars[0],
-            output_price=dollars[1],
-        )
-        for name, dollars in PRICES.items()
-    ]
+    return np.array([router.route(text).name == STRONG for text in texts])
 
 
 def report_requests() -> None:
     """How many of each list go to the cheap model, of those that were there at the choice and of the others."""
     for title, texts in (("small talk", SMALL_TALK), ("hard requests", HARD)):
-        is_cheap = np.array([name == WEAK for name in routed(two_infos(), texts)])
+        is_cheap = ~is_strong(texts)
         print(
             f"{title}: {is_cheap.mean():.1%} of {len(texts)} go to the cheap model "
             f"(chosen on {is_cheap[::2].mean():.0%}, others {is_cheap[1::2].mean():.0%})"
@@ -101,12 +93,7 @@ def report_two(prompts: list[Prompt]) -> None:
         f"{'setting':20}{'part':12}{'strong':>8}{'right':>8}{'kept':>8}{'cost':>8}{'above mix':>11}"
     )
     for title, config in SETTINGS.items():
-        chosen = np.array(
-            [
-                name == STRONG
-                for name in routed(two_infos(), [p.text for p in prompts], config)
-            ]
-        )
+        chosen = is_strong([prompt.text for prompt in prompts], config)
         right, cost = np.where(chosen, strong, weak), np.where(chosen, dear, cheap)
         for part, inside in (
             parts.items() if title == "default" else [("all", parts["all"])]
@@ -133,15 +120,8 @@ def report_nine(prompts: list[Prompt]) -> None:
     """Nine models by their own prices, without outcomes and after some were recorded."""
     names = sorted(prompts[0].correct)
     spent = {name: np.mean([prompt.cost[name] for prompt in prompts]) for name in names}
-    infos = [
-        ModelInfo(
-            name=name,
-            context_window=128_000,
-            input_price=Decimal(f"{spent[name] * 1000:.6f}"),
-            output_price=Decimal(f"{spent[name] * 1000:.6f}"),
-        )
-        for name in names
-    ]
+    prices = {name: Decimal(f"{spent[name] * 1000:.6f}") for name in names}
+    infos = [info_of(name, price, price) for name, price in prices.items()]
     router, learning = ModelRouter(infos), ModelRouter(infos)
     for prompt in prompts[:: max(1, len(prompts) // (TRIED * len(names)))]:
         for name in names:
@@ -180,63 +160,27 @@ class Prompt:
     """One prompt and what each model made of it."""
 
     text: str
-    domain: str
     correct: dict[str, float]
     cost: dict[str, float]
     """US dollars per model."""
 
 
-def two_models(data: Path) -> list[Prompt]:
-    """Return the prompts that a weak and a strong model answered, with their domains."""
-    prices = json.loads(_read(data / "routing" / "routellm.prices.json.gz"))
-    dollars = {
-        name: (price["input_per_mtok"], price["output_per_mtok"])
-        for name, price in prices.items()
-    }
-    return [
-        _prompt(row, dollars) for row in _rows(data / "routing" / "routellm.jsonl.gz")
-    ]
-
-
-def nine_models(data: Path) -> list[Prompt]:
-    """Return the prompts that nine models answered; without domains."""
-    prices = json.loads(_read(data / "routing" / "llmrouter_9models.prices.json.gz"))
-    dollars = {
-        name: (price["input_price"], price["output_price"])
-        for name, price in prices.items()
-    }
-    return [
-        _prompt(row, dollars)
-        for row in _rows(data / "routing" / "llmrouter_9models.jsonl.gz")
-    ]
-
-
-def _prompt(row: dict, dollars: dict[str, tuple[float, float]]) -> Prompt:
-    cost = {}
-    for name, outcome in row["models"].items():
-        input_price, output_price = dollars[name]
-        output_tokens = outcome.get("out_tokens") or ASSUMED_OUTPUT_TOKENS
-        cost[name] = (
-            row["in_tokens"] * input_price + output_tokens * output_price
-        ) / MILLION
-    correct = {
-        name: float(outcome["correct"]) for name, outcome in row["models"].items()
-    }
-    return Prompt(
-        text=row["prompt"], domain=row.get("domain", ""), correct=correct, cost=cost
+def prompts_of(folder: Path, name: str, unit: str) -> list[Prompt]:
+    """Return the prompts that some models answered; `unit` ends the names of their prices."""
+    prices = json.loads(
+        gzip.decompress((folder / f"{name}.prices.json.gz").read_bytes())
     )
-
-
-def _rows(path: Path) -> list[dict]:
-    return [json.loads(line) for line in _read(path).splitlines()]
-
-
-def _read(path: Path) -> str:
-    return (
-        gzip.decompress(path.read_bytes()).decode("utf-8")
-        if path.suffix == ".gz"
-        else path.read_text("utf-8")
-    )
+    found = []
+    for row in rows_of(folder / f"{name}.jsonl.gz"):
+        correct, cost = {}, {}
+        for model, outcome in row["models"].items():
+            written = outcome.get("out_tokens") or ASSUMED_OUTPUT_TOKENS
+            dollars = row["in_tokens"] * prices[model][f"input{unit}"]
+            dollars += written * prices[model][f"output{unit}"]
+            cost[model] = dollars / MILLION
+            correct[model] = float(outcome["correct"])
+        found.append(Prompt(text=row["prompt"], correct=correct, cost=cost))
+    return found
 
 
 if __name__ == "__main__":

@@ -13,10 +13,11 @@ import logging
 import pkgutil
 import sys
 import warnings
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import ceil
 from pathlib import Path
 from statistics import mean
@@ -31,15 +32,12 @@ from common import head, parser_of, pooled, quiet, row
 from langchain_ctxwin.core import sizing
 from langchain_ctxwin.core import turns as pinned
 from langchain_ctxwin.core.tool_schemas import tool_definition
-from step_cost import ROOMY, WAYS, cost, history, ours
-from transcripts import load
 
 PACKAGE = "langchain_ctxwin"
 WINDOW = 8_192
 QUICK_SCENARIOS = ("parallel", "json_rows", "long_message")
 SUMMARY_SECONDS = 60.0
 PLAIN_MARGIN = 0.05  # what many take off a limit for counts that they cannot trust
-SPEED_TOLERANCE = 0.25  # part by which milliseconds differ from run to run
 
 StandIn = Callable[[Any], Any]
 Figures = dict[str, str]
@@ -265,33 +263,12 @@ ROWS = (
                 lambda messages, *_, **__: tuple(messages)
             )
         },
-        measures=("shown", "arena", "speed"),
-    ),
-    Row(
-        name="history that is extended",
-        instead="built anew with each request",
-        seams={
-            "core.history:read_history": lambda old: (
-                lambda messages, _=None, **named: old(messages, None, **named)
-            )
-        },
-        measures=("speed",),
+        measures=("shown", "arena"),
     ),
 )
 
 
 # ---- the measures ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class How:
-    """How thoroughly to measure, and on what."""
-
-    data: Path | None
-    is_quick: bool
-
-    def __call__(self, quick: Any, full: Any) -> Any:
-        return quick if self.is_quick else full
 
 
 @lru_cache(maxsize=1)
@@ -304,9 +281,9 @@ def _talks(data: Path | None) -> list[Any]:
     return sorted(calibration.load(data), key=lambda talk: -len(talk.points))
 
 
-def shown_values(how: How) -> Figures:
+def shown_values(options: Namespace) -> Figures:
     """Of the values that the next call needs: all, those last seen long ago, and the steps that have all of theirs."""
-    chosen = _conversations(how.data, how(1, 7))
+    chosen = _conversations(options.data, 1 if options.quick else 7)
     jobs = [
         sufficiency.Job(transcript=t, window=WINDOW, arms=(sufficiency.OURS,))
         for t in chosen
@@ -323,9 +300,10 @@ def shown_values(how: How) -> Figures:
     }
 
 
-def agents(how: How) -> Figures:
+def agents(options: Namespace) -> Figures:
     """Scripted agents with a strict provider; a summary is there as soon as it is begun."""
-    names = how(QUICK_SCENARIOS, [name for name in SCENARIOS if name != CLOCK])
+    full = [name for name in SCENARIOS if name != CLOCK]
+    names = QUICK_SCENARIOS if options.quick else full
     jobs = [
         arena.Job(manager="ours-nodes", scenario=name, window=WINDOW) for name in names
     ]
@@ -339,10 +317,10 @@ def agents(how: How) -> Figures:
     }
 
 
-def counts(how: How) -> Figures:
+def counts(options: Namespace) -> Figures:
     """Errors of counts in % before the request is sent, mean / 95 % quantile."""
-    every = _talks(how.data)
-    talks = every[how(len(every) // 4, 0) :: how(20, 3)]  # the longest come first
+    talks = _talks(options.data)  # the longest come first
+    talks = talks[len(talks) // 4 :: 20] if options.quick else talks[::3]
     found = [
         one
         for talk in pooled(calibration.replayed, talks)
@@ -360,48 +338,23 @@ def counts(how: How) -> Figures:
     }
 
 
-def speed(how: How) -> Figures:
-    """Milliseconds of processor time of one step, by way of meeting the history: the same objects, loaded, new."""
-    found = list(load(how.data, limit=5))
-    tools = next(t.tools for t in found if t.tools)
-    messages = history(found, how(300, 5_000))
-    return {
-        f"ms, {way}": cost(messages, partial(ours, tools, ROOMY), way) for way in WAYS
-    }
-
-
-MEASURES: dict[str, Callable[[How], Figures]] = {
+MEASURES: dict[str, Callable[[Namespace], Figures]] = {
     "shown": shown_values,
     "calibration": counts,
     "arena": agents,
-    "speed": speed,
 }
 
 
-def measured(row: Row, name: str, how: How) -> Figures:
+def measured(row: Row, name: str, options: Namespace) -> Figures:
     """Measure with one mechanism off; a measure that fails says why."""
     try:
         with applied(row):
-            return MEASURES[name](how)
+            return MEASURES[name](options)
     except SeamGoneError:
         raise
     except Exception as error:  # noqa: BLE001  # without a mechanism anything may fail, and that is a figure
-        return {
-            "failed": f"{type(error).__name__}: {str(error)[:80]}".replace(
-                "\n", " "
-            ).replace("|", "/")
-        }
-
-
-def cell(column: str, before: str, found: Figures) -> str:
-    now = found.get(column, found.get("failed", ""))
-    is_as_fast = (
-        column.startswith("ms")
-        and "failed" not in found
-        and abs(float(now) - float(before))
-        <= SPEED_TOLERANCE * max(float(now), float(before)) + 0.3
-    )
-    return "·" if now == before or is_as_fast else now
+        told = f"{type(error).__name__}: {str(error)[:80]}"
+        return {"failed": told.replace("\n", " ").replace("|", "/")}
 
 
 def main() -> None:
@@ -415,7 +368,7 @@ def main() -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="fewer conversations, scenarios and messages",
+        help="fewer conversations and scenarios",
     )
     options = parser.parse_args()
     for info in pkgutil.walk_packages(langchain_ctxwin.__path__, f"{PACKAGE}."):
@@ -424,7 +377,6 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     quiet()
     warnings.simplefilter("ignore")
-    how = How(data=options.data, is_quick=options.quick)
     rows = [
         off
         for off in ROWS
@@ -434,13 +386,17 @@ def main() -> None:
         asked = [off for off in rows if name in off.measures]
         if not asked:
             continue
-        base = MEASURES[name](how)
+        base = MEASURES[name](options)
         print()
         head(f"{name}: off → instead", *base, left=range(len(base) + 1))
         row("**all on**", *base.values())
         for off in asked:
-            found = measured(off, name, how)
-            cells = [cell(column, before, found) for column, before in base.items()]
+            found = measured(off, name, options)
+            cells = (found.get(column, found.get("failed", "")) for column in base)
+            cells = (
+                "·" if now == before else now
+                for now, before in zip(cells, base.values(), strict=True)
+            )
             row(f"{off.name} → {off.instead}", *cells)
 
 

@@ -13,12 +13,8 @@ end; an agent without a limit would reach 1. Beside ours: plain tails.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
-import logging
-import multiprocessing
-import os
 import random
 import re
 import sys
@@ -31,7 +27,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import structlog
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -42,6 +37,7 @@ from langchain_core.messages import (
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 import exact
+from common import head, parser_of, pooled, quiet, row
 from sufficiency import ARMS, Job, Play, Tally, billed
 from transcripts import Transcript
 
@@ -234,9 +230,7 @@ def shop_of(checkout: Path) -> Shop:
 def play(given: tuple[Path, Sequence[Task], int]) -> Tally:
     """Rewards, changes and what was billed, by arm."""
     checkout, tasks, window = given
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
-    )
+    quiet()
     shop = shop_of(checkout)
     played = Played(Job(transcript=thread(shop, tasks), window=window))
     tally = Counter(played.run())
@@ -255,9 +249,7 @@ def play(given: tuple[Path, Sequence[Task], int]) -> Tally:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, data="")
     parser.add_argument(
         "--tau", type=Path, required=True, help="checkout of tau2-bench"
     )
@@ -271,24 +263,18 @@ def main() -> None:
     begins = range(0, len(tasks) - size + 1, size)
     queues = [tasks[at : at + size] for at in begins][: options.threads]
     print(f"{len(queues)} threads of {size} customers\n")
-    print(
-        "| window | who | reward | changes possible | billed a call | over the limit |"
-    )
-    print("|---|---|---|---|---|---|")
-    with multiprocessing.Pool(os.cpu_count()) as pool:
-        for window in options.windows:
-            jobs = [(options.tau, queue, window) for queue in queues]
-            total = sum(pool.imap(play, jobs, chunksize=1), Tally())
-            for arm in ARMS:
-                rewards, writes = (
-                    total[arm, name] / max(1, total["", name])
-                    for name in ("rewards", "writes")
-                )
-                print(
-                    f"| {window:,} | {arm} | {rewards:.2f} | {writes:.2f} "
-                    f"| {billed(total, arm):,.0f} | {total[arm, 'over']} |",
-                    flush=True,
-                )
+    columns = ("reward", "changes possible", "billed a call", "over the limit")
+    head("window", "who", *columns, left=range(6))
+    for window in options.windows:
+        jobs = [(options.tau, queue, window) for queue in queues]
+        total = sum(pooled(play, jobs), Tally())
+        for arm in ARMS:
+            rewards, writes = (
+                f"{total[arm, name] / max(1, total['', name]):.2f}"
+                for name in ("rewards", "writes")
+            )
+            bill, over = f"{billed(total, arm):,.0f}", total[arm, "over"]
+            row(f"{window:,}", arm, rewards, writes, bill, over)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ Queries for several servers: what stands before the first `/` of a gold tool dif
 
 from __future__ import annotations
 
-import argparse
-import gzip
 import hashlib
 import json
 import time
@@ -29,26 +27,18 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 import exact
+from common import parser_of, rows_of
 from langchain_ctxwin.text import TermIndex, query_terms, terms
 from langchain_ctxwin.tools import ToolSelector
 
-BUDGETS = (
-    *(
-        ("stabletoolbench", 4_000),
-        ("stabletoolbench", 2_000),
-        ("stabletoolbench", 1_000),
-    ),
-    *(("bfcl_pooled", 4_000), ("bfcl_pooled", 2_000), ("bfcl_pooled", 1_000)),
-    *(("metatool", 4_000), ("metatool", 2_000), ("metatool", 1_000)),
-)
+COLLECTIONS = ("stabletoolbench", "bfcl_pooled", "metatool")
+BUDGETS = (4_000, 2_000, 1_000)
 GOALS = {
     ("stabletoolbench", 4_000): (0.83, 3),
     ("bfcl_pooled", 4_000): (0.90, 6),
     ("metatool", 4_000): (0.90, 15),
 }
 """The share of all queries, and the points gained on queries for several servers."""
-
-MS_GOAL = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,49 +47,17 @@ class Case:
 
     text: str
     gold: frozenset[str]
-    is_held_out: bool
 
     @property
     def is_spread(self) -> bool:
         return len({name.split("/")[0] for name in self.gold}) > 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolSet:
-    """A collection of tools, by name, and queries for them."""
-
-    name: str
-    tools: dict[str, dict[str, Any]]
-    cases: list[Case]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--data",
-        type=Path,
-        required=True,
-        help="folder with tool_selection",
-    )
-    parser.add_argument(
-        "--tuning",
-        action="store_true",
-        help="use the queries on which parameters are chosen",
-    )
-    parser.add_argument(
-        "--limit",
-        type=int,
-        default=None,
-        help="at most so many queries of a collection",
-    )
+    parser = parser_of(__doc__, "tool_selection", needs_data=True)
+    parser.add_argument("--limit", type=int, help="queries of a collection, at most")
     options = parser.parse_args()
-    report_queries(options.data, held_out=not options.tuning, limit=options.limit)
-
-
-def report_queries(data: Path, *, held_out: bool, limit: int | None) -> None:
-    print(
-        f"\nAll tools of a query among those that fit (words alone; {'held-out' if held_out else 'tuning'} queries)"
-    )
+    print("\nAll tools of a query among those that fit (words alone; held-out queries)")
     print(
         f"{'':17}{'tokens':>7}{'queries':>9}{'BM25':>8}{'as dear':>9}{'ours':>8}{'filled':>8}{'goal':>7}{'+search':>9}",
         f"{'second':>7}{'changed':>9}",
@@ -108,19 +66,20 @@ def report_queries(data: Path, *, held_out: bool, limit: int | None) -> None:
     print(
         f"{'several':>10}{'BM25':>8}{'ours':>8}{'points':>8}{'goal':>6}{'CPU ms':>8}{'p95':>7}"
     )
-    for name, tokens in BUDGETS:
-        found = read(data / "tool_selection", name)
-        cases = [case for case in found.cases if case.is_held_out == held_out][:limit]
-        selector = ToolSelector(found.tools.values(), tokens, counter=json_tokens)
-        plain = PlainBm25(found, tokens)
-        selector.select(cases[0].text)  # builds the index
+    for name in COLLECTIONS:
+        tools, cases = read(options.data / "tool_selection", name)
+        cases = cases[: options.limit]
         half = len(cases) // 2
         others = [*cases[half:], *cases[:half]]
-        rows = [
-            measured(case, other, selector, plain)
-            for case, other in zip(cases, others, strict=True)
-        ]
-        print(line(name, tokens, rows))
+        for tokens in BUDGETS:
+            selector = ToolSelector(tools.values(), tokens, counter=json_tokens)
+            plain = PlainBm25(tools, tokens)
+            selector.select(cases[0].text)  # builds the index
+            rows = [
+                measured(case, other, selector, plain)
+                for case, other in zip(cases, others, strict=True)
+            ]
+            print(line(name, tokens, rows))
 
 
 def measured(
@@ -133,8 +92,13 @@ def measured(
     shown, names = selector.search_tools.func(
         case.text, runtime=SimpleNamespace(state=state)
     )
-    result = ToolMessage(shown, artifact=names, tool_call_id="search")
-    after = selector.select([*asking(case.text), result], previous=chosen.names)
+    call = {"name": "search_tools", "args": {}, "id": "search"}
+    asked = [
+        HumanMessage(case.text),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage(shown, artifact=names, tool_call_id="search"),
+    ]
+    after = selector.select(asked, previous=chosen.names)
     turns = [HumanMessage(other.text), AIMessage("Done."), HumanMessage(case.text)]
     second = selector.select(turns, previous=selector.select(other.text).names)
     return SimpleNamespace(
@@ -148,15 +112,6 @@ def measured(
         is_spread=case.is_spread,
         ms=spent * 1_000,
     )
-
-
-def asking(text: str) -> list[AnyMessage]:
-    return [
-        HumanMessage(text),
-        AIMessage(
-            "", tool_calls=[{"name": "search_tools", "args": {}, "id": "search"}]
-        ),
-    ]
 
 
 def line(name: str, tokens: int, rows: Sequence[SimpleNamespace]) -> str:
@@ -179,15 +134,11 @@ def line(name: str, tokens: int, rows: Sequence[SimpleNamespace]) -> str:
 class PlainBm25:
     """What everybody would try first."""
 
-    def __init__(self, tool_set: ToolSet, tokens: int) -> None:
-        self._names = list(tool_set.tools)
+    def __init__(self, tools: dict[str, dict[str, Any]], tokens: int) -> None:
+        self._names = list(tools)
         self._tokens = tokens
-        self._prices = [
-            json_tokens([], tools=[tool]) for tool in tool_set.tools.values()
-        ]
-        texts = [
-            terms(plain_text(tool["function"])) for tool in tool_set.tools.values()
-        ]
+        self._prices = [json_tokens([], tools=[tool]) for tool in tools.values()]
+        texts = [terms(plain_text(tool["function"])) for tool in tools.values()]
         self._index = TermIndex(
             [Counter(text) for text in texts], saturation=1.5, length_share=0.75
         )
@@ -238,24 +189,19 @@ def json_tokens(
     return sum(map(exact.text_tokens, shown))
 
 
-def read(folder: Path, name: str) -> ToolSet:
-    with gzip.open(folder / f"{name}.tools.json.gz", "rt", encoding="utf-8") as file:
-        found = json.load(file)["tools"]
+def read(folder: Path, name: str) -> tuple[dict[str, dict[str, Any]], list[Case]]:
+    """The tools of a collection by name, and the queries that were held out."""
+    found = next(rows_of(folder / f"{name}.tools.json.gz"))["tools"]
     tools = {
         key: {**tool, "function": {**tool["function"], "name": key}}
         for key, tool in found.items()
     }
-    with gzip.open(
-        folder / f"{name}.queries.jsonl.gz", "rt", encoding="utf-8"
-    ) as lines:
-        rows = [json.loads(text) for text in lines]
     cases = [
-        Case(
-            text=r["query"], gold=frozenset(r["gold"]), is_held_out=is_held_out(r["id"])
-        )
-        for r in rows
+        Case(text=row["query"], gold=frozenset(row["gold"]))
+        for row in rows_of(folder / f"{name}.queries.jsonl.gz")
+        if is_held_out(row["id"])
     ]
-    return ToolSet(name=name, tools=tools, cases=cases)
+    return tools, cases
 
 
 def is_held_out(identifier: str) -> bool:
