@@ -489,7 +489,7 @@ class RoutingConfig(Settings):
 
 
 class AlertConfig(Settings):
-    """Thresholds of `langchain_ctxwin.observe.Alerts`; None, or false, is off.
+    """Thresholds of `langchain_ctxwin.observe.Alerts`; None is off.
 
     Environment variables: `CTXWIN_ALERTS_<FIELD>`, e.g. `CTXWIN_ALERTS_CONVERSATION_COST=2.5`.
 
@@ -501,7 +501,6 @@ class AlertConfig(Settings):
         accuracy: Alert when the mean accuracy of the counts for a model falls below it.
         failed_summaries: Alert when so many summaries by one model in a row failed, or would not make the request
             smaller. Single ones do now and then.
-        stopped_compactions: Alert when no summary is tried any more for a conversation, until one is.
         oversized_results: Alert when a larger share of the last tool results could not be shown whole.
         fallbacks: Alert when a candidate failed before a larger share of the last answers of a routed model. At one in
             ten, one call in ten is paid for twice.
@@ -525,7 +524,6 @@ class AlertConfig(Settings):
     utilization_steps: Samples = 8
     accuracy: Fraction | None = 0.85
     failed_summaries: Samples | None = 3
-    stopped_compactions: bool = True
     oversized_results: Rate | None = 0.05
     fallbacks: Rate | None = 0.1
     refusals: Rate | None = 0.05

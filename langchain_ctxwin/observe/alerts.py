@@ -5,24 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from operator import ge, gt, lt
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 from langchain_ctxwin.config import AlertConfig, FileConfig, LiveConfig, group_of
 from langchain_ctxwin.core.events import (
     AlertEvent,
     Event,
-    NoticeEvent,
     OverflowEvent,
     StepEvent,
     SummaryEvent,
     ToolResultEvent,
 )
 from langchain_ctxwin.errors import expect
-from langchain_ctxwin.protocols import MetricsSink
 from langchain_ctxwin.reporting import LogSink, Reporter
 from langchain_ctxwin.util.memo import Lru, once
 
@@ -78,9 +77,6 @@ RULES = {
         is_passed=ge,
         samples="failed_summaries",
     ),
-    "stopped_compactions": _Rule(
-        detail="no summary is tried any more", value=sum, is_passed=ge
-    ),
     "oversized_results": _Rule(detail="share of the last tool results"),
     "fallbacks": _Rule(detail="share of the last routed answers"),
     "refusals": _Rule(detail="share of the last requests"),
@@ -98,8 +94,8 @@ class Alerts:
 
     Key init args:
         config: an `AlertConfig`, a `FileConfig`, or a `ConfigFile`, which is followed; by default the environment's.
-        then: takes the alerts: a sink, a function of one `AlertEvent`, or a list of them. It is called in the turn, so
-            have what is slow done elsewhere; what it raises is logged. Alerts are logged in any case.
+        then: takes each `AlertEvent`, such as the `emit` of a sink. It is called in the turn, so have what is slow done
+            elsewhere; what it raises is logged. Alerts are logged in any case.
 
     Raises:
         ConfigError: an argument is of the wrong type.
@@ -123,7 +119,7 @@ class Alerts:
         self,
         config: AlertConfig | FileConfig | LiveConfig | None = None,
         *,
-        then: MetricsSink | Callable[[AlertEvent], object] | Sequence[Any] = (),
+        then: Callable[[AlertEvent], object] = lambda _: None,
     ) -> None:
         self._config: Any = AlertConfig() if config is None else config
         expect(
@@ -132,8 +128,9 @@ class Alerts:
             "config",
             "an AlertConfig, a FileConfig or a ConfigFile, or None",
         )
-        takers = list(then) if isinstance(then, list | tuple) else [then]
-        self._reporter = Reporter([_as_sink(taker) for taker in takers], own=(LogSink,))
+        wanted = "a function of one AlertEvent, such as the emit of a sink"
+        expect(then, Callable, "then", wanted)
+        self._reporter = Reporter([SimpleNamespace(emit=then)], own=(LogSink,))
         self._samples: Lru[deque[float]] = Lru(MAX_MEASURES)
         self._raised: dict[Key, AlertEvent] = {}
         # what is told of an alert may tell something in its turn
@@ -160,7 +157,7 @@ class Alerts:
         name, thread, model = key
         rule, threshold = RULES[name], getattr(config, name)
         standing = self._raised.get(key)
-        if threshold is None or threshold is False:
+        if threshold is None:
             self._clear(key, time=at, value=None)
             return
         samples = once(self._samples, key, deque)
@@ -175,34 +172,20 @@ class Alerts:
         if len(samples) < least or not rule.is_passed(value, bound):
             self._clear(key, time=at, value=value, threshold=float(threshold))
         elif standing is None:
-            about: dict[str, Any] = {
-                "alert": name,
-                "thread": thread,
-                "model": model,
-                "detail": rule.detail,
-            }
             self._raised[key] = AlertEvent(
-                value=value, threshold=float(threshold), time=at, **about
+                alert=name,
+                thread=thread,
+                model=model,
+                detail=rule.detail,
+                value=value,
+                threshold=float(threshold),
+                time=at,
             )
             self._reporter.emit(self._raised[key])
 
     def _clear(self, key: Key, **facts: Any) -> None:
         if standing := self._raised.pop(key, None):
             self._reporter.emit(replace(standing, is_cleared=True, **facts))
-
-
-class _FunctionSink:
-    """A function as a sink."""
-
-    def __init__(self, function: Any) -> None:
-        self.emit = function
-
-
-def _as_sink(taker: Any) -> Any:
-    if hasattr(taker, "emit"):
-        return taker
-    wanted = "a sink, a function of one AlertEvent, or a list of them"
-    return _FunctionSink(expect(taker, Callable, "then", wanted))
 
 
 def _samples_of(event: Event) -> Iterator[tuple[Key, float]]:
@@ -221,10 +204,6 @@ def _samples_of(event: Event) -> Iterator[tuple[Key, float]]:
             "refused",
         }:  # one lost with its process says nothing about who writes
             yield ("failed_summaries", "", event.model), float(event.status != "ready")
-        if event.status in {"started", "ready"}:
-            yield ("stopped_compactions", event.thread, ""), 0.0
-    elif isinstance(event, NoticeEvent) and event.notice == "compaction_stopped":
-        yield ("stopped_compactions", event.thread, ""), 1.0
     elif isinstance(event, ToolResultEvent):
         yield ("oversized_results", "", ""), float(event.is_oversized)
     if (

@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from langchain_ctxwin.core.events import Event, OverflowEvent, StepEvent
 from langchain_ctxwin.errors import (
     BudgetExceededError,
     ConfigError,
     NoModelFitsError,
-    brief,
-    expect,
     expect_each,
 )
 from langchain_ctxwin.util.log import aligned
-
-MAX_UNKNOWN = 0.05
-"""Share of the concerned requests that may be unknown before a gate is passed: one in twenty may be silent, so that a
-stray answer without usage spoils no verdict. What is known to miss a bound fails, however little it is."""
 
 NOT_SENT = frozenset({BudgetExceededError.__name__, NoModelFitsError.__name__})
 """Reasons of a failed request that no provider saw."""
@@ -55,9 +50,6 @@ class Measure:
 
     part: float = 0
     whole: float = 0
-    requests: int = 0
-    """Requests that are counted in the two amounts; those that the question does not concern are not."""
-
     unknown: int = 0
     """Requests that do not state what is asked."""
 
@@ -66,12 +58,9 @@ class Measure:
         """Sum up what requests add."""
         listed = list(pairs)
         measured = [pair for pair in listed if pair is not None]
-        part = sum(part for part, _ in measured)
-        whole = sum(whole for _, whole in measured)
         return cls(
-            part=part,
-            whole=whole,
-            requests=len(measured),
+            part=sum(part for part, _ in measured),
+            whole=sum(whole for _, whole in measured),
             unknown=len(listed) - len(measured),
         )
 
@@ -81,17 +70,12 @@ class Measure:
         return self.part / self.whole if self.whole else None
 
     def passes(self, bounds: Bounds) -> bool | None:
-        """Say whether it is good enough; None when too little is known, True when no request was concerned."""
+        """Say whether what is known is good enough; None when nothing is."""
         least, most = bounds
-        value = self.value
-        if value is not None and (
-            (least is not None and value < least) or (most is not None and value > most)
-        ):
-            return False
-        return (
-            True
-            if self.unknown <= MAX_UNKNOWN * (self.requests + self.unknown)
-            else None
+        if self.value is None:
+            return None
+        return (least is None or self.value >= least) and (
+            most is None or self.value <= most
         )
 
 
@@ -105,9 +89,9 @@ class QualityReport:
 
     @property
     def verdicts(self) -> dict[str, bool | None]:
-        """Whether each gate is passed; None where too little is known, as for no requests at all."""
+        """Whether each gate is passed; None where nothing is known."""
         return {
-            name: self.measures[name].passes(bounds) if self.requests else None
+            name: self.measures[name].passes(bounds)
             for name, bounds in self.gates.items()
         }
 
@@ -116,41 +100,27 @@ class QualityReport:
         """Names of the gates that are missed."""
         return tuple(name for name, passed in self.verdicts.items() if passed is False)
 
-    @property
-    def undecided(self) -> tuple[str, ...]:
-        """Names of the gates that too little is known for."""
-        return tuple(name for name, passed in self.verdicts.items() if passed is None)
-
     def table(self) -> str:
         """Print one line per measure: value, amounts, requests that do not state it, gate and verdict."""
         words = {True: "passed", False: "failed", None: "unknown"}
-        verdicts = {name: words[passed] for name, passed in self.verdicts.items()}
         rows = [("measure", "value", "amounts", "unknown", "gate", "verdict")]
         for name, measure in self.measures.items():
             value = "unknown" if measure.value is None else f"{measure.value:.2%}"
-            amounts = f"{_amount(measure.part)} of {_amount(measure.whole)}"
-            gate = _printed(self.gates.get(name, (None, None)))
+            signs = zip((">=", "<="), self.gates.get(name, ()), strict=False)
+            bounds = [
+                f"{sign} {bound:.1%}" for sign, bound in signs if bound is not None
+            ]
             rows.append(
                 (
                     name,
                     value,
-                    amounts,
+                    f"{measure.part:,.10g} of {measure.whole:,.10g}",
                     f"{measure.unknown:,}",
-                    gate,
-                    verdicts.get(name, ""),
+                    " ".join(bounds),
+                    words[self.verdicts[name]] if name in self.gates else "",
                 )
             )
         return "\n".join(aligned(rows, right={"value", "amounts", "unknown"}))
-
-
-def _amount(amount: float) -> str:
-    """An amount with all its digits; sums of scores have a fraction, tokens and requests none."""
-    return f"{amount:,.0f}" if amount == int(amount) else f"{amount:,.2f}"
-
-
-def _printed(bounds: Bounds) -> str:
-    signs = zip((">=", "<="), bounds, strict=True)
-    return " ".join(f"{sign} {bound:.1%}" for sign, bound in signs if bound is not None)
 
 
 def quality_report(
@@ -163,7 +133,7 @@ def quality_report(
         gates: least and largest value by the name of a measure.
 
     Raises:
-        ConfigError: a gate is named after no measure, or is no pair of bounds.
+        ConfigError: a gate is named after no measure.
 
     Examples:
         >>> steps = [
@@ -178,22 +148,16 @@ def quality_report(
         raise ConfigError(
             f"gates for {', '.join(unmeasured)}: no such measure, use {', '.join(MEASURES)}"
         )
-    for name, bounds in gates.items():
-        wanted = "the least and the largest value, such as (0.8, None)"
-        if len(expect(bounds, tuple | list, f"gates[{name!r}]", wanted)) != 2:  # noqa: PLR2004  # least and largest
-            raise ConfigError(f"gates[{name!r}]={brief(bounds)}: give {wanted}")
-    requests = [
-        event
-        for event in checked_events
-        if isinstance(event, StepEvent) or is_failed(event)
-    ]
+    requests = sum(
+        isinstance(event, StepEvent) or _is_failed(event) for event in checked_events
+    )
     measures = {
         name: Measure.of(pairs(checked_events)) for name, pairs in MEASURES.items()
     }
-    return QualityReport(requests=len(requests), measures=measures, gates=dict(gates))
+    return QualityReport(requests=requests, measures=measures, gates=dict(gates))
 
 
-def is_failed(event: Event) -> bool:
+def _is_failed(event: Event) -> TypeGuard[OverflowEvent]:
     """True for a request that got no answer."""
     return isinstance(event, OverflowEvent) and not event.is_recovered
 
@@ -216,11 +180,7 @@ def _compliance(events: Sequence[Event]) -> Iterator[Pair]:
         else:
             yield None if step.utilization is None else (step.utilization <= 1, 1)
     for event in events:
-        if (
-            isinstance(event, OverflowEvent)
-            and not event.is_recovered
-            and event.reason not in NOT_SENT
-        ):
+        if _is_failed(event) and event.reason not in NOT_SENT:
             yield 0, 1
 
 
@@ -229,7 +189,7 @@ def _fallback_success(events: Sequence[Event]) -> Iterator[Pair]:
     for step in _steps(events):
         if step.calls > 1 or step.route.get("fallbacks"):
             yield 1, 1
-    yield from ((0, 1) for event in events if is_failed(event))
+    yield from ((0, 1) for event in events if _is_failed(event))
 
 
 def _token_efficiency(events: Sequence[Event]) -> Iterator[Pair]:

@@ -5,24 +5,23 @@ from __future__ import annotations
 import atexit
 import json
 import sqlite3
-import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
-from weakref import WeakSet
 
 from pydantic import TypeAdapter
 
 from langchain_ctxwin.core.events import TYPES, Event
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.files import place
-from langchain_ctxwin.util.log import FailureLog, reason_of
-from langchain_ctxwin.util.work import Worker, renew_after_fork
+from langchain_ctxwin.util.log import FailureLog
+from langchain_ctxwin.util.work import Worker
 
 MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
+MAX_WAITING = 10_000  # events that are not written yet; of more, the newest are lost
 BUSY_SECONDS = 1.0  # how long a write waits for another process; each of them takes some milliseconds
 EXIT_SECONDS = 1.0  # how long the end of the process waits
 BATCH_ROWS = 1_000  # events that are read at once
@@ -76,66 +75,36 @@ class HistorySink:
         self.max_events = max_events
         self.lost = 0
         """Events that could not be written."""
-        self._waiting = deque[Event]()
         self._failures = FailureLog(path=str(self.path))
-        self._worker = Worker("ctxwin-history")
-        _sinks.add(self)
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Forget, in a forked process, the events that its parent writes."""
-        self._waiting.clear()
+        self._worker = Worker("ctxwin-history", max_waiting=MAX_WAITING)
+        atexit.register(self.flush)
 
     def emit(self, event: Event) -> None:
-        """Have an event written; never raises, and never waits."""
-        self._waiting.append(event)
-        # if one task waits already, that one writes this event, too
-        self._worker.submit(self._write_waiting)
+        """Have an event written; never waits."""
+        if not self._worker.submit(partial(self._write, event)):
+            self.lost += 1
 
     def flush(self, timeout_seconds: float = EXIT_SECONDS) -> bool:
         """Wait until all events are written; false when that takes longer. Blocks its thread."""
         return self._worker.flush(timeout_seconds)
 
-    def _write_waiting(self) -> None:
-        events = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if not events:  # an earlier task took them along
-            return
+    def _write(self, event: Event) -> None:
         try:
-            rows = [(json.dumps(event.to_dict(), default=str),) for event in events]
+            text = json.dumps(event.to_dict(), default=str)
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._add(rows)
-        except sqlite3.Error as error:  # its text quotes no event
-            self._lose(len(events), f"{type(error).__name__}: {error}")
-        except (OSError, ValueError) as error:
-            self._lose(len(events), reason_of(error))
+            with _opened(self.path, "rwc") as file:
+                file.executescript(SCHEMA)
+                file.execute("INSERT INTO events (json) VALUES (?)", (text,))
+                file.execute(
+                    "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?",
+                    (self.max_events,),
+                )
+        except (sqlite3.Error, OSError, ValueError) as error:
+            self.lost += 1
+            reason = f"{type(error).__name__}: {error}"
+            self._failures.note("history.not_saved", reason)
         else:
             self._failures.note("history.not_saved", "")
-
-    def _add(self, rows: Sequence[tuple[str]]) -> None:
-        with _opened(self.path, "rwc") as file:
-            file.executescript(SCHEMA)
-            file.execute("BEGIN IMMEDIATE")
-            file.executemany("INSERT INTO events (json) VALUES (?)", rows)
-            file.execute(
-                "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?",
-                (self.max_events,),
-            )
-            file.execute("COMMIT")
-
-    def _lose(self, events: int, reason: str) -> None:
-        self.lost += events
-        self._failures.note("history.not_saved", reason)
-
-
-_sinks: WeakSet[HistorySink] = WeakSet()
-
-
-@atexit.register
-def _write_the_rest() -> None:
-    """Wait for all sinks together."""
-    ends = time.monotonic() + EXIT_SECONDS
-    for sink in list(_sinks):
-        sink.flush(max(0.0, ends - time.monotonic()))
 
 
 class History:
@@ -261,8 +230,10 @@ def event_of(text: str) -> Event | None:
 
 @contextmanager
 def _opened(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """Open a file for as long as it is used: no connection is left for a forked process."""
+    """Open a file for as long as it is used, and commit: no connection is left for a forked process."""
     address = f"file:{quote(str(path))}?mode={mode}"
-    options: Any = {"uri": True, "timeout": BUSY_SECONDS, "isolation_level": None}
-    with closing(sqlite3.connect(address, **options)) as file:
+    with (
+        closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as file,
+        file,
+    ):
         yield file

@@ -100,11 +100,10 @@ SUMMARY_FIELDS = {
 class OpenTelemetrySink:
     """Writes a span for each call of a model, each compaction and each summary, and counts all events as metrics.
 
-    A span begins when its work began and is a child of the span in which the agent ran. A warning is an event of that
-    span, or a span without length below it where it has ended. Attributes of metrics name models, tools that the agent
-    has, and kinds, at most a hundred of each, all others `other`: threads and answers are on spans alone. The text of a
-    message is in none of them. Exporters run as the SDK is set up: give it those that have a thread. A Prometheus
-    server scrapes the metrics through `opentelemetry-exporter-prometheus`.
+    A span begins when its work began and is a child of the span in which the agent ran. Attributes of metrics name
+    models, tools that the agent has, and kinds, at most a hundred of each, all others `other`: threads and answers are
+    on spans alone. The text of a message is in none of them. Exporters run as the SDK is set up: give it those that
+    have a thread. A Prometheus server scrapes the metrics through `opentelemetry-exporter-prometheus`.
 
     Setup:
         ```bash
@@ -179,15 +178,10 @@ class OpenTelemetrySink:
         elif isinstance(event, events.CompactionEvent):
             about = {**_read(event, COMPACTION_FIELDS), COMPACTED: True}
             self._span("compact_messages", event, about, seconds=event.duration_seconds)
-        elif isinstance(event, events.SummaryEvent):
-            if event.status != "started":
-                fault = "" if event.status == "ready" else event.reason or event.status
-                about, seconds = _read(event, SUMMARY_FIELDS), event.seconds
-                self._span(
-                    "summarize_messages", event, about, seconds=seconds, fault=fault
-                )
-        elif event.level == "warning":
-            self._warning(event)
+        elif isinstance(event, events.SummaryEvent) and event.status != "started":
+            fault = "" if event.status == "ready" else event.reason or event.status
+            about, seconds = _read(event, SUMMARY_FIELDS), event.seconds
+            self._span("summarize_messages", event, about, seconds=seconds, fault=fault)
 
     def _step(self, event: events.StepEvent) -> None:
         about = self._labels(
@@ -231,15 +225,6 @@ class OpenTelemetrySink:
                 values.add(about[name])
             about[name] = about[name] if about[name] in values else OTHER
         return about
-
-    def _warning(self, event: Event) -> None:
-        about = _exportable(
-            {f"ctxwin.{name}": value for name, value in event.facts().items()}
-        )
-        if (span := trace.get_current_span()).is_recording():
-            span.add_event(event.name, about, timestamp=int(event.time * NANOSECONDS))
-        else:
-            self._span(event.name, event, {**about, MODEL: event.model})
 
     def _span(
         self,

@@ -1,23 +1,20 @@
-"""What happened over time, as tables: usage, tools, compactions, summaries, troubles, routes, alerts, model changes."""
+"""What happened over time, as tables: usage, tools, compactions, summaries, troubles."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from operator import attrgetter
 from statistics import fmean
 from types import UnionType
 from typing import Any
 
 from langchain_ctxwin.core.events import (
-    AlertEvent,
     CacheMissEvent,
     CompactionEvent,
     Event,
-    ModelChangeEvent,
     NoticeEvent,
     OverflowEvent,
     StepEvent,
@@ -72,7 +69,6 @@ def report(events: Iterable[Event]) -> Report:
     """
     checked_events = expect_each(events, Event, "events", EVENTS_WANTED)
     tables = {name: table.rows(checked_events) for name, table in TABLES.items()}
-    tables["tools"] = _with_offers(checked_events, tables["tools"])
     return Report(events=len(checked_events), tables=tables)
 
 
@@ -123,7 +119,7 @@ TABLES = {
         means=("utilization", "accuracy"),
     ),
     "tools": Table(
-        title="Tools: results, their tokens, share of those that were too large, requests that offered them, calls",
+        title="Tools: results, their tokens, share of those that were too large",
         of=ToolResultEvent,
         by=("tool",),
         sums=("tokens", "shown_tokens"),
@@ -154,25 +150,6 @@ TABLES = {
         by=("name", "model", "reason"),
         where=lambda event: event.level == "warning",
     ),
-    "routes": Table(
-        title="Routes: why a model was chosen, USD, fallbacks, quality where answers have scores",
-        of=StepEvent,
-        by=("reason", "model"),
-        sums=("cost",),
-        means=("fallbacks", "quality"),
-        where=attrgetter("route"),
-    ),
-    "alerts": Table(
-        title="Alerts: those that `Alerts(then=sink)` hands to the sink",
-        of=AlertEvent,
-        by=("alert", "day"),
-        sums=("is_cleared",),
-    ),
-    "changes": Table(
-        title="Limits and prices that changed",
-        of=ModelChangeEvent,
-        by=("day", "model", "field", "before", "after", "source"),
-    ),
 }
 
 
@@ -180,11 +157,7 @@ def _day(event: Event) -> str:
     return datetime.fromtimestamp(event.time, UTC).date().isoformat()
 
 
-def _reason(event: Any) -> str:
-    """Why something happened; of a route the kind of reason, without the figures of one request."""
-    if isinstance(event, StepEvent):
-        reason = str(event.route.get("reason") or "")
-        return reason.partition(":")[0].partition("(")[0].strip()
+def _reason(event: OverflowEvent | NoticeEvent) -> str:
     about = event.about if isinstance(event, NoticeEvent) else {"reason": event.reason}
     return str(about.get("reason", ""))
 
@@ -192,7 +165,6 @@ def _reason(event: Any) -> str:
 WORKED_OUT: Mapping[str, Callable[[Any], Any]] = {
     "day": _day,
     "reason": _reason,
-    "fallbacks": lambda step: bool(step.route.get("fallbacks")),
     # a result that was not reduced is shown as it is
     "shown_tokens": lambda event: (
         event.tokens if event.shown_tokens is None else event.shown_tokens
@@ -204,20 +176,6 @@ WORKED_OUT: Mapping[str, Callable[[Any], Any]] = {
 def _value(event: Event, name: str) -> Any:
     work_out = WORKED_OUT.get(name)
     return work_out(event) if work_out else getattr(event, name)
-
-
-def _with_offers(events: Sequence[Event], results: Sequence[Row]) -> list[Row]:
-    """The rows of tools with how often each was offered and called, also of those that never returned anything."""
-    steps = [event for event in events if isinstance(event, StepEvent)]
-    offered = Counter(name for step in steps for name in step.tools_offered)
-    called = Counter(name for step in steps for name in step.tools_called)
-    nothing = dict.fromkeys(("tokens", "shown_tokens", "is_oversized"))
-    result_rows = {row["tool"]: row for row in results}
-    return [
-        result_rows.get(tool, {"tool": tool, "events": 0, **nothing})
-        | {"offered": offered[tool], "called": called[tool]}
-        for tool in sorted({*result_rows, *offered, *called})
-    ]
 
 
 def _printed(title: str, rows: Sequence[Row]) -> str:

@@ -25,7 +25,6 @@ from prometheus_client import REGISTRY, generate_latest
 from langchain_ctxwin import ConfigError, ContextConfig, ModelInfo
 from langchain_ctxwin.observe import (
     OpenTelemetrySink,
-    OverflowEvent,
     StepEvent,
     ToolResultEvent,
 )
@@ -104,9 +103,6 @@ def test_every_name_is_one_of_the_conventions_or_our_own():
             watched.sink.emit(event)
     spans = [span for named in watched.spans.values() for span in named]
     names = {name for span in spans for name in span.attributes}
-    names |= {
-        name for span in spans for event in span.events for name in event.attributes
-    }
     names |= {*watched.metrics} | {
         name
         for points in watched.metrics.values()
@@ -205,24 +201,6 @@ def test_names_that_are_made_up_are_no_series_of_their_own():
         trace.sink.emit(ToolResultEvent(tool=f"made-up-{n}"))
     for points in trace.metrics.values():
         assert len(points) <= 3 * 101
-
-
-def test_a_warning_is_an_event_of_the_span_of_the_run():
-    """And a span of its own where there is none."""
-    watched = Watched()
-    reporter = Reporter([watched.sink])
-    refusal = OverflowEvent(model="m", reason="BudgetExceededError", thread="1")
-    with watched.tracers.get_tracer("test").start_as_current_span("agent"):
-        reporter.emit(refusal)
-    reporter.emit(refusal)
-    (run,), (alone,) = watched.spans["agent"], watched.spans["context.refused"]
-    assert [event.name for event in run.events] == ["context.refused"]
-    assert alone.parent is None
-    assert (
-        alone.attributes["ctxwin.reason"]
-        == run.events[0].attributes["ctxwin.reason"]
-        == "BudgetExceededError"
-    )
 
 
 def test_chat_spans_can_be_left_to_the_client():
