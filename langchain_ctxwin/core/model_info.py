@@ -12,6 +12,8 @@ from datetime import date
 from decimal import Decimal, DecimalException
 from typing import Any
 
+from langchain_core.runnables.base import RunnableBindingBase
+
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits
 from langchain_ctxwin.core.provider_blocks import provider_named
@@ -267,7 +269,6 @@ of the tokenizer, so they count as generic, unless the model's limits state a `t
 """
 
 UNKNOWN_FAMILY = "generic"
-MAX_BINDINGS = 16  # bindings of bindings that are looked through; a model that binds itself would have no end
 
 CHAT_COMPLETIONS = ("openai", "deepseek", "qwen")
 """Families whose classes speak OpenAI's Chat Completions, where they do not say that they use the Responses API."""
@@ -371,12 +372,12 @@ def arguments_of(model: Any) -> dict[str, Any]:
 
 
 def bound_arguments(model: Any) -> dict[str, Any]:
-    """Return the arguments that the bindings around a model send with each call, the outer ones first."""
-    return {
-        name: value
-        for binding in reversed(_layers(model)[:-1])
-        for name, value in getattr(binding, "kwargs", {}).items()
-    }
+    """Return the arguments that the bindings around a model send with each call; the outer ones win."""
+    arguments: dict[str, Any] = {}
+    while isinstance(model, RunnableBindingBase):
+        arguments = {**model.kwargs, **arguments}
+        model = model.bound
+    return arguments
 
 
 def model_name(model: Any) -> str:
@@ -402,15 +403,6 @@ def _class_family(model: object) -> str:
 
 def unbound(model: Any) -> Any:
     """Return the model inside all bindings."""
-    return _layers(model)[-1]
-
-
-def _layers(model: Any) -> list[Any]:
-    """The bindings around a model, the outermost first, and the model itself."""
-    layers = [model]
-    while (
-        len(layers) <= MAX_BINDINGS
-        and (bound := getattr(layers[-1], "bound", None)) is not None
-    ):
-        layers.append(bound)
-    return layers
+    while isinstance(model, RunnableBindingBase):
+        model = model.bound
+    return model
