@@ -7,14 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from langchain_ctxwin.core.provider_blocks import compact_json
-from langchain_ctxwin.errors import expect
 from langchain_ctxwin.tool_results.contents import json_value
 from langchain_ctxwin.tool_results.cursors import ResultRecord
 
 __all__ = ["BackendResultStore"]
 
 NAMESPACE_CHARS = 12  # of a namespace in a path, which a model has to copy
-METHODS = ("upload_files", "download_files", "ls", "delete")
 
 
 class BackendResultStore:
@@ -39,17 +37,9 @@ class BackendResultStore:
         ```
     """
 
-    needs_run = True
-    """Backends find state and store by the run that they are called in."""
-
     def __init__(self, backend: Any, *, root: str = "/tool_results") -> None:
-        is_backend = not isinstance(backend, type) and all(
-            callable(getattr(backend, method, None)) for method in METHODS
-        )
-        wanted = "a backend of deepagents, such as StateBackend()"
-        expect(backend, object if is_backend else (), "backend", wanted)
         self._backend = backend
-        self._root = expect(root, str, "root", "the path of a folder").rstrip("/")
+        self._root = root.rstrip("/")
 
     def path_of(self, key: str) -> str:
         """Return the path of the file with this result."""

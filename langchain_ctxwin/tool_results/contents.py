@@ -137,11 +137,9 @@ def with_addresses(content: Any) -> Any:
         ... )
         [{'type': 'text', 'text': 'file: https://archive.example/tides.csv (text/csv)'}]
     """
-    return (
-        [_addressed(block) if is_media(block) else block for block in content]
-        if is_blocks(content)
-        else content
-    )
+    if not is_blocks(content):
+        return content
+    return [_addressed(block) if is_media(block) else block for block in content]
 
 
 def _addressed(block: Mapping[str, Any]) -> Any:

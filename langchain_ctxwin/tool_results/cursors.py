@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from itsdangerous import BadSignature, TimestampSigner
 from itsdangerous.encoding import base64_decode, bytes_to_int
@@ -126,7 +126,7 @@ class CursorSigner:
         Raises:
             ConfigError: the result's id or the offset is out of range.
         """
-        place = f"{cursor.result_id}.{expect(cursor.offset, int, 'offset', 'a whole number'):x}"
+        place = f"{cursor.result_id}.{cursor.offset:x}"
         if not _PLACE.fullmatch(place):
             raise ConfigError(
                 f"result_id={brief(cursor.result_id)}, offset={brief(cursor.offset)}: use an id of 1 to {MAX_ID_CHARS} "
@@ -144,7 +144,7 @@ class CursorSigner:
         Raises:
             CursorTamperedError: the text does not have the form of a cursor.
         """
-        return parsed(text).result_id
+        return parsed(text)[0]
 
     def verify(self, text: str, *, tool: str, args_digest: str, thread: str) -> Cursor:
         """Read a cursor that was signed for this tool, these arguments and this thread.
@@ -153,22 +153,20 @@ class CursorSigner:
             CursorTamperedError: it was not; or the text was changed, or is no cursor at all.
             CursorExpiredError: it was, but it is older than its time to live, or of a time that has not come yet.
         """
-        unverified = parsed(text)
+        result_id, offset, time_seconds = parsed(text)
         try:
             self._signer_of(tool, args_digest, thread).unsign(text)
         except BadSignature:
             raise _tampered(
                 text, "was changed, or belongs to another call, thread or key"
             ) from None
-        age = self._clock() - unverified.time_seconds
+        age = self._clock() - time_seconds
         if not -CLOCK_SKEW_SECONDS <= age <= self._ttl_seconds:
             raise CursorExpiredError(
                 f"the cursor {text} is {age:,.0f} seconds old, it was good for {self._ttl_seconds:g}: use the newest "
                 f"cursor of this result, or {_NOT_AGAIN}"
             )
-        return Cursor(
-            tool, args_digest, thread, unverified.result_id, unverified.offset
-        )
+        return Cursor(tool, args_digest, thread, result_id, offset)
 
     def _signer_of(self, tool: str, args_digest: str, thread: str) -> _CallSigner:
         call = json.dumps([tool, args_digest, thread]).encode()
@@ -200,32 +198,20 @@ class _ShortTag(HMACAlgorithm):
 
 def _checked_keys(keys: Any) -> list[bytes]:
     several = [keys] if isinstance(keys, str | bytes) else keys
-    is_list = isinstance(several, list | tuple) and len(several) > 0
-    if not is_list or not all(
+    if not several or not all(
         isinstance(key, str | bytes) and key.strip() for key in several
     ):
         raise ConfigError(  # which never shows what may be a key
             f"keys is {type(keys).__name__}: pass a secret of 32 random characters or more, or a list of them, oldest "
             "first, none of them empty"
         )
-    return [
-        key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
-        for key in several
-    ]
+    return [key.encode() if isinstance(key, str) else key for key in several]
 
 
-class Parsed(NamedTuple):
-    """What stands in a cursor's text; true only when the tag is."""
+def parsed(text: Any) -> tuple[str, int, int]:
+    """Return result id, offset and time of a text that is spelled as `sign` does; they are true only when the tag is.
 
-    result_id: str
-    offset: int
-    time_seconds: int
-
-
-def parsed(text: Any) -> Parsed:
-    """Take a text apart that is spelled as `CursorSigner.sign` does; any other raises `CursorTamperedError`.
-
-    The length is checked first, so that no text is too long to be refused.
+    Any other raises `CursorTamperedError`. The length is checked first, so that no text is too long to be refused.
     """
     form = (
         _FORM.fullmatch(text)
@@ -235,7 +221,7 @@ def parsed(text: Any) -> Parsed:
     if form is None:
         raise _tampered(text, "has not the form of a cursor")
     result_id, offset, time_64 = form.groups()
-    return Parsed(result_id, int(offset, 16), bytes_to_int(base64_decode(time_64)))
+    return result_id, int(offset, 16), bytes_to_int(base64_decode(time_64))
 
 
 def _tampered(text: Any, what: str) -> CursorTamperedError:

@@ -363,7 +363,7 @@ class ToolResultGuard:
         self, cursor: str, question: Question, runtime: Any, thread: str, loop: Any
     ) -> str:
         """The page that a cursor stands for; a valid cursor also renews the time to live of the result."""
-        result_id = parsed(cursor).result_id
+        result_id, *_ = parsed(cursor)
         key = key_of(thread, result_id)
         record_bytes = self._call_store(loop, "get", key)
         if isinstance(record_bytes, Exception):

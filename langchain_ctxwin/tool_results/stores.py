@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import inspect
 import re
 import threading
 import time
@@ -16,9 +15,7 @@ from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.log import log_failure
 from langchain_ctxwin.util.stores import delete_items, redis_client
-from langchain_ctxwin.util.work import renew_after_fork
 
 __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
 
@@ -48,29 +45,12 @@ class MemoryResultStore:
     """
 
     def __init__(self, *, max_bytes: int = MAX_BYTES, clock: Clock = time.time) -> None:
-        if expect(max_bytes, int, "max_bytes", "a number of bytes") < 1:
-            raise ConfigError(f"max_bytes={max_bytes}: pass at least 1 byte")
         self._max_bytes = max_bytes
         self._clock = clock
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Start empty: in a forked child, another thread may have held the lock, or been in the middle of a change."""
         self._lock = threading.Lock()
         # value, expiry; least recently used first
         self._entries: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
         self._size_bytes = 0
-
-    def __len__(self) -> int:
-        with self._lock:
-            return len(self._entries)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all keys and values."""
-        with self._lock:
-            return self._size_bytes
 
     def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
         """Keep `value` for `ttl_seconds`, in the place of what was kept under this key.
@@ -162,19 +142,12 @@ class LangGraphResultStore:
         self._store.put(*_place(key), item, index=False, **life)
 
     def get(self, key: str) -> bytes | None:
-        """Return the value stored under this key, or None: never stored, expired, deleted or damaged."""
+        """Return the value stored under this key, or None: never stored, expired or deleted."""
         # Refreshing the store's expiry would write at each read, and ours is not in it.
         item = self._store.get(*_place(key), refresh_ttl=False)
-        if item is None:
+        if item is None or self._clock() >= item.value["expires_at_seconds"]:
             return None
-        try:
-            is_expired = self._clock() >= item.value["expires_at_seconds"]
-            value = base64.b64decode(item.value["result"], validate=True)
-        # another program's item, or damage
-        except (KeyError, TypeError, ValueError) as error:
-            log_failure("results.damaged", error, key=key)
-            return None
-        return None if is_expired else value
+        return base64.b64decode(item.value["result"])
 
     def delete(self, key: str) -> None:
         """Forget what is kept under this key; no effect when there is nothing."""
@@ -214,11 +187,6 @@ class RedisResultStore:
     """
 
     def __init__(self, client: Any, *, prefix: str = PREFIX) -> None:
-        send = getattr(client, "execute_command", None)
-        is_sync = callable(send) and not inspect.iscoroutinefunction(send)
-        expect(
-            client, type(client) if is_sync else (), "client", "a redis.Redis client"
-        )
         self._client = client
         self._prefix = prefix
 
@@ -242,8 +210,8 @@ class RedisResultStore:
 
     def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
         """Keep `value` for `ttl_seconds`, in the place of what was kept under this key."""
-        life = max(1, ceil(ttl_seconds * 1000))
-        self._client.set(_as_bytes(f"{self._prefix}{key}"), value, px=life)
+        key_bytes = _as_bytes(f"{self._prefix}{key}")
+        self._client.set(key_bytes, value, px=ceil(ttl_seconds * 1000))
 
     def get(self, key: str) -> bytes | None:
         """Return the value stored under this key, or None: never stored, expired, displaced or deleted."""
