@@ -279,7 +279,7 @@ def holds_all(answers: list[NotedPage], style: Style) -> bool:
 def lines(view: ResultView, whole: range) -> list[str]:
     """What is printed of whole entries: nothing of fields that are left out, at least an empty line of a row."""
     first_row = view.layout.head
-    texts = view.printed(whole).value if whole else ()
+    texts = view.printed(whole) if whole else ()
     return [
         text
         for index, text in zip(whole, texts, strict=True)

@@ -12,7 +12,6 @@ from langchain_ctxwin.text import word_cut
 from langchain_ctxwin.tool_results.contents import Content
 from langchain_ctxwin.tool_results.cursors import ResultRecord
 from langchain_ctxwin.tool_results.showing import (
-    Projected,
     ResultView,
     inside_text,
     layout_of,
@@ -36,7 +35,6 @@ MOST_CHARS_PER_TOKEN = (
     8  # of a page's budget: text of longer tokens is rules and blanks
 )
 PRECISION = 32  # a page is filled up to one part in so many: prices cost time
-NOTHING = Projected(value=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +68,6 @@ class Page:
     start: PagePlace
     next: PagePlace | None  # where the next page begins; None after the last one
     stop: int  # index after the last entry that is shown to its end
-    projection: Projected = NOTHING  # what of these entries is left out
     inside: str = ""  # name of the entry that is not shown to its end, or of which this is a later part
     chars: tuple[int, int] | None = None  # which characters of a text these are
     end: str = ""  # the end of a text, when it is shown with its beginning
@@ -79,11 +76,7 @@ class Page:
     def is_everything(self) -> bool:
         """True when no field and no entry is left out of this page."""
         is_first = not (self.start.entry or self.start.char)
-        return (
-            is_first
-            and self.next is None
-            and not (self.projection.left_out or self.end)
-        )
+        return is_first and self.next is None and not self.end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +112,6 @@ def page_at(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
         start=place,
         next=replace(place, entry=stop) if stop < len(view) else None,
         stop=stop,
-        projection=view.printed(range(place.entry, stop)),
     )
 
 
@@ -154,14 +146,13 @@ def _part(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
         start=place,
         next=following if following.entry < len(view) else None,
         stop=following.entry,
-        projection=replace(view.projected([entry]), value=()),
         inside=view.layout.name(entry),
         chars=(start, stop),
     )
 
 
 def _body(view: ResultView, start: int, stop: int) -> str:
-    return "\n".join(text for text in view.printed(range(start, stop)).value if text)
+    return "\n".join(filter(None, view.printed(range(start, stop))))
 
 
 def chosen(
@@ -195,28 +186,20 @@ def _has_room(view: ResultView, stop: int, room: PageRoom) -> bool:
     return False
 
 
-def first_page(view: ResultView, config: ToolResultConfig, room: PageRoom) -> Page:
-    """Return the first page; of a text, and of a result without pages, the beginning and the end."""
-    if config.pagination and not view.layout.is_text:
-        return page_at(view, PagePlace(), room)
-    text = _body(view, 0, len(view))
-    page = Page(
-        body=text,
-        start=PagePlace(),
-        next=None,
-        stop=len(view),
-        projection=view.printed(range(len(view))),
+def first_page(view: ResultView, room: PageRoom) -> Page:
+    """Return the first page; of a text, the beginning and the end."""
+    first = page_at(view, PagePlace(), room)
+    if not view.layout.is_text or first.next is None:
+        return first
+    beginning = replace(room, tokens=int(room.tokens * HEAD_SHARE))
+    page = page_at(view, PagePlace(), beginning)
+    text, (_, stop) = view.layout.beside, page.chars or (0, 0)
+    left = room.tokens - room.price(f"{page.body}\n[…]\n")
+    most = min(len(text) - stop, left * MOST_CHARS_PER_TOKEN)
+    chars = most_that_fit(
+        most, FIRST_CHARS, lambda chars: room.price(text[len(text) - chars :]) <= left
     )
-    if room.fits(text):
-        return page
-    stop = page_end(text, 0, int(room.tokens * HEAD_SHARE), room.price)
-    start = tail_start(
-        text, room.tokens - room.price(f"{text[:stop]}\n[…]\n"), room.price, stop
-    )
-    page = replace(page, body=text[:stop], end=text[start:], chars=(0, stop))
-    if not config.pagination:
-        return page
-    return replace(page, next=PagePlace(char=stop), inside=view.layout.name(0), stop=0)
+    return replace(page, end=text[len(text) - chars :])
 
 
 def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> int:
@@ -237,18 +220,3 @@ def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> in
     line = text.rfind("\n", (start + stop) // 2, stop) + 1
     readable = line or word_cut(text, start, stop)
     return readable if price(text[start:readable]) <= budget_tokens else stop
-
-
-def tail_start(text: str, budget_tokens: int, price: WholePrice, earliest: int) -> int:
-    """Return where the longest end of `text` begins that fits in `budget_tokens`, at `earliest` or after it.
-
-    It begins where a line does, if one begins soon; at `len(text)` when nothing fits.
-    """
-    size = len(text)
-    most = min(size - earliest, budget_tokens * MOST_CHARS_PER_TOKEN)
-    chars = most_that_fit(
-        most, FIRST_CHARS, lambda chars: price(text[size - chars :]) <= budget_tokens
-    )
-    start = size - chars
-    line = text.find("\n", max(0, start - 1), (start + size) // 2) + 1
-    return line if line and start > earliest else start

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import chain
 from typing import Any, Final
@@ -271,10 +271,6 @@ def _without(value: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     return {**remaining, first: inside} if inside else remaining
 
 
-def _in_entry(path: str) -> str:
-    return path.removeprefix("[]").removeprefix(".")
-
-
 # joined(path, key): the path of a key in the object at a path; the same few paths are asked for row after row.
 joined = lru_cache(maxsize=4_096)(field_paths.joined)
 
@@ -286,64 +282,53 @@ HEAD_CHARS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Projected:
-    """The visible part of a value, and the paths that are left out."""
-
-    value: Any
-    # paths that are in the value and not shown; nulls and empty values are not named
-    left_out: tuple[str, ...] = ()
-
-
 class ResultView:
     """The entries of a result in one style."""
 
     def __init__(self, layout: Layout, style: Style) -> None:
         self.layout = layout
         self.style = style
-        self._printed: dict[range, Projected] = {}
+        self._printed: dict[range, list[str]] = {}
 
     def __len__(self) -> int:
         return len(self.layout)
 
     def value(self, index: int) -> Any:
         """Return the visible part of an entry; an empty object when all of it is left out."""
-        return self.projected([index]).value[0]
+        return self.values([index])[0]
 
-    def printed(self, indexes: range) -> Projected:
+    def printed(self, indexes: range) -> list[str]:
         """Print entries in order, one text each; the header of a table is part of the first row's."""
         # pages are tried in several sizes, and the same one again with its notes
         if indexes not in self._printed:
-            projection, heads = self.projected(indexes), self._heads(indexes)
-            head_lines = map(_field_lines, projection.value[:heads])
-            texts = (*head_lines, *row_lines(projection.value[heads:]))
-            self._printed[indexes] = replace(projection, value=texts)
+            values, heads = self.values(indexes), self._heads(indexes)
+            head_lines = map(_field_lines, values[:heads])
+            self._printed[indexes] = [*head_lines, *row_lines(values[heads:])]
         return self._printed[indexes]
 
-    def projected(self, indexes: Sequence[int]) -> Projected:
-        """Return the visible part of entries, as a list, and the paths that are left out of any, as in one entry."""
+    def values(self, indexes: Sequence[int]) -> list[Any]:
+        """Return the visible part of entries."""
         entries = [self.layout.entry(index) for index in indexes]
         heads, fields = self._heads(indexes), self.style.fields
         head, rows = entries[:heads], entries[heads:]
         # The fields beside the rows tell about all rows, so few of them are shown as they are.
-        is_whole = not fields and len(compact_json(head)) <= HEAD_CHARS
+        if fields or len(compact_json(head)) > HEAD_CHARS:
+            head = self._projected(head, fields)
         inside = [self.layout.inside(path) for path in fields]
-        return together(
-            [
-                Projected(value=head) if is_whole else self._project(head, fields),
-                self._project(rows, inside),
-            ]
-        )
+        return head + self._projected(rows, inside)
 
     def _heads(self, indexes: Sequence[int]) -> int:
         return sum(1 for index in indexes if index < self.layout.head)
 
-    def _project(self, values: list[Any], fields: Sequence[str]) -> Projected:
-        if self.style.shows_everything or self.style.fields == ("*",) or not values:
-            return Projected(value=values)
-        if fields:
-            return project(values, fields)
-        return project_automatically(values, self.style)
+    def _projected(self, values: list[Any], fields: Sequence[str]) -> list[Any]:
+        if self.style.shows_everything or self.style.fields == ("*",):
+            return values
+        projected: list[Any] = (
+            project(values, fields)
+            if fields
+            else project_automatically(values, self.style)
+        )
+        return projected
 
 
 def is_shortened(
@@ -351,20 +336,11 @@ def is_shortened(
 ) -> bool:
     """Say whether a result that fits has more rows, or, beside these fields, others: an error has none of them."""
     layout = layout_of(content)
-    if len(layout.rows) > (page_rows or MAX_ENTRIES):
-        return True
-    style = Style(fields=layout.those_in(fields))
-    return bool(ResultView(layout, style).projected(range(len(layout))).left_out)
-
-
-def together(parts: Sequence[Projected]) -> Projected:
-    """Return parts of a page as one."""
-    return Projected(
-        value=[value for part in parts for value in part.value],
-        left_out=tuple(
-            dict.fromkeys(_in_entry(path) for part in parts for path in part.left_out)
-        ),
-    )
+    view = ResultView(layout, Style(fields=layout.those_in(fields)))
+    indexes = range(len(layout))
+    return len(layout.rows) > (page_rows or MAX_ENTRIES) or view.values(indexes) != [
+        layout.entry(index) for index in indexes
+    ]
 
 
 def _field_lines(entry: dict[str, Any] | str) -> str:
@@ -392,58 +368,45 @@ _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S*")
 _GONE: Final = object()  # nothing is kept of this value; None is a value
 
 
-def project(value: Any, fields: Sequence[str]) -> Projected:
+def project(value: Any, fields: Sequence[str]) -> Any:
     """Keep only what `fields` name (see `core.field_paths` for how), in the order of the value.
 
     Lists keep their length: an item that has none of the fields is shown as {}. A list or object of which nothing is
     named is left out; a scalar at the top is kept, as there is nothing to choose from.
     """
-    wanted, left_out = compile_fields(fields), dict[str, None]()
-    projected = _chosen(value, wanted, "", left_out)
-    if projected is _GONE:
-        projected = (
-            [{} for _ in value]
-            if type(value) is list
-            else {}
-            if type(value) is dict
-            else value
-        )
-    return Projected(value=projected, left_out=tuple(left_out))
+    projected = _chosen(value, compile_fields(fields))
+    if projected is not _GONE:
+        return projected
+    if type(value) is list:
+        return [{} for _ in value]
+    return {} if type(value) is dict else value
 
 
-def _chosen(value: Any, wanted: Wanted, path: str, left_out: dict[str, None]) -> Any:
+def _chosen(value: Any, wanted: Wanted) -> Any:
     """Return the part of a value that the paths name, `_GONE` where that is nothing."""
     if WHOLE in wanted:
         return value
     if type(value) is list:
-        items = [_chosen(item, wanted, f"{path}[]", left_out) for item in value]
+        items = [_chosen(item, wanted) for item in value]
         is_gone = bool(items) and all(item is _GONE for item in items)
         return _GONE if is_gone else [{} if item is _GONE else item for item in items]
     chosen: dict[str, Any] = {}
     for key, item in value.items() if type(value) is dict else ():
         inside = after(wanted, key)
-        part = _chosen(item, inside, joined(path, key), left_out) if inside else _GONE
+        part = _chosen(item, inside) if inside else _GONE
         if part is not _GONE:
             chosen[key] = part
-        elif not inside:
-            left_out[joined(path, key)] = None
-    if path and not chosen and not (type(value) is dict and value):  # it has no fields
-        left_out[path] = None
     return chosen or _GONE
 
 
-def project_automatically(value: Any, style: Style) -> Projected:
+def project_automatically(value: Any, style: Style) -> Any:
     """Leave out nulls, empty values, answers to yes-or-no questions and addresses, by the rules of this module.
 
     An object at the top or in a list of which nothing would be left is kept whole, and lists keep all of their items.
     Texts of more than `style.text_chars` are cut to about as many that say most.
     """
-    rules = _Automatic(style=style)
-    projected = rules.value(value, "", is_identified=False)
-    return Projected(
-        value=value if projected == {} else projected,
-        left_out=tuple(rules.left_out),
-    )
+    projected = _automatic(value, style)
+    return value if projected == {} else projected
 
 
 @lru_cache(maxsize=4_096)  # the keys of a few hundred kinds of results
@@ -459,56 +422,47 @@ def _role_of(key: str) -> str:
     return "question" if words[0] in _QUESTIONS else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Automatic:
-    """The automatic projection of one value, row by row."""
+def _automatic(value: Any, style: Style, *, is_identified: bool = False) -> Any:
+    if type(value) is list:
+        rows = [_automatic(row, style) for row in value]
+        return [
+            row if projected == {} else projected
+            for row, projected in zip(value, rows, strict=True)
+        ]
+    if type(value) is dict:
+        return _object(value, style, is_identified=is_identified)
+    most = style.text_chars or 0
+    if not isinstance(value, str) or len(value) <= most:
+        return value
+    if not style.extraction:
+        return _beginning(value, most)
+    return extract(value, most, style.words)
 
-    style: Style
-    left_out: dict[str, None] = field(default_factory=dict)
 
-    def value(self, value: Any, path: str, *, is_identified: bool) -> Any:
-        if type(value) is list:
-            inside = f"{path}[]"
-            rows = [self.value(row, inside, is_identified=False) for row in value]
-            return [
-                row if projected == {} else projected
-                for row, projected in zip(value, rows, strict=True)
-            ]
-        if type(value) is dict:
-            return self.object(value, path, is_identified=is_identified)
-        return self.text(value)
-
-    def object(
-        self, value: dict[str, Any], path: str, *, is_identified: bool
-    ) -> dict[str, Any]:
-        present = {
-            key: item for key, item in value.items() if item is not None and item != ""
-        }
-        is_identified = is_identified or any(
-            _role_of(key) == "identifier" and not isinstance(item, dict | list)
-            for key, item in present.items()
+def _object(
+    value: dict[str, Any], style: Style, *, is_identified: bool
+) -> dict[str, Any]:
+    present = {
+        key: item for key, item in value.items() if item is not None and item != ""
+    }
+    is_identified = is_identified or any(
+        _role_of(key) == "identifier" and not isinstance(item, dict | list)
+        for key, item in present.items()
+    )
+    projected: dict[str, Any] = {}
+    for key, item in present.items():
+        is_link, is_flag = (
+            _is_link(key, item),
+            _role_of(key) == "question" and item in (0, 1),
         )
-        projected: dict[str, Any] = {}
-        for key, item in present.items():
-            inside, is_link = joined(path, key), _is_link(key, item)
-            is_flag = _role_of(key) == "question" and item in (0, 1)
-            if is_flag or (is_link and is_identified):
-                self.left_out[inside] = None
-                continue
-            projected_item = self.value(item, inside, is_identified=is_identified)
-            if projected_item not in ({}, []):
-                projected[key] = projected_item
-            # one stays where nothing else identifies
-            is_identified = is_identified or is_link
-        return projected
-
-    def text(self, value: Any) -> Any:
-        most = self.style.text_chars or 0
-        if not isinstance(value, str) or len(value) <= most:
-            return value
-        if not self.style.extraction:
-            return _beginning(value, most)
-        return extract(value, most, self.style.words)
+        if is_flag or (is_link and is_identified):
+            continue
+        projected_item = _automatic(item, style, is_identified=is_identified)
+        if projected_item not in ({}, []):
+            projected[key] = projected_item
+        # one stays where nothing else identifies
+        is_identified = is_identified or is_link
+    return projected
 
 
 def _is_link(key: str, value: Any) -> bool:

@@ -150,7 +150,7 @@ def _lines(view, whole):
     first_row = view.layout.head
     return [
         text
-        for index, text in zip(whole, view.printed(whole).value, strict=True)
+        for index, text in zip(whole, view.printed(whole), strict=True)
         if text or index >= first_row
     ]
 

@@ -18,6 +18,7 @@ from langchain_ctxwin.errors import (
     CursorTamperedError,
     ResultGoneError,
 )
+from langchain_ctxwin.tool_results.cursors import namespace_of_results
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from support.oracle import text_tokens
 from support.result_stores import FakeClock
@@ -123,7 +124,7 @@ def test_a_changed_or_an_old_cursor_and_one_of_a_result_that_is_gone_are_refused
         cursor[:-3] + ("A" if cursor[-3] != "A" else "B") + cursor[-2:],
         CursorTamperedError,
     )
-    store.renew()
+    store.clear(namespace_of_results(""))
     refused(guard, cursor, ResultGoneError)
     cursor = first_page(guard)
     clock.now += 601
