@@ -51,8 +51,9 @@ def main() -> None:
         kept, exclude_defaults=True, exclude={"__all__": LEFT_OUT}
     )
     TARGET.write_bytes(gzip.compress(text, mtime=0))
-    for fault in (one for one in registry.sources if one.fault):
-        print(f"{fault.name}: {fault.fault}")
+    for name, fault in registry.sources.items():
+        if fault:
+            print(f"{name}: {fault}")
     separate = sum(info.max_input_tokens is not None for info in kept)
     print(
         f"{TARGET}: {len(kept)} models, {separate} with an input limit of their own, {TARGET.stat().st_size:,} bytes"

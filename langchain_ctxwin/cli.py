@@ -324,12 +324,9 @@ def _models(args: argparse.Namespace) -> int:
     catalogs = args.catalog or ([] if servers else "offline")
     registry = ModelRegistry.standard(sources=servers, catalogs=catalogs)
     code = _show_models(registry, args)
-    named = {CatalogSource(place).name: place for place in args.catalog}
-    for state in registry.sources:
-        if state.name in named and state.fault and not state.models:
-            return _complain(
-                escaped(f"--catalog {named[state.name]}: {state.fault}"), EXIT_FAILED
-            )
+    for place in args.catalog:
+        if fault := registry.sources.get(CatalogSource(place).name):
+            return _complain(escaped(f"--catalog {place}: {fault}"), EXIT_FAILED)
     return code
 
 
@@ -343,7 +340,7 @@ def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
             _print_lines(explanation_lines(registry.lookup(args.explain)))
         except UnknownModelError as error:
             return _complain(str(error), EXIT_FAILED)
-        failed = [state for state in registry.sources if state.fault]
+        failed = {name: fault for name, fault in registry.sources.items() if fault}
         _print_lines(f"could not be asked: {line}" for line in source_lines(failed))
         return 0
     infos = registry.models(args.provider)

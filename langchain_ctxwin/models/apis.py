@@ -21,7 +21,6 @@ from langchain_ctxwin.models.reading import (
     ONE_TOKEN,
     SourceError,
     capabilities_of,
-    day,
     first,
     mapping,
     model_info_of,
@@ -35,8 +34,6 @@ TIMEOUT_SECONDS = 8.0  # of one answer; lists take one or two
 MAX_PAGES = (
     50  # of one listing; the longest known have a few hundred entries, at 1,000 a page
 )
-# of variables that send clients to another server
-ADDRESS_SUFFIXES = ("_BASE_URL", "_API_BASE", "_API_URL")
 
 # Where a page says how the next one is asked for -> parameter that asks for it.
 CURSORS = {
@@ -111,14 +108,8 @@ class Api:
 
     def address(self, environment: Mapping[str, str]) -> str:
         """Return the address that the environment sends clients to, else the usual one."""
-        stems = [name.removesuffix("_API_KEY") for name in self.variables]
-        names = [stem + suffix for stem in stems for suffix in ADDRESS_SUFFIXES]
+        names = (one.replace("_API_KEY", "_BASE_URL") for one in self.variables)
         return next(filter(None, map(environment.get, names)), self.url)
-
-    def own_key(self, url: str) -> str:
-        """Return the key in the environment, if it may go to this address."""
-        allowed = {urlsplit(one)[:2] for one in (self.url, self.address(os.environ))}
-        return self.key(os.environ) if urlsplit(url)[:2] in allowed else ""
 
 
 def read_gemini(entry: Entry, provider: str) -> ModelInfo | None:
@@ -142,23 +133,11 @@ def read_gemini(entry: Entry, provider: str) -> ModelInfo | None:
 
 def read_anthropic(entry: Entry, provider: str) -> ModelInfo | None:
     """Return what the Anthropic API states: its `max_input_tokens` is the window that the output shares."""
-    support = entry.get("capabilities")
-    can = {
-        what: mapping(said).get("supported") for what, said in mapping(support).items()
-    }
     return model_info_of(
         entry.get("id"),
         provider=provider,
         context_window=tokens(entry.get("max_input_tokens")),
         max_output_tokens=tokens(entry.get("max_tokens")),
-        capabilities=capabilities_of(
-            # The Messages API takes tools for every model; what is listed is only what differs.
-            tools=True if isinstance(support, dict) else None,
-            images=can.get("image_input"),
-            pdf=can.get("pdf_input"),
-            structured_output=can.get("structured_outputs"),
-            reasoning=can.get("thinking"),
-        ),
     )
 
 
@@ -235,18 +214,15 @@ def compatible_at(url: str) -> Api | None:
 
 def provider_at(url: str) -> str:
     """Return the provider id of an address; an unknown server is a provider of its own, named after host and port."""
-    try:
-        api = compatible_at(url)
-        return api.provider if api else urlsplit(url).netloc.rpartition("@")[2].lower()
-    except ValueError:
-        return ""
+    api = compatible_at(url)
+    return api.provider if api else urlsplit(url).netloc.rpartition("@")[2].lower()
 
 
 class ApiSource:
     """A provider's API as a source.
 
-    The key is by default that of the provider's usual variable, read when asked, which goes to the provider and to the
-    server that its `..._BASE_URL` names; any other host gets a key only from `api_key`.
+    The key is by default that of the provider's usual variable, read when asked, which goes to the provider; any other
+    host gets a key only from `api_key`.
     """
 
     tier: ClassVar[str] = "provider"
@@ -314,8 +290,9 @@ class ApiSource:
             return {}
 
     def key(self) -> str:
-        """Return the key that goes along."""
-        return self._api_key or self.api.own_key(self.base_url)
+        """Return the key that goes along: one in the environment goes to the provider alone."""
+        is_own = urlsplit(self.base_url)[:2] == urlsplit(self.api.url)[:2]
+        return self._api_key or (self.api.key(os.environ) if is_own else "")
 
 
 def _checked(url: str) -> str:
@@ -366,9 +343,8 @@ def _name_in(entry: Entry) -> str:
 class OpenAICompatibleSource(ApiSource):
     """Reads the model list of a server, in whatever shape it adds limits and prices to OpenAI's.
 
-    OpenAI itself states no limits. Where the list of an unknown server states none, the own lists of LM Studio and of
-    llama.cpp are tried on the same host: there the window that the server was started with counts, not the one that the
-    model was trained for.
+    OpenAI itself states no limits. Where the list of an unknown server states none, LM Studio's own list is tried on
+    the same host. The window that a server was started with counts, not the one that the model was trained for.
 
     Args:
         base_url: As the OpenAI client takes it, with `/v1`.
@@ -388,23 +364,13 @@ class OpenAICompatibleSource(ApiSource):
         provider: str | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(COMPATIBLE[0], _checked(base_url), api_key, **options)
+        url = _checked(base_url)
+        super().__init__(compatible_at(url) or COMPATIBLE[0], url, api_key, **options)
         self.name = provider_id(provider) if provider else provider_at(self.base_url)
-
-    def key(self) -> str:
-        """Return the key that goes along: that of the server whose address it is."""
-        own = (api.own_key(self.base_url) for api in COMPATIBLE)
-        return self._api_key or next(filter(None, own), "")
 
     def entries(self) -> list[Entry]:
         """Return the server's models, with the window that it was started with."""
         entries = self.pages("/models")
-        # llama.cpp, and no other server
-        if any("n_ctx_train" in mapping(entry.get("meta")) for entry in entries):
-            facts = mapping(self.maybe(self.ask, "/props", without=VERSION))
-            started = mapping(facts.get("default_generation_settings"))
-            window = started.get("n_ctx")
-            return [{**entry, "context_window": window} for entry in entries]
         if compatible_at(self.base_url) or any(map(_window_of, entries)):
             return entries
         listed = self.maybe(self.ask, "/api/v0/models", without=VERSION)  # LM Studio
@@ -429,15 +395,6 @@ PRICES = {
     "cache_write_price": ("input_cache_write",),
 }
 
-RETIREMENTS = (
-    "deprecation",
-    "expiration_date",
-    "deprecation_date",
-    "deprecationDate",
-)
-# OpenRouter's -> capability
-INPUT_KINDS = {"image": "images", "audio": "audio", "video": "video", "file": "pdf"}
-
 
 def read_entry(entry: Entry, provider: str | None) -> ModelInfo | None:
     """Return what an entry of a compatible server states, or None when it has no name."""
@@ -453,10 +410,6 @@ def read_entry(entry: Entry, provider: str | None) -> ModelInfo | None:
         context_window=_window_of(entry),
         max_output_tokens=min(outputs, default=None),
         **_prices(entry),
-        capabilities=_capabilities(entry),
-        deprecated=bool(first(entry, "is_deprecated", "deprecated", "deprecation")),
-        retires_on=day(first(entry, *RETIREMENTS)),
-        aliases=tuple(entry.get("aliases") or ()),
     )
 
 
@@ -485,21 +438,6 @@ def _prices(entry: Entry) -> dict[str, Decimal | None]:
         field: price(value, per=ONE_TOKEN if isinstance(value, str) else MILLION)
         for field, value in stated_prices.items()
     }
-
-
-def _capabilities(entry: Entry) -> frozenset[str]:
-    """What OpenRouter says of a model; other lists say little, and catalogs more."""
-    parameters = entry.get("supported_parameters")
-    if not isinstance(parameters, list):
-        return frozenset()
-    kinds = mapping(entry.get("architecture")).get("input_modalities") or ()
-    return capabilities_of(
-        tools="tools" in parameters,
-        structured_output="structured_outputs" in parameters,
-        reasoning="reasoning" in parameters,
-        temperature="temperature" in parameters,
-        **{name: kind in kinds for kind, name in INPUT_KINDS.items()},
-    )
 
 
 def api_sources(environment: Mapping[str, str]) -> list[ApiSource]:

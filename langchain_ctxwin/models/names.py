@@ -240,22 +240,14 @@ def merged(name: str, provider: str | None, claims: Iterable[Claim]) -> ModelInf
     """
     ordered = sorted(_inputs_apart([*claims]), key=_trust)
     said = {field: _stated_values(ordered, field) for field in FIELDS}
-    taken = {
-        field: _taken(field, field_values)
-        for field, field_values in said.items()
-        if field_values
-    }
+    taken = {field: stated[0] for field, stated in said.items() if stated}
     _reconcile(taken)
     values: dict[str, Any] = {field: value for field, (_, value) in taken.items()}
-    provenance = {field: claim.source for field, (claim, _) in taken.items()}
-    others: dict[str, Mapping[str, object]] = {
-        field: {
-            one.source: value
-            for one, value in field_values
-            if value != values.get(field)
-        }
-        for field, field_values in said.items()
-    }
+    conflicts: dict[str, Mapping[str, object]] = {}
+    for field, stated in said.items():
+        others = {one.source: v for one, v in stated if v != values.get(field)}
+        if others:
+            conflicts[field] = others
     names = [one for claim in ordered for one in (claim.info.name, *claim.info.aliases)]
     return ModelInfo(
         name=name,
@@ -263,10 +255,8 @@ def merged(name: str, provider: str | None, claims: Iterable[Claim]) -> ModelInf
         **values,
         deprecated=any(claim.info.deprecated for claim in ordered),
         aliases=tuple(dict.fromkeys(one for one in names if one != name)),
-        provenance=provenance,
-        conflicts={
-            field: conflicting for field, conflicting in others.items() if conflicting
-        },
+        provenance={field: claim.source for field, (claim, _) in taken.items()},
+        conflicts=conflicts,
     )
 
 
@@ -291,15 +281,12 @@ Value = tuple[Claim, Any]  # a value of a field and who states it
 
 
 def _stated_values(claims: Iterable[Claim], field: str) -> list[Value]:
+    """What is said of a field, the value that counts first."""
     values = [(claim, getattr(claim.info, field)) for claim in claims]
-    return [one for one in values if one[1] is not None and one[1] != frozenset()]
-
-
-def _taken(field: str, values: Sequence[Value]) -> Value:
-    if values[0][0].tier != CATALOG or field not in CAUTIOUS_FIELDS:
-        return values[0]
-    catalogs = [one for one in values if one[0].tier == CATALOG]
-    return min(catalogs, key=lambda one: one[1])
+    stated = [one for one in values if one[1] not in (None, frozenset())]
+    if stated and stated[0][0].tier == CATALOG and field in CAUTIOUS_FIELDS:
+        stated.sort(key=lambda one: (one[0].tier != CATALOG, one[1]))
+    return stated
 
 
 def _reconcile(taken: dict[str, Value]) -> None:

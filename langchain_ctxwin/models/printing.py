@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.models.registry import SourceState
 from langchain_ctxwin.util.log import aligned
 
 UNKNOWN = "-"
@@ -38,11 +37,10 @@ def model_table(infos: Sequence[ModelInfo]) -> Iterator[str]:
     yield LEGEND
 
 
-def source_lines(states: Iterable[SourceState]) -> Iterator[str]:
-    """Yield a line per source: how many models it lists, and its fault."""
-    for state in states:
-        fault = f": {state.fault}" if state.fault else ""
-        yield f"{state.name}: {state.models:,} models{fault}"
+def source_lines(sources: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line per source, with its fault."""
+    for name, fault in sources.items():
+        yield f"{name}: {fault}" if fault else name
 
 
 def explanation_lines(info: ModelInfo) -> Iterator[str]:

@@ -10,7 +10,6 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import Runnable
 
-from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo, family_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS
@@ -94,15 +93,13 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
         registry.learn(model, {"max_input_tokens": probe.accepted_tokens})
         ```
     """
-    require_tokens("low", low, minimum=1)
-    require_tokens("high", high, minimum=1)
     if not isinstance(model, Runnable):
         raise ConfigError(
             f"model={brief(model)} cannot be asked: pass a chat model, such as init_chat_model(...)"
         )
-    if low >= high:
+    if not 1 <= low < high:
         raise ConfigError(
-            f"low={low:,} is not below high={high:,}: a probe needs sizes to try"
+            f"low={low:,}, high={high:,}: a probe needs sizes to try, low below high"
         )
     shortest = next((name for name in CALL_ARGUMENTS if hasattr(model, name)), "")
     short_model = model.bind(**{shortest: OUTPUT_TOKENS}) if shortest else model
@@ -119,12 +116,9 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
             if overflow is None:
                 stopped = reason_of(error)
                 break
-            refused, stated_limit = (
-                size,
-                min(
-                    overflow.limit or stated_limit, stated_limit or overflow.limit or 0
-                ),
-            )
+            refused = size
+            if overflow.limit:
+                stated_limit = min(overflow.limit, stated_limit or overflow.limit)
         else:
             accepted = max(accepted, size)
             usage = Usage.of_answer(answer)

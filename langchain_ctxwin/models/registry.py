@@ -57,8 +57,6 @@ PROFILE = "profile"
 TTL_SECONDS = 3600.0  # facts about models change monthly, so that a shorter time would only ask more often
 TIMEOUT_SECONDS = 9.0  # a little more than sources allow themselves
 RETRY_SECONDS = 60.0  # until a source that failed is asked again
-FLUSH_SECONDS = 5.0  # a few megabytes take well under a second on a local disk
-
 # How long a lookup waits when it finds the facts expired, once per refresh. A source on this machine or network answers
 # in that time, a catalog of some thousand models is read in it on a busy machine; slower ones answer later lookups.
 GRACE_SECONDS = 1.5
@@ -66,15 +64,6 @@ GRACE_SECONDS = 1.5
 Catalogs = Literal["offline", "online"] | Sequence[str | os.PathLike[str]]
 # seconds since the epoch, and what a source stated then
 Answer = tuple[float, list[ModelInfo]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceState:
-    """How one source is doing."""
-
-    name: str
-    models: int  # that it lists
-    fault: str  # why its last answer could not be had; empty when it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,19 +221,12 @@ class ModelRegistry:
         wait([*self._running.values()], self._timeout_seconds)
 
     @property
-    def sources(self) -> tuple[SourceState, ...]:
-        """The state of each source: how many models it lists, and its fault."""
-        return tuple(
-            SourceState(
-                name=name,
-                models=len(self._answers.get(name, (0.0, []))[1]),
-                fault=self._faults.get(name, ""),
-            )
-            for name in self._sources
-        )
+    def sources(self) -> dict[str, str]:
+        """Each source, and why its last answer could not be had; empty when it was."""
+        return {name: self._faults.get(name, "") for name in self._sources}
 
     def learn(self, name: Any, said: Any) -> None:
-        """Remember what a provider stated: an exception, an error text, or a mapping of limits. Returns at once.
+        """Remember what a provider stated: an exception, an error text, or a mapping of limits.
 
         It is remembered for the model that a lookup of this name finds, at its provider alone. What states no limit is
         passed over, and so is a limit far from what is known of the model, unless it is given as a mapping.
@@ -275,10 +257,6 @@ class ModelRegistry:
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""
         return self._memory.recall(self._filed(_NamedModel(model)))
-
-    def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
-        """Wait until what was learned is in its file; false when that takes longer."""
-        return self._memory.flush(timeout_seconds)
 
     # ---- what sources state ------------------------------------------------------------------------------------------
 
@@ -376,8 +354,8 @@ class ModelRegistry:
             said = "listed, but no source states its context window"
         else:
             sources = [
-                f"{one.name} failed: {one.fault}" if one.fault else one.name
-                for one in self.sources
+                f"{name} failed: {fault}" if fault else name
+                for name, fault in self.sources.items()
             ]
             said = f"listed by no source ({'; '.join(sources) or 'there are none'})"
             if near := self._listing.like(name):
@@ -390,20 +368,22 @@ def changes(
 ) -> list[ModelChangeEvent]:
     """Return an event for each limit and price that a source states otherwise than before."""
     previous = {(info.provider, info.name): info for info in before}
-    return [
-        ModelChangeEvent(
-            model=f"{new.provider}/{new.name}" if new.provider else new.name,
-            field=field,
-            before=str(was),
-            after=str(value),
-            source=source,
-        )
-        for new in after
-        if (old := previous.get((new.provider, new.name)))
-        for field in (*LIMIT_FIELDS, *PRICE_FIELDS)
-        if (was := getattr(old, field)) is not None
-        and (value := getattr(new, field)) not in (None, was)
-    ]
+    events = []
+    for new in after:
+        old = previous.get((new.provider, new.name), new)
+        for field in (*LIMIT_FIELDS, *PRICE_FIELDS):
+            was, value = getattr(old, field), getattr(new, field)
+            if was is not None and value not in (None, was):
+                name = f"{new.provider}/{new.name}" if new.provider else new.name
+                event = ModelChangeEvent(
+                    model=name,
+                    field=field,
+                    before=str(was),
+                    after=str(value),
+                    source=source,
+                )
+                events.append(event)
+    return events
 
 
 def _catalogs(catalogs: Catalogs) -> list[ModelSource]:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,9 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
-from langchain_ctxwin.core.limits import ModelLimits, models_behind, unrefuted
+from langchain_ctxwin.core.limits import models_behind, unrefuted
 from langchain_ctxwin.core.model_info import (
     CACHE_BREAKPOINTS,
-    LIMIT_FIELDS,
     PRICE_FIELDS,
     ModelInfo,
     model_name,
@@ -56,7 +55,6 @@ from langchain_ctxwin.models.reading import (
 )
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.util.files import SharedFile
-from langchain_ctxwin.util.work import Worker
 
 __all__ = [
     "AnthropicSource",
@@ -74,7 +72,7 @@ SNAPSHOT_FILE = "snapshot.json.gz"  # comes with the package; `benchmarks/model_
 
 
 # an int is the context window alone
-Facts = ModelInfo | ModelLimits | Mapping[str, Any] | int
+Facts = ModelInfo | Mapping[str, Any] | int
 
 INFO = TypeAdapter(ModelInfo)
 FACTS = tuple(
@@ -88,8 +86,7 @@ class ExplicitSource:
     """States what it was given. Without a `provider` a fact holds wherever the model is served.
 
     Args:
-        facts: Name of a model, as its client spells it -> what is known about it. Of `ModelLimits` the limits of the
-            model count, not what a request asks for.
+        facts: Name of a model, as its client spells it -> what is known about it.
 
     Raises:
         ConfigError: a fact is no value of its field; the text names the model, the field and the value.
@@ -126,8 +123,6 @@ class ExplicitSource:
 def _info(name: str, said: Facts) -> ModelInfo:
     if isinstance(said, ModelInfo):
         return replace(said, name=name)
-    if isinstance(said, ModelLimits):
-        said = {field: getattr(said, field) for field in LIMIT_FIELDS}
     facts = dict(said) if isinstance(said, Mapping) else {"context_window": said}
     if unknown := [str(field) for field in facts if field not in FACTS]:
         raise ConfigError(
@@ -214,7 +209,7 @@ class CatalogSource:
         path_or_url: A file, or an http(s) URL.
 
     Raises:
-        ConfigError: no path was given.
+        ConfigError: it is no path.
     """
 
     tier = "catalog"
@@ -222,8 +217,6 @@ class CatalogSource:
     def __init__(self, path_or_url: str | os.PathLike[str]) -> None:
         wanted = "the path or the URL of a catalog"
         place = os.fspath(expect(path_or_url, PATH, "path_or_url", wanted)).strip()
-        if not place:
-            raise ConfigError(f"path_or_url={path_or_url!r}: give {wanted}")
         self._is_url = place.lower().startswith(("http://", "https://"))
         self._place = (
             place if self._is_url else str(Path(place).expanduser().absolute())
@@ -382,9 +375,6 @@ class SnapshotSource:
 # A month. A limit that is obeyed is never heard again, so only expiry finds out that it was raised; finding out that it
 # was not costs one refused request, which recovers.
 LEARNED_TTL_SECONDS = 30 * 24 * 3600.0
-FLUSH_SECONDS = (
-    5.0  # a few kilobytes take milliseconds, on a network folder perhaps a second
-)
 LEARNED_FIELDS = ("context_window", "max_input_tokens")
 
 
@@ -407,8 +397,8 @@ class LearnedSource:
     that is out of date, and a larger request that is taken withdraws it (`accepted`). Each statement expires.
 
     With a path, statements are kept in a JSON file that processes may share: read when the source is made and by
-    `refresh`, and written in a background thread after `learn`, merged with what others saved meanwhile. Call `flush`
-    before the program ends. Trouble with the file is logged and never raised.
+    `refresh`, and written by `learn`, merged with what others saved meanwhile. Trouble with the file is logged and
+    never raised.
 
     Raises:
         ConfigError: the path names no place.
@@ -439,11 +429,10 @@ class LearnedSource:
         self._clock = clock
         self._learned: Limits = {}  # replaced as a whole, never changed, so that reading it needs no lock
         self._lock = threading.Lock()
-        self._worker = Worker("ctxwin-limits")
         self.refresh()
 
     def learn(self, model: str, limits: Mapping[str, int]) -> None:
-        """Remember what a provider just stated; returns at once, also on an event loop.
+        """Remember what a provider just stated.
 
         An unnamed model (empty name) is not remembered: its limit would apply to every other unnamed model.
 
@@ -460,7 +449,7 @@ class LearnedSource:
         self._remember(model, limits)
 
     def accepted(self, model: str, tokens: int) -> None:
-        """Withdraw the limits below an input that the model took, here and in the file; returns at once."""
+        """Withdraw the limits below an input that the model took, here and in the file."""
         limits = self.recall(model)
         refuted = limits.keys() - unrefuted(limits, tokens).keys()
         self._remember(model, dict.fromkeys(refuted, 0))
@@ -484,10 +473,6 @@ class LearnedSource:
         if self._file and (stored := self._file.read()) is not None:
             self._absorb(stored)
 
-    def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
-        """Wait until what was learned is saved, or could not be; false when that takes longer. Blocks its thread."""
-        return self._worker.flush(timeout_seconds)
-
     def _remember(self, model: str, limits: Mapping[str, int]) -> None:
         if not limits or not model:
             return
@@ -496,8 +481,7 @@ class LearnedSource:
         }
         self._absorb({model: stamped})
         if self._file is not None:
-            # a change that waits saves this too
-            self._worker.submit(partial(self._file.update, self._absorb))
+            self._file.update(self._absorb)
 
     def _absorb(self, said: Limits) -> Limits:
         """Merge stated limits, and return all that have not expired: per field the newest, then the stricter."""

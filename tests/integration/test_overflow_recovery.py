@@ -131,11 +131,10 @@ async def test_a_refusal_is_known_elsewhere(model, how, open_sqlite, tmp_path):
             )
         else:
             agent = chat_on(
-                engine_for("tiny", CLAIMED, learned=(learned := LearnedSource(path))),
+                engine_for("tiny", CLAIMED, learned=LearnedSource(path)),
                 model,
             )
         await talk(agent, thread("first" if how == "restarted" else name, calls))
-        assert how != "file" or learned.flush()
     assert len(refused(calls)) == 1
     assert len(calls.usages) == 2 * TURNS
     assert how != "file" or LearnedSource(path).recall("tiny") == {

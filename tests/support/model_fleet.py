@@ -18,7 +18,6 @@ LISTS: dict[str, Any] = {
     "/groq/openai/v1/models": shapes.GROQ,
     "/vllm/v1/models": shapes.VLLM,
     "/llamacpp/v1/models": shapes.LLAMA_CPP,
-    "/llamacpp/props": shapes.LLAMA_CPP_PROPS,
     "/lmstudio/v1/models": shapes.LM_STUDIO,
     "/lmstudio/api/v0/models": shapes.LM_STUDIO_OWN,
     "/together/v1/models": shapes.TOGETHER,

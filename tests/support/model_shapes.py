@@ -164,6 +164,7 @@ LLAMA_CPP = {
             "owned_by": "llamacpp",
             "meta": {
                 "vocab_type": 2,
+                "n_ctx": 8192,
                 "n_ctx_train": 131072,
                 "n_embd": 32,
                 "n_params": 544992,
@@ -171,11 +172,6 @@ LLAMA_CPP = {
         }
     ],
 }
-LLAMA_CPP_PROPS = {
-    "default_generation_settings": {"id": 0, "n_ctx": 8192},
-    "total_slots": 2,
-}
-
 LM_STUDIO = listed({"id": "test-desk", "owned_by": "organization_owner"})
 LM_STUDIO_OWN = listed(
     {

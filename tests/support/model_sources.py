@@ -3,16 +3,13 @@
 import threading
 
 from langchain_ctxwin import ModelInfo
-from langchain_ctxwin.models.apis import ADDRESS_SUFFIXES, ANTHROPIC, COMPATIBLE, GEMINI
+from langchain_ctxwin.models.apis import ANTHROPIC, COMPATIBLE, GEMINI
 
 VARIABLES = tuple(  # everything in an environment that brings a key or moves it
     variable
     for platform in (GEMINI, ANTHROPIC, *COMPATIBLE)
     for key in platform.variables
-    for variable in (
-        key,
-        *(key.removesuffix("_API_KEY") + suffix for suffix in ADDRESS_SUFFIXES),
-    )
+    for variable in (key, key.replace("_API_KEY", "_BASE_URL"))
 )
 NOON = 1_800_000_000.0
 

@@ -9,7 +9,6 @@ from langchain_ctxwin.models.sources import (
     MAX_TOKENS,
     LearnedSource,
 )
-from support.agents import PATIENCE
 from support.model_sources import NOON, Watch
 
 DAY = 24 * 3600.0
@@ -22,7 +21,6 @@ def path(tmp_path):
 
 def saved(source, model="m", **limits):
     source.learn(model, limits or {"context_window": 8192})
-    assert source.flush(PATIENCE)
     return source
 
 
@@ -46,11 +44,7 @@ def test_an_accepted_request_withdraws_a_smaller_limit_in_every_process(path):
     watch.now += 1
     source.accepted("m", 9000)
     source.accepted("other", 9000)
-    assert (source.recall("m"), source.fetch(None), source.flush(PATIENCE)) == (
-        {},
-        [],
-        True,
-    )
+    assert (source.recall("m"), source.fetch(None)) == ({}, [])
     other.refresh()
     assert other.recall("m") == {}
 

@@ -117,10 +117,10 @@ def test_catalogs_are_asked_before_the_snapshot(tmp_path, monkeypatch):
     )
     known = ModelRegistry(catalogs="online")
     assert known.models()
-    assert [(state.name, bool(state.fault)) for state in known.sources] == [
-        ("models.dev", True),
-        ("snapshot", False),
-    ]
+    assert {name: bool(fault) for name, fault in known.sources.items()} == {
+        "models.dev": True,
+        "snapshot": False,
+    }
     assert len(asked) == 1
     path = tmp_path / "own.json"
     path.write_text('{"acme": {"models": {"nova-1": {"limit": {"context": 5}}}}}')
@@ -326,7 +326,6 @@ def test_a_hanging_source_is_waited_for_once():
             watch.now += TTL
     assert [log["reason"] for log in logs] == ["no answer within 0.1 seconds"]
     hanging.released.set()
-    known.flush()
     assert (window(known, "late"), hanging.fetched) == (8192, [None])
 
 
@@ -449,5 +448,4 @@ def test_the_standard_registry_remembers_in_the_platforms_folder(tmp_path, monke
         sources=[ListSource(model())], environment={}, clock=Watch()
     )
     known.learn("nova-1", {"context_window": 4096})
-    assert known.flush()
     assert (tmp_path / "langchain-ctxwin" / "learned.json").is_file()

@@ -69,9 +69,7 @@ def test_another_error_ends_a_probe_with_what_it_has_found():
     )
 
 
-@pytest.mark.parametrize(
-    "sizes", [{"low": 0, "high": 5}, {"low": 10, "high": 10}, {"high": "many"}]
-)
+@pytest.mark.parametrize("sizes", [{"low": 0, "high": 5}, {"low": 10, "high": 10}])
 def test_sizes_that_are_none_are_refused(sizes):
     """Before anything is sent."""
     model = model_of(100)
@@ -89,7 +87,7 @@ class Known:
 
     def __init__(self, info: ModelInfo | None) -> None:
         self.info = info
-        self.sources = ()
+        self.sources = {}
 
     def lookup(self, model: Any) -> ModelInfo:
         if self.info is None:
@@ -98,9 +96,6 @@ class Known:
 
     def learn(self, model: Any, limits: Any) -> None:
         self.learned.append(dict(limits))
-
-    def flush(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize(
