@@ -186,13 +186,11 @@ class ContextEngine:
         self._records: Lru[tuple[Record, tuple[str, ...]]] = Lru(MAX_CONVERSATIONS)
         self._learned = learned
         self._others: Lru[ContextEngine] = Lru(MAX_CONVERSATIONS)
-        reserve = self._settings.output_reserve
-        room = self.limits.room(reserve) if self.limits.known else None
         if isinstance(summarizer, str) and summarizer == NATIVE:
             writes: Summarizer = native_summarizer(limits)
         else:
             count = self._pricings.default.count
-            writes = as_summarizer(summarizer, counter=count, max_input_tokens=room)
+            writes = as_summarizer(summarizer, counter=count)
         self.summarizer = _written_as(writes, self._settings)
         """Writes the summaries."""
         self.summarizer_model = model_name(self.summarizer)

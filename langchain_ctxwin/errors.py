@@ -24,21 +24,7 @@ from typing import Any
 
 
 class ContextWindowError(Exception):
-    """Base class of the errors that this package raises on purpose.
-
-    Its text shows control characters of what it quotes escaped, so that no name can write to a terminal.
-    """
-
-    _has_lines = False  # its message is one line
-
-    def __str__(self) -> str:
-        """Return the message."""
-        text = super().__str__()
-        return (
-            "\n".join(map(escaped, text.split("\n")))
-            if self._has_lines
-            else escaped(text)
-        )
+    """Base class of the errors that this package raises on purpose."""
 
 
 class BudgetExceededError(ContextWindowError):
@@ -47,8 +33,6 @@ class BudgetExceededError(ContextWindowError):
     The message is the table of regions with the limit and what to change, or names the two messages that share an id
     where one of them has to be shortened.
     """
-
-    _has_lines = True
 
     def __init__(
         self, message: str, *, report: Mapping[str, object] | None = None
@@ -82,8 +66,6 @@ class UnknownModelError(ContextWindowError):
 
 class NoModelFitsError(ContextWindowError):
     """No candidate can take the request; no model was called. The message lists each candidate and why."""
-
-    _has_lines = True
 
     def __init__(
         self, message: str, *, rejected: Mapping[str, str] | None = None

@@ -32,7 +32,6 @@ from langchain_ctxwin.errors import (
     BudgetExceededError,
     ConfigError,
     NoModelFitsError,
-    brief,
     expect,
 )
 from langchain_ctxwin.reporting import Reporter
@@ -97,19 +96,6 @@ def router_of(model: Any) -> ModelRouter | None:
     return model.router if isinstance(model, RoutedChatModel) else None
 
 
-def require_tool_binding(call: Any) -> None:
-    """Raise `ConfigError` for a model to which the tools of each request cannot be bound."""
-    if arguments_of(call).get("tools"):
-        raise ConfigError(
-            "tools are bound to the model: with a tool_selector, leave them to the nodes"
-        )
-    if not hasattr(unbound(call), "bind_tools"):
-        raise ConfigError(
-            f"model={type(unbound(call)).__name__} cannot be given tools for each request: with a tool_selector pass a "
-            "chat model to which no tools are bound"
-        )
-
-
 def bind_inside(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
     """Return the model with tools bound, inside whatever was bound around it."""
     if isinstance(call, RunnableBindingBase):
@@ -129,15 +115,6 @@ class Choices:
     selector: ToolSelector | None = None
     needs: CallNeeds = NO_NEEDS
     """What the call that follows asks for itself."""
-
-    def __post_init__(self) -> None:
-        wanted = (
-            ("router", self.router, "decide", "ModelRouter"),
-            ("tool_selector", self.selector, "select", "ToolSelector"),
-        )
-        for name, value, method, kind in wanted:
-            if value is not None and not hasattr(value, method):
-                raise ConfigError(f"{name}={brief(value)}: pass a {kind}, or None")
 
     def tools(
         self, state: State, agent_tools: Sequence[Any], *, loads_tools: bool = False

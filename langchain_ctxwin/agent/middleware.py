@@ -28,7 +28,7 @@ from langchain_ctxwin.agent.state import (
     turn_is_finished,
 )
 from langchain_ctxwin.agent.steering import sought_step
-from langchain_ctxwin.agent.step import AgentStep, CallSetup, is_large
+from langchain_ctxwin.agent.step import AgentStep, CallSetup
 from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
@@ -371,8 +371,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         """Watches how far off the counts are; None watches nothing."""
         self.guard = guard and guard.reporting(reporter)
         """Makes the results of tools fit; None leaves them as they are."""
-        # refuses what cannot choose now, not at the first call
-        Choices(router=router, selector=tool_selector, reporter=reporter)
         self._selector, self._routed = (
             tool_selector,
             RoutedChatModel(router) if router else None,
@@ -406,9 +404,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         handler: AsyncHandler[ContextT, ResponseT],
     ) -> ExtendedModelResponse[ResponseT]:
         """Like `wrap_model_call`, awaiting the model, the summarizer and the store."""
-        work = self._work(request, handler)
         done: ExtendedModelResponse[ResponseT] = await arun(
-            work, aside=is_large(request.messages)
+            self._work(request, handler)
         )
         return done
 

@@ -22,7 +22,6 @@ from langchain_ctxwin.agent.choices import (
     checked_tools,
     needs_of,
     require_router,
-    require_tool_binding,
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import (
@@ -39,7 +38,6 @@ from langchain_ctxwin.agent.step import (
     AgentStep,
     CallSetup,
     Destination,
-    is_large,
     request_waits,
     route_of,
 )
@@ -103,11 +101,7 @@ class ContextNode(Runnable[Any, Any]):
         **_: Any,
     ) -> Any:  # base class
         """Return the state update, awaiting models and summarizers."""
-        state = as_mapping(input)
-        return await arun(
-            self._do(self._start(state), config),
-            aside=is_large(state.get("messages") or ()),
-        )
+        return await arun(self._do(self._start(as_mapping(input)), config))
 
 
 class HookNode(ContextNode):
@@ -225,8 +219,10 @@ class ContextNodes:
                 of theirs asks the router for something else.
         """
         require_router(call, self.choices.router)
-        if self.choices.selector is not None:
-            require_tool_binding(call)
+        if self.choices.selector is not None and arguments_of(call).get("tools"):
+            raise ConfigError(
+                "tools are bound to the model: with a tool_selector, leave them to the nodes"
+            )
         self.engine.require_summarizer(call)
         self.choices = replace(self.choices, needs=needs_of(call))
         self._read_tools(arguments_of(call).get("tools") or ())

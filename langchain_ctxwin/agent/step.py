@@ -49,10 +49,6 @@ from langchain_ctxwin.util.work import Wait, Work
 if TYPE_CHECKING:  # takes a while to import, and most agents have no selector
     from langchain_ctxwin.tools import ToolSelection
 
-LARGE_CHARS = 200_000
-"""Characters of a history that are looked at in a thread when awaited: some 50 ms at first sight, where a thread costs
-a tenth of one."""
-
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 
 
@@ -432,18 +428,6 @@ def route_of(state: State) -> Destination:
     over_by = report_of(state).get("over_by") or 0
     return (
         "force_compress" if over_by > 0 or pending.get("compress") else "build_messages"
-    )
-
-
-def is_large(messages: Sequence[AnyMessage]) -> bool:
-    """True for a history so long that measuring it for the first time would hold up other tasks of an event loop."""
-    return (
-        sum(
-            len(message.content)
-            for message in messages
-            if isinstance(message.content, str)
-        )
-        > LARGE_CHARS
     )
 
 

@@ -25,7 +25,7 @@ from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.usage import Usage
-from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
+from langchain_ctxwin.errors import SummarizationError, expect
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
 from langchain_ctxwin.summarize.native import ProviderSummary
@@ -93,10 +93,6 @@ class SummaryJobs:
         clock: Clock = time.monotonic,
     ) -> None:
         require_tokens("max_running", max_running, minimum=1, unit="summaries")
-        if not isinstance(drain_seconds, int | float) or not drain_seconds >= 0:
-            raise ConfigError(
-                f"drain_seconds={drain_seconds!r}: give a number of seconds, 0 to wait for nothing"
-            )
         self._max_running = max_running
         self._clock = clock
         self.renew()

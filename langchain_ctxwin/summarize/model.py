@@ -62,7 +62,6 @@ CALL_CONFIG: RunnableConfig = {
 caller_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar(
     "ctxwin_caller_loop", default=None
 )
-LEAST_WINDOW_TOKENS = 4096  # of a summarizer that states none: chat models with a smaller window are no longer served
 NOT_SERIALIZED = '"not_implemented"'  # what stands in LangChain's JSON for an object that it cannot serialize
 
 
@@ -336,17 +335,11 @@ class ExtractiveSummarizer:
         return render_record(record)
 
 
-def as_summarizer(
-    value: Any,
-    *,
-    counter: TokenCounter | None = None,
-    max_input_tokens: int | None = None,
-) -> Summarizer:
+def as_summarizer(value: Any, *, counter: TokenCounter | None = None) -> Summarizer:
     """Return a summarizer for `value`.
 
     None is the extractive one, an object with a `summarize` method is itself, and a chat model, its name
-    ("google_genai:..."), a Runnable or a callable (sync or async) writes through `ModelSummarizer`. `max_input_tokens`
-    bounds a model that states no limits, from `LEAST_WINDOW_TOKENS` on.
+    ("google_genai:..."), a Runnable or a callable (sync or async) writes through `ModelSummarizer`.
 
     Raises:
         ConfigError: `value` is none of these, e.g. a class, or no model has this name.
@@ -364,13 +357,7 @@ def as_summarizer(
         )
     if isinstance(value, Summarizer):
         return value
-    if max_input_tokens is None or ModelLimits.of(value).known:
-        return ModelSummarizer(value, counter=counter)
-    return ModelSummarizer(
-        value,
-        counter=counter,
-        max_input_tokens=max(max_input_tokens, LEAST_WINDOW_TOKENS),
-    )
+    return ModelSummarizer(value, counter=counter)
 
 
 def writer_of(summarizer: Any) -> str:

@@ -3,7 +3,6 @@
 import json
 import re
 import unicodedata
-from copy import copy
 
 import pytest
 from hypothesis import given
@@ -27,13 +26,6 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.counting import VocabularyCounter
-from langchain_ctxwin.errors import (
-    BudgetExceededError,
-    ContextWindowError,
-    CursorError,
-    NoModelFitsError,
-    SummarizationError,
-)
 from langchain_ctxwin.replay import Conversation, Policy, ReplayResult, compare, replay
 from langchain_ctxwin.replay.page import page
 from langchain_ctxwin.replay.playing import recommended
@@ -399,18 +391,6 @@ UNSEEN = [
     for c in map(chr, range(0x110000))
     if unicodedata.category(c) in {"Cc", "Cf", "Zl", "Zp"}
 ]
-
-
-@pytest.mark.parametrize(
-    "kind", [ConfigError, ContextWindowError, CursorError, SummarizationError]
-)
-def test_an_error_shows_what_it_quotes_escaped(kind):
-    """Also in a traceback; the table of a budget has lines of its own."""
-    assert str(kind("a" + "".join(UNSEEN) + "b")).isprintable()
-    assert str(kind("für \u4e2d\u6587")) == "für \u4e2d\u6587"
-    for has_lines in (BudgetExceededError, NoModelFitsError):
-        assert str(has_lines("a\x1b\nb\u202e")) == "a\\x1b\nb\\u202e"
-    assert str(copy(BudgetExceededError("a\nb"))) == "a\nb"
 
 
 def test_a_recommendation_is_a_file_that_can_be_used_and_is_drawn(

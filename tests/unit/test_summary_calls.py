@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
@@ -133,25 +132,3 @@ def test_a_model_that_is_only_async_writes_in_the_background(is_awaited):
             agent.invoke(question, {"configurable": THREAD})
         jobs.drain(PATIENCE)
     assert summary_of(agent) == SUMMARY
-
-
-@pytest.mark.parametrize(("words", "is_aside"), [(1500, True), (5, False)])
-async def test_a_large_history_does_not_hold_up_the_event_loop(words, is_aside):
-    """What is decided about megabytes is decided in threads; a small one is faster where it is."""
-    threads = set()
-    agent = create_context_agent(
-        ScriptedChatModel(),
-        [],
-        limits=ModelLimits(context_window=1000, max_output_tokens=100),
-        pin_when=lambda _: bool(
-            threads.add(threading.current_thread() is not threading.main_thread())
-        ),
-    )
-    talk = [
-        m
-        for n in range(60)
-        for m in (HumanMessage(f"Tell {n} {'word ' * words}"), AIMessage("So."))
-    ]
-    answer = await agent.ainvoke({"messages": [*talk, HumanMessage("And?")]})
-    assert len(answer["messages"]) == len(talk) + 2
-    assert threads == {is_aside}
