@@ -70,15 +70,8 @@ class Sized:
     family: str
     tools: list[Any]
     messages: list[AnyMessage]
-    points: list[int]
-    """Positions of the answers whose request has a reported size."""
-
-    def true_tokens(self, point: int) -> int:
-        """Reported size of tools and `messages[:point]`."""
-        answer = self.messages[point]
-        assert isinstance(answer, AIMessage)
-        assert answer.usage_metadata
-        return answer.usage_metadata["input_tokens"]
+    true: dict[int, int]
+    """Reported sizes of tools and what is before an answer, by the position of the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,21 +138,25 @@ def simulated(seed: int) -> Sized:
 def sized(
     transcript: Transcript, sizes: dict[int, tuple[int, int]], model: str, family: str
 ) -> Sized:
-    messages = [
-        answered(m, sizes.get(i), model)
-        for i, m in enumerate(without_interrupted(transcript.messages))
-    ]
+    messages, true = list[AnyMessage](), dict[int, int]()
+    # a provider named on every answer is what LangChain's scaling asks for
+    metadata = {"model_provider": "recorded", "model_name": model}
+    for at, message in enumerate(without_interrupted(transcript.messages)):
+        if isinstance(message, AIMessage):
+            usage = None
+            if at in sizes:
+                usage, true[at] = usage_of(*sizes[at]), sizes[at][0]
+            stated = {"response_metadata": metadata, "usage_metadata": usage}
+            messages.append(message.model_copy(update=stated))
+        else:
+            messages.append(message)
     return Sized(
         source=transcript.source,
         model=model,
         family=family,
         tools=transcript.tools,
         messages=messages,
-        points=[
-            i
-            for i, message in enumerate(messages)
-            if i in sizes and isinstance(message, AIMessage)
-        ],
+        true=true,
     )
 
 
@@ -168,27 +165,11 @@ def without_interrupted(messages: list[AnyMessage]) -> list[AnyMessage]:
     kept = list(messages)
     for step in split_steps(messages):
         asked = {call_id for message in step.messages for call_id in call_ids(message)}
-        if asked.difference(
-            m.tool_call_id for m in step.messages if isinstance(m, ToolMessage)
-        ):
-            kept[step.index] = step.messages[0].model_copy(
-                update={"content": "", "tool_calls": []}
-            )
+        results = [m for m in step.messages if isinstance(m, ToolMessage)]
+        if asked - {m.tool_call_id for m in results}:
+            empty = {"content": "", "tool_calls": []}
+            kept[step.index] = step.messages[0].model_copy(update=empty)
     return kept
-
-
-def answered(
-    message: AnyMessage, size: tuple[int, int] | None, model: str
-) -> AnyMessage:
-    """The message as a chat model returns it; a provider named on every answer is what LangChain's scaling asks for."""
-    if not isinstance(message, AIMessage):
-        return message
-    stated: dict[str, Any] = {
-        "response_metadata": {"model_provider": "recorded", "model_name": model}
-    }
-    if size:
-        stated["usage_metadata"] = usage_of(*size)
-    return message.model_copy(update=stated)
 
 
 # ---- one conversation ------------------------------------------------------------------------------------------------
@@ -203,24 +184,21 @@ class Replay:
             ModelLimits(WINDOW), counter=TokenEstimator(talk.family)
         )
         self.model = ModelInfo(name=talk.model, context_window=WINDOW)
-        self.before: Window | None = None
+        self.ratio = 1.0
+        """Reported size over estimate, of the last request."""
 
     def run(self) -> Iterator[Sighting]:
         talk = self.talk
-        for number, point in enumerate(talk.points):
+        for number, (point, true) in enumerate(talk.true.items()):
             window = self.measure(talk.messages[:point], self.state)
-            yield self.sighting("next", number, window, talk.true_tokens(point))
-            if number >= FIRST_COMPACTED and (
-                compacted := self.compacted(window, point)
-            ):
-                yield self.sighting("compacted", number, *compacted)
+            yield self.sighting("next", number, window, true)
+            if number >= FIRST_COMPACTED and (found := self.compacted(window, point)):
+                yield self.sighting("compacted", number, *found)
             answer = talk.messages[point]
             assert isinstance(answer, AIMessage)
             counts = from_answer(window, answer).counts
-            self.state, self.before = (
-                {**after_measure(window).to_json(), "context_counts": counts},
-                window,
-            )
+            self.state = {**after_measure(window).to_json(), "context_counts": counts}
+            self.ratio = true / window.estimates.total_tokens
 
     def measure(self, messages: Sequence[AnyMessage], state: State) -> Window:
         return self.engine.measure(
@@ -233,7 +211,7 @@ class Replay:
         counts = {
             OURS: window.total_tokens,
             PLAIN: plain,
-            RATIO: round(plain * self.last_ratio(number)),
+            RATIO: round(plain * self.ratio),
             APPROX: count_tokens_approximately(shown, tools=tools),
             SCALED: count_tokens_approximately(
                 shown, tools=tools, use_usage_metadata_scaling=True
@@ -248,14 +226,6 @@ class Replay:
             upper=window.upper_tokens,
         )
 
-    def last_ratio(self, number: int) -> float:
-        if not self.before:
-            return 1.0
-        return (
-            self.talk.true_tokens(self.talk.points[number - 1])
-            / self.before.estimates.total_tokens
-        )
-
     def compacted(self, window: Window, point: int) -> tuple[Window, int] | None:
         """The request without what was said from the first answer to about half of it, and its true size.
 
@@ -263,29 +233,25 @@ class Replay:
         first answer stays as pins, and no summary or receipt is added, so that no text appears whose size nobody
         reported. The package's own `apply` writes the state.
         """
-        begin = self.talk.points[0]
+        true = self.talk.true
+        begin = next(iter(true))
         if (cut := self.cut(window, begin, point)) is None:
             return None
         messages = self.talk.messages[:point]
-        pinned = tuple(
-            position_of(messages, i) for i in range(window.parts.first, begin)
-        )
-        left = window.shown_as(
-            View(start=position_of(messages, cut), pinned=pinned), ""
-        )
+        before = range(window.parts.first, begin)
+        pinned = tuple(position_of(messages, i) for i in before)
+        view = View(start=position_of(messages, cut), pinned=pinned)
         compaction = Compaction(
-            kind="force", reason="half of it leaves", before=window, after=left
+            kind="force",
+            reason="half of it leaves",
+            before=window,
+            after=window.shown_as(view, ""),
         )
-        after = self.measure(
-            messages,
-            {
-                **after_measure(window).to_json(),
-                **self.engine.apply(compaction, window),
-            },
-        )
+        update = self.engine.apply(compaction, window)
+        state = {**after_measure(window).to_json(), **update}
+        after = self.measure(messages, state)
         assert after.start == cut, after.session.faults
-        left_tokens = self.talk.true_tokens(cut) - self.talk.true_tokens(begin)
-        return after, self.talk.true_tokens(point) - left_tokens
+        return after, true[point] - (true[cut] - true[begin])
 
     def cut(self, window: Window, begin: int, point: int) -> int | None:
         """The answer nearest half of the history, at a step, and not after the current question: that one stays."""
@@ -295,7 +261,7 @@ class Replay:
         half, gone = sum(step.tokens for step in steps) / 2, 0
         candidates = list[tuple[float, int]]()
         for step in steps:
-            if begin < step.index <= latest and step.index in self.talk.points:
+            if begin < step.index <= latest and step.index in self.talk.true:
                 candidates.append((abs(gone - half), step.index))
             gone += step.tokens
         return min(candidates)[1] if candidates else None
@@ -358,7 +324,7 @@ def main() -> None:
         "--every", type=int, default=1, help="look at each so manieth conversation only"
     )
     options = parser.parse_args()
-    talks = sorted(load(options.data), key=lambda talk: -len(talk.points))[
+    talks = sorted(load(options.data), key=lambda talk: -len(talk.true))[
         :: options.every
     ]
     truth = (
@@ -367,7 +333,7 @@ def main() -> None:
         else "generated, an exact tokenizer and a hidden constant"
     )
     print(
-        f"{len(talks)} conversations, {sum(len(talk.points) for talk in talks):,} requests ({truth})"
+        f"{len(talks)} conversations, {sum(len(talk.true) for talk in talks):,} requests ({truth})"
     )
     report([one for found in pooled(replayed, talks) for one in found])
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from common import parser_of, rows_of
 from langchain_ctxwin.core.overflow import classify_overflow
 
-TESTS = Path(__file__).parents[1] / "tests"
 DATA_FILE = "overflow_errors.jsonl.gz"
 OVERFLOW = "overflow"
 
@@ -22,16 +18,8 @@ class ProviderError(Exception):
 
 
 def main():
-    data = (
-        parser_of(__doc__, f"{DATA_FILE}; without it the tests' own wordings")
-        .parse_args()
-        .data
-    )
-    tables = (
-        {str(data / DATA_FILE): list(rows_of(data / DATA_FILE))} if data else own_rows()
-    )
-    for title, rows in tables.items():
-        measure(title, rows)
+    path = parser_of(__doc__, DATA_FILE, needs_data=True).parse_args().data / DATA_FILE
+    measure(path, list(rows_of(path)))
 
 
 def measure(title, rows):
@@ -44,35 +32,6 @@ def measure(title, rows):
             print(
                 f"ambiguous {row['id']} ({row['label']}): {classify_overflow(with_status(row))}"
             )
-
-
-def own_rows():
-    """The wordings of the unit tests in the shape of the recorded ones, by table."""
-    sys.path.insert(0, str(TESTS))
-    from support.overflow_wordings import TABLES
-
-    return {
-        title: [own_row(text, expected) for text, expected in rows]
-        for title, rows in TABLES.items()
-    }
-
-
-def own_row(text, expected):
-    row = {
-        "id": "own",
-        "provider": "",
-        "label": "other",
-        "text": text,
-        "status_seen": False,
-        "ambiguous": False,
-    }
-    if expected is None:
-        return row
-    sizes = {
-        key: getattr(expected, key)
-        for key in ("limit", "actual", "requested_output", "kind")
-    }
-    return {**row, "label": OVERFLOW, **sizes}
 
 
 def with_status(row):

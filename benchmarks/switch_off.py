@@ -278,7 +278,7 @@ def _conversations(data: Path | None, per_file: int) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=1)
 def _talks(data: Path | None) -> list[Any]:
-    return sorted(calibration.load(data), key=lambda talk: -len(talk.points))
+    return sorted(calibration.load(data), key=lambda talk: -len(talk.true))
 
 
 def shown_values(options: Namespace) -> Figures:
