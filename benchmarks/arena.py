@@ -65,11 +65,19 @@ WARM_UP_TURNS = 3
 RECURSION_LIMIT = 5_000
 MINIMAL_RESULT_TOKENS = 50
 MINIMAL_USER_TOKENS = 500
-COLUMNS = (
-    "failed turns", "invalid requests", "current question shown", "rules shown", "planted facts shown at the end",
-    "prefix stability", "summaries per call", "CPU ms per call", "added seconds per call", "million tokens sent",
-    "cost",
-)  # fmt: skip
+COLUMNS = {
+    "failed turns": "{0.failed}",
+    "invalid requests": "{0.invalid}",
+    "current question shown": "{0.user:.2f}",
+    "rules shown": "{0.rules:.2f}",
+    "planted facts shown at the end": "{0.facts_at_end:.2f}",
+    "prefix stability": "{0.stable:.2f}",
+    "summaries per call": "{0.summaries:.2f}",
+    "CPU ms per call": "{0.cpu_ms:.0f}",
+    "added seconds per call": "{0.added}",
+    "million tokens sent": "{0.sent_millions:.2f}",
+    "cost": "{0.cost:.2f}",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,28 +220,12 @@ class Row:
 
     cpu_ms: float
     added_seconds: float | None
-    sent_tokens: int
+    sent_millions: float
     cost: float
 
-    def cells(self) -> list[str]:
-        shares = (
-            f"{share:.2f}"
-            for share in (
-                self.user,
-                self.rules,
-                self.facts_at_end,
-                self.stable,
-                self.summaries,
-            )
-        )
-        added = "-" if self.added_seconds is None else f"{self.added_seconds:.2f}"
-        numbers = (
-            f"{self.cpu_ms:.0f}",
-            added,
-            f"{self.sent_tokens / MILLION:.2f}",
-            f"{self.cost:.2f}",
-        )
-        return [str(self.failed), str(self.invalid), *shares, *numbers]
+    @property
+    def added(self) -> str:
+        return "-" if self.added_seconds is None else f"{self.added_seconds:.2f}"
 
 
 def row_of(outcomes: Sequence[Outcome]) -> Row:
@@ -257,7 +249,7 @@ def row_of(outcomes: Sequence[Outcome]) -> Row:
         added_seconds=sum(o.added_seconds for o in timed) / max(1, timed_calls)
         if timed
         else None,
-        sent_tokens=sum(one.tokens for one in answered),
+        sent_millions=sum(one.tokens for one in answered) / MILLION,
         cost=sum(map(cost, outcomes)),
     )
 
@@ -381,7 +373,8 @@ def main() -> None:
         head(f"{window:,} tokens", *COLUMNS)
         for name in options.managers:
             if mine := [o for o in found if o.job.manager == name]:
-                row(name, *row_of(mine).cells())
+                total = row_of(mine)
+                row(name, *(cell.format(total) for cell in COLUMNS.values()))
         print_goals(found, window)
     print()
     for name in options.managers:

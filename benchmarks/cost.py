@@ -31,6 +31,7 @@ from langchain_ctxwin import (
     ExtractiveSummarizer,
     ModelInfo,
 )
+from plain_tails import Dropped
 from prompt_caches import (
     FIRST_TOKEN_SECONDS,
     RULES,
@@ -65,21 +66,11 @@ SUMMARIZED, NEVER = "`SummarizationMiddleware`", "never compacted"
 WINDOWS = (8_192, 32_768)
 ARMS = (OURS, SUMMARIZED, TO_HALF, LISTED, NEVER)
 PER_FILE = 20
+ENDLESS = 10**9  # tokens: the room of those who never drop anything
 IDLE, NOT_IDLE = "`compact_when_idle`", "without it"
 
 Books = dict[tuple[str, str], Bill]
 """Bills by arm and rules."""
-
-
-class Whole:
-    """All of it, as if it always fitted."""
-
-    def view(
-        self,
-        history: Sequence[AnyMessage],
-        sizes: Sequence[int],  # noqa: ARG002
-    ) -> list[AnyMessage]:
-        return list(history)
 
 
 class Timed(Ours):
@@ -121,10 +112,8 @@ class Summarized:
 
         self.messages: list[AnyMessage] = []
         self.taken = 0
-        self._extract, self._most = (
-            ExtractiveSummarizer(),
-            int(SUMMARY_SHARE * job.window),
-        )
+        self._extract = ExtractiveSummarizer()
+        self._most = int(SUMMARY_SHARE * job.window)
         self._middleware = SummarizationMiddleware(
             FakeListChatModel(responses=[""]),
             trigger=("tokens", max(1, int(TRIGGER_SHARE * job.limit) - fixed_tokens)),
@@ -172,7 +161,7 @@ class Session(Talk):
         policies: dict[str, Policy] = {
             **self.policies(Ours(self.job, self.prompt)),
             SUMMARIZED: summarized,
-            NEVER: Whole(),
+            NEVER: Dropped(ENDLESS, keep=1.0),
             IDLE: Timed(self.job, self.prompt, self.clock, when_idle=True),
             NOT_IDLE: Timed(self.job, self.prompt, self.clock, when_idle=False),
         }

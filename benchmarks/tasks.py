@@ -72,15 +72,11 @@ class Shop:
     """tau2's shop: its policy, tools and database."""
 
     def __init__(self, checkout: Path) -> None:
-        package = ModuleType("tau2")  # its own `__init__` imports every provider
-        package.__path__ = [str(checkout / "src" / "tau2")]
-        sys.modules.setdefault("tau2", package)
-        domain = ModuleType("tau2.domains.retail")
-        domain.__path__ = [str(checkout / "src" / "tau2" / "domains" / "retail")]
-        sys.modules.setdefault("tau2.domains.retail", domain)
-        environment = ModuleType("tau2.environment")
-        environment.__path__ = [str(checkout / "src" / "tau2" / "environment")]
-        sys.modules.setdefault("tau2.environment", environment)
+        # their own `__init__` imports every provider
+        for name in ("tau2", "tau2.domains.retail", "tau2.environment"):
+            package = ModuleType(name)
+            package.__path__ = [str(checkout.joinpath("src", *name.split(".")))]
+            sys.modules.setdefault(name, package)
         self._tools = importlib.import_module("tau2.domains.retail.tools").RetailTools
         model = importlib.import_module("tau2.domains.retail.data_model").RetailDB
         data = checkout / "data" / "tau2" / "domains" / "retail"
