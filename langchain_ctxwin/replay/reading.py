@@ -31,7 +31,6 @@ from langchain_core.messages import (
     HumanMessage,
     RemoveMessage,
     SystemMessage,
-    ToolMessage,
     convert_to_messages,
     message_chunk_to_message,
     messages_from_dict,
@@ -51,8 +50,8 @@ from langchain_ctxwin.errors import PATH, ConfigError, expect_each
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 ROLES = {"human", "user", "ai", "assistant", "system", "developer", "tool", "function"}
-# what the blocks of OpenAI's Responses API call a text
-TEXT_BLOCKS = {"input_text", "output_text"}
+# what is said in the APIs of OpenAI (Responses) and Anthropic
+UNREAD_BLOCKS = {"input_text", "output_text", "tool_result"}
 
 SQLITE_MAGIC = b"SQLite format 3\0"  # the first bytes of every SQLite database (sqlite.org/fileformat)
 LOCK_SECONDS = (
@@ -259,7 +258,7 @@ def _conversation(
     messages = list[Any]()
     for number, said in enumerate(listed, 1):
         try:
-            messages += _read_message(said)
+            messages.append(_read_message(said))
         except Exception as error:
             at = f" ({places[number - 1]})" if places else ""
             raise ConfigError(f"message {number}{at}: {short(error)}") from error
@@ -284,35 +283,31 @@ def _conversation(
 # ---- messages --------------------------------------------------------------------------------------------------
 
 
-def _read_message(said: Any) -> list[BaseMessage]:
-    """Return one recorded message; of Anthropic's user messages each tool result is a message of its own.
+def _read_message(said: Any) -> BaseMessage:
+    """Return one recorded message.
 
     Tool calls whose arguments are no JSON object become `invalid_tool_calls`, as LangChain's own parsers make them.
     What is no message, or says nothing that is understood, raises whatever its reader raises.
     """
+    message: Any
     if isinstance(said, BaseMessage):
-        read = [said]
+        message = said
     elif not isinstance(said, Mapping):
         raise ConfigError(f"a message is {type(said).__name__}, not an object")
     elif "lc" in said:
-        read = [load_object(dict(said), allowed_objects="messages")]
+        message = load_object(dict(said), allowed_objects="messages")
     elif isinstance(said.get("data"), Mapping):
-        read = messages_from_dict([dict(said)])
+        (message,) = messages_from_dict([dict(said)])
     else:
-        read = [*_of_role(said)]
-    for message in read:
-        if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
-            raise ConfigError(
-                f"{type(message).__name__} is no message of a conversation"
-            )
-    return [
-        message_chunk_to_message(one) if isinstance(one, BaseMessageChunk) else one
-        for one in read
-    ]
+        message = _of_role(said)
+    if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
+        raise ConfigError(f"{type(message).__name__} is no message of a conversation")
+    is_chunk = isinstance(message, BaseMessageChunk)
+    return message_chunk_to_message(message) if is_chunk else message
 
 
-def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
-    """The messages of an object with `role` or `type`, whose other fields stand beside it."""
+def _of_role(said: Mapping[str, Any]) -> BaseMessage:
+    """The message of an object with `role` or `type`, whose other fields stand beside it."""
     role = str(said.get("role") or said.get("type"))
     # LangChain's types of streamed messages, `AIMessageChunk`
     if role.endswith("MessageChunk"):
@@ -325,63 +320,36 @@ def _of_role(said: Mapping[str, Any]) -> Iterator[BaseMessage]:
         for key, value in said.items()
         if value is not None and key not in {"id", "role", "type"}
     }
-    content = fields["content"] = _content(
-        fields, is_answer=role in {"ai", "assistant"}
-    )
-    blocks = [block for block in content if isinstance(block, Mapping)]
-    if role in {"ai", "assistant"}:
-        yield _answer(
-            fields, [block for block in blocks if block.get("type") == "tool_use"]
-        )
-        return
-    # Anthropic's results are blocks of what the user says
-    results = [block for block in blocks if block.get("type") == "tool_result"]
-    for block in results:
-        yield ToolMessage(
-            block.get("content") or "",
-            tool_call_id=block["tool_use_id"],
-            status="error" if block.get("is_error") else "success",
-        )
-    if results:
-        fields["content"] = [block for block in content if block not in results]
-    if fields["content"] or not results:
-        yield from convert_to_messages([{**fields, "role": role}])
-
-
-def _content(fields: dict[str, Any], *, is_answer: bool) -> Any:
-    """The content of a message; a `ConfigError` where it may stand in a field that is not read."""
     content = fields.pop("content", None) or fields.pop("text", None) or ""
     if not isinstance(content, str | list):
         raise ConfigError(
             f"its content is {type(content).__name__}, neither text nor a list"
         )
-    if fields.get("parts") or (
-        not content and not is_answer and "tool_call_id" not in fields
-    ):
-        raise ConfigError(
-            f"it says nothing that is understood: it has {', '.join(sorted(fields)) or 'no content'}"
-        )
-    if isinstance(content, str):
-        return content
-    return [
-        {**block, "type": "text"}
-        if isinstance(block, Mapping) and block.get("type") in TEXT_BLOCKS
-        else block
-        for block in content
-    ]
+    is_answer = role in {"ai", "assistant"}
+    is_silent = not content and not is_answer and "tool_call_id" not in fields
+    kinds = {str(block.get("type")) for block in content if isinstance(block, Mapping)}
+    if is_silent or fields.get("parts") or kinds & UNREAD_BLOCKS:
+        has = ", ".join(sorted({*fields, *kinds})) or "no content"
+        raise ConfigError(f"it says nothing that is understood: it has {has}")
+    fields["content"] = content
+    return _answer(fields) if is_answer else _converted(fields, role)
 
 
-def _answer(fields: dict[str, Any], uses: list[Any]) -> AIMessage:
-    """An answer with its calls in OpenAI's, LangChain's or Anthropic's form, valid or not."""
+def _converted(fields: Mapping[str, Any], role: str) -> BaseMessage:
+    return convert_to_messages([{**fields, "role": role}])[0]
+
+
+def _answer(fields: dict[str, Any]) -> AIMessage:
+    """An answer with its calls in OpenAI's or LangChain's form, valid or not."""
     calls, invalid = [], list(fields.pop("invalid_tool_calls", ()))
-    for raw in fields.pop("tool_calls", None) or uses:
+    for raw in fields.pop("tool_calls", None) or ():
         try:
             calls.append(_call(raw))
         except (OutputParserException, ValidationError) as error:
             invalid.append(make_invalid_tool_call(raw, str(error)))
     return AIMessage(
         **{
-            **convert_to_messages([{**fields, "role": "assistant"}])[0].model_dump(),
+            **_converted(fields, "assistant").model_dump(),
             "tool_calls": calls,
             "invalid_tool_calls": invalid,
         }
@@ -394,8 +362,7 @@ def _call(raw: Any) -> Any:
         if call is None or not isinstance(call["args"], dict):
             raise OutputParserException("its arguments are no JSON object")
         return call
-    arguments = raw.get("args", raw.get("input"))
-    return tool_call(name=raw["name"], args=arguments or {}, id=raw.get("id"))
+    return tool_call(name=raw["name"], args=raw.get("args") or {}, id=raw.get("id"))
 
 
 def short(error: BaseException) -> str:

@@ -207,6 +207,10 @@ def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
             "it says nothing that is understood: it has body",
         ),
         ({"role": "assistant", "content": "", "parts": [{}]}, "it has parts"),
+        (
+            {"role": "user", "content": [{"type": "tool_result", "content": "x"}]},
+            "it has tool_result",
+        ),
         ({"type": "ai", "data": {"content": 5}}, "content.str: Input should be"),
         ({"type": "remove", "data": {"id": "x"}}, "RemoveMessage is no message"),
         ({"lc": 1, "type": "secret", "id": ["HOME"]}, "NoneType is no message"),
