@@ -166,7 +166,12 @@ class ContextEngine:
         prices: Any = None,
         clock: Clock = time.time,
     ) -> None:
-        _check_collaborators(config, counter, learned, pin_when, jobs)
+        wanted = "a ContextConfig, for example ContextConfig(keep=0.4)"
+        expect(config, ContextConfig | LiveConfig | None, "config", wanted)
+        # a coroutine would be true of every message
+        is_plain = not iscoroutinefunction(pin_when)
+        wanted = "a plain function that takes a message and returns a bool, or None"
+        expect(pin_when, Callable | None if is_plain else (), "pin_when", wanted)
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._settings = self._refused = self._live.current
         self._registry = limits if is_registry(limits) else None
@@ -423,7 +428,6 @@ class ContextEngine:
         It is None, too, when summaries are off, would not pay for themselves, or failed twice since the last user
         message.
         """
-        expect(window, Window, "window", MEASURED)
         return planning.summary_due(window, is_local=self.is_local)
 
     def relieve(self, window: Window) -> Compaction | None:
@@ -445,8 +449,6 @@ class ContextEngine:
             focus: what matters most from now on, in a few words: see `compact`, which does this for a thread.
             summarize: False asks no model.
         """
-        expect(window, Window, "window", MEASURED)
-        expect(focus, str, "focus", "what matters most, as a text")
         return planning.compaction_on_request(
             _focused(window, focus), is_local=self.is_local or not summarize
         )
@@ -463,7 +465,6 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
-        expect(window, Window, "window", MEASURED)
         return planning.emergency(window, target_tokens)
 
     def apply(
@@ -500,7 +501,6 @@ class ContextEngine:
         self, compaction: Compaction, window: Window, *, call: Any = None
     ) -> Work[Window]:
         """The work of `apply`, for sync and async callers: the request afterwards, priced, with its session."""
-        expect(compaction, Compaction, "compaction", "what plan or emergency returned")
         window = _focused(window, compaction.before.parts.focus)
         began = time.perf_counter()
         if compaction.snapshot is None:
@@ -510,8 +510,7 @@ class ContextEngine:
             size = compaction.summary_max_tokens
             write = self.writing(window, start, stop, size, call=call)
             seconds = settings_of(window).summary_timeout_seconds
-            if not self.is_local:
-                self.report_summary(window, "started", "", messages=stop - start)
+            self.report_summary(window, "started", "", messages=stop - start)
             try:
                 written = yield from writing_summary(write, timeout_seconds=seconds)
             except SummarizationError as error:
@@ -537,9 +536,7 @@ class ContextEngine:
         Raises:
             ConfigError: tools and system prompt have more cache breakpoints than a request may have.
         """
-        return dressed(
-            window, settings_of(expect(window, Window, "window", MEASURED)).prompt_cache
-        )
+        return dressed(window, settings_of(window).prompt_cache)
 
     def call_options(
         self,
@@ -702,14 +699,13 @@ class ContextEngine:
                 sent, request, conversation=conversation, call=call
             )
             summarizer = summarizer.asking(call, request, options)
-        elif not isinstance(summarizer, ModelSummarizer) and not self.is_local:
+        elif not isinstance(summarizer, ModelSummarizer):
             # what anybody wrote may change them
             messages = [message.model_copy(deep=True) for message in messages]
         elif isinstance(summarizer, ModelSummarizer) and call is not None:
             summarizer = summarizer.extending(call, last_request(window, start, stop))
 
-        if not self.is_local:
-            summarizer = CheckedSummarizer(summarizer, window.parts.messages)
+        summarizer = CheckedSummarizer(summarizer, window.parts.messages)
         previous = window.session.summary
         return partial(
             summarizer.summarize, messages, previous=previous, max_tokens=max_tokens
@@ -825,9 +821,6 @@ def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:
     return limits
 
 
-MEASURED = "what engine.measure returned"
-
-
 def is_registry(value: Any) -> bool:
     """True for an object that looks models up, such as a `ModelRegistry`; it is asked with each request."""
     return not isinstance(value, type) and callable(getattr(value, "lookup", None))
@@ -853,20 +846,3 @@ def _listed_limits(registry: Any, model: Any) -> ModelLimits:
         return listed
     output = output if output is None or requested <= output else None
     return replace(listed, requested_output_tokens=requested, max_output_tokens=output)
-
-
-def _check_collaborators(
-    config: Any, counter: Any, learned: Any, pin_when: Any, jobs: Any
-) -> None:
-    """Raise `ConfigError` for what cannot serve an engine; None is a default everywhere."""
-    wanted = "a ContextConfig, for example ContextConfig(keep=0.4)"
-    expect(config, ContextConfig | LiveConfig | None, "config", wanted)
-    wanted = "a callable that counts the tokens of messages, for example TokenEstimator(), or None"
-    expect(counter, Callable | None, "counter", wanted)
-    wanted = "a memory with methods recall and learn, for example LearnedSource(path), or None"
-    expect(learned, LimitMemory | None, "learned", wanted)
-    wanted = "a SummaryJobs, or None for those that the process shares"
-    expect(jobs, SummaryJobs | None, "jobs", wanted)
-    is_usable = pin_when is None or not iscoroutinefunction(pin_when)
-    wanted = "a plain function that takes a message and returns a bool, or None"
-    expect(pin_when, Callable | None if is_usable else (), "pin_when", wanted)

@@ -58,7 +58,6 @@ class RequestCounter(Protocol):
         ...
 
 
-@runtime_checkable
 class LimitMemory(Protocol):
     """Remembers which limits providers stated, for every conversation.
 

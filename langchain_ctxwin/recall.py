@@ -42,7 +42,6 @@ from langchain_ctxwin.core.tokens import (
 from langchain_ctxwin.core.tool_schemas import RECALL_KEY
 from langchain_ctxwin.core.turns import as_messages, last_user
 from langchain_ctxwin.core.view import View, first_after_system, message_id
-from langchain_ctxwin.errors import expect
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text import (
     TermIndex,
@@ -101,8 +100,6 @@ DESCRIPTION = (
     "Look up earlier messages of this conversation that you no longer see whole: what was said, "
     "results of tools."
 )
-
-WANTED_COUNTER = "a callable that counts the tokens of messages, or None"
 
 Query = Annotated[
     str,
@@ -186,7 +183,7 @@ def search_messages(
         counter: counts tokens; by default `TokenEstimator()`.
 
     Raises:
-        ConfigError: the query is empty, there is no room, or `messages` holds something else than messages.
+        ConfigError: there is no room, or `messages` holds something else than messages.
 
     Examples:
         >>> history = [
@@ -200,14 +197,7 @@ def search_messages(
         >>> [(excerpt.index, excerpt.text) for excerpt in found.excerpts]
         [(0, 'My order is ORD-1234.')]
     """
-    expect(
-        query,
-        str if str(query).strip() else (),
-        "query",
-        "the words to search for",
-    )
     require_tokens("max_tokens", max_tokens, minimum=1)
-    expect(counter, Callable | None, "counter", WANTED_COUNTER)
     history: Sequence[Any] = as_messages(messages)
     count = counter or TokenEstimator()
     base = count([])
@@ -271,7 +261,7 @@ def create_recall_tool(
         description: what the model reads about the tool.
 
     Raises:
-        ConfigError: `max_tokens` has no room for an answer, or the tool has no name.
+        ConfigError: `max_tokens` has no room for an answer.
 
     Examples:
         ```python
@@ -281,10 +271,6 @@ def create_recall_tool(
         ```
     """
     require_tokens("max_tokens", max_tokens, minimum=MIN_TOKENS)
-    expect(counter, Callable | None, "counter", WANTED_COUNTER)
-    expect(name, str if name else (), "name", "the name by which the model calls it")
-    wanted = "the text that tells the model what the tool does"
-    expect(description, str if description else (), "description", wanted)
     price = text_price(counter)
 
     def recall(

@@ -30,7 +30,6 @@ from langchain_ctxwin.core.events import (
     NoticeEvent,
     SentRequest,
 )
-from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.pairing import SOURCE
 from langchain_ctxwin.core.request import Window
@@ -113,9 +112,6 @@ class MemorySink:
     Args:
         max_events: of more, the oldest are forgotten.
 
-    Raises:
-        ConfigError: `max_events` is not a whole number above 0.
-
     Examples:
         >>> sink = MemorySink()
         >>> sink.emit(Event(thread="1"))
@@ -124,7 +120,6 @@ class MemorySink:
     """
 
     def __init__(self, max_events: int = MAX_EVENTS) -> None:
-        require_tokens("max_events", max_events, minimum=1, unit="events")
         self._events: deque[Event] = deque(maxlen=max_events)
 
     def emit(self, event: Event) -> None:

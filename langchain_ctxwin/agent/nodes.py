@@ -438,14 +438,6 @@ def add_context_nodes(
         builder.add_edge("tools", "budget_check")
         ```
     """
-    expect(builder, StateGraph, "builder", "the StateGraph that the nodes are added to")
-    expect(nodes, ContextNodes, "nodes", "ContextNodes(engine)")
-    expect(
-        model,
-        Runnable | Callable,
-        "model",
-        "a chat model, a Runnable or a function of messages",
-    )
     _require_messages(builder)
     ours = (
         nodes.budget_check,

@@ -23,9 +23,8 @@ from langchain_core.runnables.config import (
 )
 from langgraph.store.base import BaseStore
 
-from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.usage import Usage
-from langchain_ctxwin.errors import SummarizationError, expect
+from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
 from langchain_ctxwin.summarize.native import ProviderSummary
@@ -92,7 +91,6 @@ class SummaryJobs:
         drain_seconds: float = DRAIN_SECONDS,
         clock: Clock = time.monotonic,
     ) -> None:
-        require_tokens("max_running", max_running, minimum=1, unit="summaries")
         self._max_running = max_running
         self._clock = clock
         self.renew()
@@ -395,7 +393,7 @@ class SummaryStore:
     """
 
     def __init__(self, store: BaseStore, thread_id: str, path: str = "") -> None:
-        self._store = expect(store, BaseStore, "store", "a store of LangGraph")
+        self._store = store
         self._thread = thread_id
         self._namespace = namespace_of("summaries", thread_id)
         self._place = digest(path)

@@ -31,7 +31,7 @@ from langgraph.constants import TAG_NOSTREAM
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.limits import ModelLimits, require_tokens, stated_limit
+from langchain_ctxwin.core.limits import ModelLimits, stated_limit
 from langchain_ctxwin.core.model_info import (
     arguments_of,
     model_name,
@@ -46,7 +46,7 @@ from langchain_ctxwin.core.record import Record, extended, render_record
 from langchain_ctxwin.core.summary_prompt import checked_prompt, sections_text
 from langchain_ctxwin.core.tokens import TokenEstimator, readable_text, text_price
 from langchain_ctxwin.core.view import message_id
-from langchain_ctxwin.errors import ConfigError, SummarizationError, expect
+from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
 from langchain_ctxwin.util.chat_models import chat_model_named
 
@@ -85,7 +85,7 @@ class ModelSummarizer:
             states none.
 
     Raises:
-        ConfigError: `model` cannot be called, `prompt` lacks a place, or `max_input_tokens` is not positive.
+        ConfigError: `model` cannot be called, or `prompt` lacks a place.
 
     Examples:
         >>> from langchain_core.messages import HumanMessage
@@ -107,7 +107,6 @@ class ModelSummarizer:
         counter: TokenCounter | None = None,
         max_input_tokens: int | None = None,
     ) -> None:
-        require_tokens("max_input_tokens", max_input_tokens, minimum=1, optional=True)
         self._model = _as_runnable(model)
         self._counter: TokenCounter = TokenEstimator() if counter is None else counter
         self._price = text_price(self._counter)
@@ -293,12 +292,6 @@ class ExtractiveSummarizer:
     is_local = True  # no model is asked, so it is run in place
 
     def __init__(self, *, counter: TokenCounter | None = None) -> None:
-        expect(
-            counter,
-            Callable | None,
-            "counter",
-            "a callable that counts the tokens of messages, or None",
-        )
         self._price = text_price(counter)
 
     def summarize(

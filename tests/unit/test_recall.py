@@ -161,8 +161,6 @@ def search(**arguments):
 @pytest.mark.parametrize(
     ("make", "arguments", "problem"),
     [
-        (search, {"query": " \n"}, "words to search"),
-        (search, {"query": None}, "query=None"),
         (search, {"max_tokens": 0}, "max_tokens=0"),
         (search, {"max_tokens": 2.5}, "max_tokens=2.5"),
         *(
@@ -176,7 +174,6 @@ def search(**arguments):
         ),
         (create_recall_tool, {"max_tokens": 0}, "max_tokens=0"),
         (create_recall_tool, {"max_tokens": 50}, "at least 200"),
-        (create_recall_tool, {"name": ""}, "name=''"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused(make, arguments, problem):

@@ -127,10 +127,6 @@ class Async:
         ),
         (lambda: ToolResultGuard(sinks=[3]), "sinks[0]=3"),
         (
-            lambda: MemorySink(0),
-            "max_events=0: give a whole number of events, at least 1",
-        ),
-        (
             lambda: ContextWindowMiddleware(
                 ContextEngine(ModelLimits(context_window=9)), sinks=[]
             ),
