@@ -198,7 +198,8 @@ class _ShortTag(HMACAlgorithm):
 
 def _checked_keys(keys: Any) -> list[bytes]:
     several = [keys] if isinstance(keys, str | bytes) else keys
-    if not several or not all(
+    is_list = isinstance(several, list | tuple) and len(several) > 0
+    if not is_list or not all(
         isinstance(key, str | bytes) and key.strip() for key in several
     ):
         raise ConfigError(  # which never shows what may be a key

@@ -134,11 +134,8 @@ class ToolResultGuard:
         settings = group_of(config or ToolResultConfig(), "tool_results")
         wanted = "a ToolResultConfig, a FileConfig or a ConfigFile, or None"
         expect(settings, ToolResultConfig, "config", wanted)
-        expect(signer, CursorSigner | None, "signer", "a CursorSigner, or None")
         wanted = "a store with the methods put, get and delete, or None"
         expect(store, ResultStore | None, "store", wanted)
-        expect(counter, Callable | None, "counter", "a function of messages, or None")
-        expect(scope, Callable | None, "scope", "a function of the runtime, or None")
         self._config = config or settings
         self._signer = signer
         self._store = MemoryResultStore(clock=clock) if store is None else store
@@ -449,7 +446,6 @@ class ContentPrices:
         self._count = count
         self._count_text = text_price(count)
         self._upper: Callable[[int], int] = getattr(count, "upper", int)
-        self._empty = self.message(ToolMessage("", tool_call_id=""))
 
     def text(self, text: str) -> int:
         """Return the tokens of a text."""
@@ -458,9 +454,7 @@ class ContentPrices:
     def content(self, content: Any) -> int:
         """Return the tokens of a message's content, media by kind and size."""
         if stays_blocks(content):
-            return max(
-                0, self.message(ToolMessage(content, tool_call_id="")) - self._empty
-            )
+            return self.message(ToolMessage(content, tool_call_id=""))
         return self.text(
             content if isinstance(content, str) else content_of(content).text
         )
@@ -512,13 +506,9 @@ def _of(state: Any, key: str) -> Any:
 
 
 def _as_own_tool(one: Any) -> BaseTool:
-    try:
-        is_function = callable(one) and not isinstance(one, BaseTool)
-        tool: Any = as_tool(one) if is_function else one
-    except (TypeError, ValueError) as error:
-        tool = error
-    expect(tool, BaseTool, "tools", "functions and BaseTools")
-    if tool.name == READ_MORE and not is_read_more(tool):
+    is_function = callable(one) and not isinstance(one, BaseTool)
+    made: Any = as_tool(one) if is_function else one
+    own: BaseTool = expect(made, BaseTool, "tools", "functions and BaseTools")
+    if own.name == READ_MORE and not is_read_more(own):
         raise ConfigError(NAME_TAKEN)
-    own: BaseTool = tool
     return own

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Annotated, Any
@@ -48,19 +47,16 @@ def wrapped(tool: BaseTool, guard: Any) -> BaseTool:
     kind: Any = type(tool)
     asks_itself = _asks_for_runtime(tool)
 
-    @functools.wraps(kind.run)
     def run(_: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
         own_input, arguments, runtime = _taken_apart(tool, tool_input)
         output = tool.run(own_input, *args, **kwargs)
         return guard.output(output, tool.name, arguments, runtime)
 
-    @functools.wraps(kind.arun)
     async def arun(_: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
         own_input, arguments, runtime = _taken_apart(tool, tool_input)
         output = await tool.arun(own_input, *args, **kwargs)
         return await guard.aoutput(output, tool.name, arguments, runtime)
 
-    @functools.wraps(kind.get_input_schema)
     def get_input_schema(_: Any, config: Any = None) -> Any:
         schema: Any = tool.get_input_schema(config)
         if asks_itself or not issubclass(schema, BaseModel):

@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_ctxwin import TokenEstimator
-from langchain_ctxwin.tool_results.pages import page_end, tail_start
+from langchain_ctxwin.tool_results.pages import page_end
 
 ESTIMATE = TokenEstimator().count_text
 PIECES = st.sampled_from([
@@ -44,13 +44,3 @@ def test_pages_give_the_text_and_fit(text, budget, price):
 
     assert "".join(found) == text
     assert [page for page in found if price(page) > budget and len(page) > 1] == []
-
-
-@given(TEXTS, st.integers(-1, 200), st.integers(0, 250), PRICES)
-def test_the_tail_fits_and_begins_late_enough(text, budget, earliest, price):
-    earliest = min(earliest, len(text))
-
-    start = tail_start(text, budget, price, earliest)
-
-    assert earliest <= start <= len(text)
-    assert start == len(text) or price(text[start:]) <= budget

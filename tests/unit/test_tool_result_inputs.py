@@ -57,8 +57,7 @@ NO_SETTINGS = [
     {"per_tool": {"search": {"max_tokens": -1}}}, {"per_tool": {"search": {"max_token": 1}}},
 ]  # fmt: skip
 NO_ARGUMENTS = [
-    {"config": {"max_tokens": 100}}, {"config": 4000}, {"signer": "a secret"}, {"store": {}}, {"counter": 4},
-    {"store": MemoryResultStore}, {"store": object()}, {"scope": "tenant"},
+    {"config": {"max_tokens": 100}}, {"config": 4000}, {"store": {}}, {"store": MemoryResultStore}, {"store": object()},
 ]  # fmt: skip
 
 
