@@ -12,7 +12,6 @@ depends only on the step and on what precedes it, so a longer history never chan
 from __future__ import annotations
 
 import json
-import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count, zip_longest
@@ -360,16 +359,6 @@ REFUSED_PARTS: Mapping[str, frozenset[str]] = {
 }
 """Parts of a message that a provider refuses, or that its integration does not send."""
 
-# Keys of a block of media that say of what kind its data are, and texts that are none: also an id that LangChain made,
-# and a data URL that ends before them or goes on with what is no base64.
-DESCRIPTIONS = frozenset(
-    {
-        *("type", "source_type", "mime_type", "media_type", "format", "detail"),
-        *("name", "filename", "title", "index", "cache_control", "extras"),
-    }
-)
-NO_DATA = re.compile(r"lc_\S*|data:[^,]*,?|data:[^,]*;base64,[^\w+/-].*", re.DOTALL)
-
 # of blocks that are to be sent again as they are
 SIGNATURE_KEYS = ("signature", "thought_signature", "extras")
 
@@ -425,7 +414,7 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
     if EMPTY_TEXT in refused:
         content = without_blocks(content, _is_empty_text)
     if not isinstance(message, AIMessage):
-        return with_fields(message, content=with_media(content, _with_data))
+        return with_fields(message, content=content)
     if (
         ONLY_REASONING in refused
         and isinstance(content, list)
@@ -514,20 +503,6 @@ def unique_calls(
 def _filled(message: AnyMessage) -> AnyMessage:
     """Adapters that do not validate leave `None` as content, and tools no blocks; integrations expect text."""
     return message if message.content else with_fields(message, content="")
-
-
-def _with_data(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The block, or a line in its place where nothing in it is data or says where they are: no provider takes it."""
-    if _has_data(block):
-        return block
-    return {"type": "text", "text": f"[{kind_of(block)} without data]"}
-
-
-def _has_data(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        parts = (part for key, part in value.items() if key not in DESCRIPTIONS)
-        return any(map(_has_data, parts))
-    return bool(value) and not (isinstance(value, str) and NO_DATA.fullmatch(value))
 
 
 def _media_behind_results(messages: Sequence[AnyMessage]) -> Iterator[AnyMessage]:

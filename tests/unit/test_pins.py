@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -21,8 +19,6 @@ from langchain_core.messages import (
 
 from langchain_ctxwin import (
     ContextConfig,
-    ContextEngine,
-    ModelLimits,
     pin,
 )
 from langchain_ctxwin.core.turns import is_pinned, last_user
@@ -395,59 +391,6 @@ def test_a_pin_that_comes_later_takes_effect_at_once(case, window, data):
 
 def _clamped(state):
     return (state.get("context_view") or {}).get("clamped") or {}
-
-
-# ---- how long it takes ------------------------------------------------------------------------------------------
-
-
-def pinned_talk(count):
-    return [
-        pin(HumanMessage(f"Rule {n}: " + "x" * 300 * (n % 2), id=f"h{n}"))
-        for n in range(count)
-    ]
-
-
-def pinned_steps(count):
-    calls = [{"name": "f", "args": {}, "id": str(n)} for n in range(count)]
-    asks = [AIMessage("", tool_calls=[call], id=f"a{call['id']}") for call in calls]
-    found = [
-        pin(ToolMessage("found it", tool_call_id=call["id"], id=f"t{call['id']}"))
-        for call in calls
-    ]
-    return [
-        HumanMessage("q", id="h"),
-        *(message for pair in zip(asks, found, strict=True) for message in pair),
-    ]
-
-
-def work_of(messages, window=1_500):
-    """How many functions are called to measure, compact and build."""
-    engine, called = (
-        ContextEngine(ModelLimits(context_window=window, max_output_tokens=100)),
-        0,
-    )
-
-    def count(frame, event, argument):
-        nonlocal called
-        called += event in {"call", "c_call"}
-
-    sys.setprofile(count)
-    try:
-        window = engine.measure(messages)
-        with suppress(BudgetExceededError):
-            state = engine.apply(engine.emergency(window), window)
-            engine.build(
-                engine.measure([*messages, HumanMessage("z", id="z")], session=state)
-            )
-    finally:
-        sys.setprofile(None)
-    return called
-
-
-@pytest.mark.parametrize("history", [pinned_talk, pinned_steps])
-def test_twice_as_many_messages_take_about_twice_the_work(history):
-    """Marks come from outside, too, and must not make a step take for ever."""
-    assert work_of(history(200)) < 3 * work_of(history(100))
 
 
 @pytest.mark.parametrize("adapter", ["nodes", "middleware"])

@@ -153,23 +153,6 @@ HISTORIES = {
         ),
         GO_ON,
     ],
-    "a picture without data": asked({"type": "image"}),
-    "a picture with empty data": asked(
-        {
-            "type": "image",
-            "source": {"type": "base64", "media_type": "image/png", "data": ""},
-        }
-    ),
-    "an address that is missing": asked(
-        {"type": "image_url", "image_url": {"url": None}}
-    ),
-    "no address at all": asked({"type": "image_url"}),
-    "a data URL that ends early": asked(
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64"}}
-    ),
-    "a data URL of no base64": asked(
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,@@@"}}
-    ),
 }
 
 
@@ -268,31 +251,6 @@ def test_no_provider_gets_what_it_refuses(name, provider):
     model = MODELS[provider]
     request = ENGINE.build(ENGINE.measure(HISTORIES[name], called=model))
     assert [*REFUSED[provider](model, request)] == []
-
-
-KEPT = [
-    PNG,
-    {"type": "image", "source_type": "id", "id": "file-1"},
-    {"type": "file", "file_id": "file-1"},
-    {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
-    {"type": "image", "url": "https://a.example/b.png", "id": "lc_1"},
-    {"type": "media", "mime_type": "image/png", "data": b"\x89PNG"},
-    {"type": "media", "mime_type": "video/mp4", "file_uri": "gs://a/b"},
-    {"type": "image_url", "image_url": "data:image/png;base64,iVBORw0KGgo="},
-    {"type": "image_url", "image_url": {"url": "data:image/svg+xml,<svg/>"}},
-    {"type": "document", "source": {"type": "text", "data": "said"}, "title": "t"},
-    {"type": "document", "source": {"type": "content", "content": [text("said")]}},
-    {"type": "hologram", "value": ""},
-]
-
-
-@pytest.mark.parametrize("block", KEPT)
-@pytest.mark.parametrize("provider", [*MODELS, None])
-def test_whatever_says_where_its_data_are_stays(block, provider):
-    """Also a block of a type that nobody knows yet."""
-    history = asked(block)
-    called = MODELS.get(provider)
-    assert ENGINE.build(ENGINE.measure(history, called=called)) == history
 
 
 def test_a_spoken_answer_that_is_sent_in_writing_counts_once():
