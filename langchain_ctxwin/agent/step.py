@@ -28,7 +28,7 @@ from langchain_ctxwin.agent.storage import NOWHERE, BackgroundSummaries, RunPlac
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import Notice, NoticeEvent, OverflowEvent
-from langchain_ctxwin.core.media import ALL, apart, digests_in, filled
+from langchain_ctxwin.core.media import apart, digests_in, filled, media_in
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, read_key
 from langchain_ctxwin.core.updates import after_measure, own_words
@@ -615,7 +615,8 @@ def placing_media(step: AgentStep) -> Work[None]:
         return
     state_messages = {message.id: message for message in step.state_messages}
     in_view = window.parts.media_in(window.view)
-    visible = [messages[index] for index, gone in in_view.items() if gone < ALL]
+    shown = [i for i, gone in in_view.items() if gone < len(media_in(messages[i]))]
+    visible = [messages[index] for index in shown]
     if is_apart:
         others = {messages[index].id for index in media} - {one.id for one in visible}
         hidden_data = {

@@ -184,19 +184,9 @@ class MediaSize:
     images: int = 0
 
     @classmethod
-    def of(cls, message: AnyMessage) -> MediaSize:
-        """Return the media of a message that a person, a tool or an application wrote."""
-        blocks = media_in(message)
-        return cls(
-            num_bytes=sum(map(_inline_chars, blocks)),
-            images=sum(kind_of(block) == "image" for block in blocks),
-        )
-
-    @classmethod
     def of_all(cls, messages: Iterable[AnyMessage]) -> MediaSize:
         """Return the media of a request."""
-        lists = (message for message in messages if isinstance(message.content, list))
-        return cls.sum_of(map(cls.of, lists))
+        return cls.sum_of(size for message in messages for size in sizes_of(message))
 
     @classmethod
     def sum_of(cls, sizes: Iterable[MediaSize]) -> MediaSize:
@@ -213,6 +203,14 @@ def has_media(message: AnyMessage) -> bool:
     return any(media_in(message))
 
 
+def sizes_of(message: AnyMessage) -> list[MediaSize]:
+    """Return the sizes of the pictures and files in a message that a person, a tool or an application wrote."""
+    return [
+        MediaSize(num_bytes=_inline_chars(block), images=kind_of(block) == "image")
+        for block in media_in(message)
+    ]
+
+
 def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> MediaLimits:
     """Return the limits that a refusal of bytes or images teaches: below what was sent; none where nothing was."""
     if overflow.unit == "images" and sent.images:
@@ -225,66 +223,55 @@ def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> MediaLimits:
     return NO_LIMITS
 
 
-def left_out(
-    visible_media: Mapping[K, MediaSize], spared: MediaSize, limits: MediaLimits
-) -> frozenset[K]:
-    """Return the keys of the messages whose media are not shown: the oldest, as many as it takes, never the newest.
+def hidden(
+    visible_media: Mapping[K, Sequence[MediaSize]],
+    spared: MediaSize,
+    limits: MediaLimits,
+) -> dict[K, int]:
+    """Return how many of the first pictures and files of each message are not shown: the oldest, never the last one.
 
-    They are left out by whole halves of a limit: the same ones until the next half is needed.
+    They are left out by whole halves of a limit, the same ones until the next half is needed; of the newest message no
+    more than it takes.
 
     Args:
-        visible_media: the media of each message that may be shown without, the oldest first.
+        visible_media: the pictures and files of each message that may be shown without, the oldest first.
         spared: those of messages that are always shown whole, together.
         limits: what a request may have.
+
+    Examples:
+        >>> pictures = [MediaSize(images=1)] * 5
+        >>> hidden({"new": pictures}, MediaSize(images=1), MediaLimits(max_images=3))
+        {'new': 3}
     """
-    count = 0
-    if limits.max_bytes is not None:
-        sizes = [size.num_bytes for size in visible_media.values()]
-        most_bytes = limits.max_bytes * BYTES_SHARE
-        count = _oldest_beyond(sizes, spared.num_bytes, most_bytes)
-    if limits.max_images is not None:
-        sizes = [size.images for size in visible_media.values()]
-        surplus_images = _oldest_beyond(sizes, spared.images, limits.max_images)
-        count = max(count, surplus_images)
-    return (
-        frozenset([*visible_media][: min(count, len(visible_media) - 1)])
-        if visible_media
-        else frozenset()
-    )
+    sizes = [size for media in visible_media.values() for size in media]
+
+    def beyond(share: float) -> int:
+        images = [size.images for size in sizes]
+        num_bytes = [size.num_bytes for size in sizes]
+        most_bytes = BYTES_SHARE * (limits.max_bytes or inf)
+        return max(
+            _oldest_beyond(images, spared.images, limits.max_images or inf, share),
+            _oldest_beyond(num_bytes, spared.num_bytes, most_bytes, share),
+        )
+
+    older = len(sizes) - (len([*visible_media.values()][-1]) if visible_media else 0)
+    gone = min(max(beyond(0), min(beyond(DROPPED_SHARE), older)), len(sizes) - 1)
+    counts = dict[K, int]()
+    for key, media in visible_media.items():
+        counts[key] = min(gone, len(media))
+        gone -= counts[key]
+    return counts
 
 
-def _oldest_beyond(sizes: Sequence[int], spared: int, most: float) -> int:
-    """How many of the oldest have to leave, in steps of half a limit, so that the rest is within it."""
+def _oldest_beyond(sizes: Sequence[int], spared: int, most: float, share: float) -> int:
+    """How many of the oldest have to leave, in steps of a share of the limit, so that the rest is within it."""
     surplus = sum(sizes) + spared - most
     if surplus <= 0:
         return 0
-    part = max(1.0, DROPPED_SHARE * most)
+    part = max(1.0, share * most)
     wanted = ceil(surplus / part) * part
-    sums = [*accumulate(sizes)]
-    return next(
-        (number for number, total in enumerate(sums, 1) if total >= wanted), len(sizes)
-    )
-
-
-def surplus(message: AnyMessage, spared: MediaSize, limits: MediaLimits) -> int:
-    """Return how many of the first pictures and files of a message have no room beside the spared ones; never all.
-
-    Examples:
-        >>> from langchain_core.messages import HumanMessage
-        >>> pictures = HumanMessage([{"type": "image"}] * 5)
-        >>> surplus(pictures, MediaSize(images=1), MediaLimits(max_images=3))
-        3
-    """
-    blocks = media_in(message)
-    images = spared.images + sum(kind_of(block) == "image" for block in blocks)
-    num_bytes = spared.num_bytes + sum(map(_inline_chars, blocks))
-    most_bytes = BYTES_SHARE * (limits.max_bytes or inf)
-    for gone, block in enumerate(blocks[:-1]):
-        if images <= (limits.max_images or inf) and num_bytes <= most_bytes:
-            return gone
-        images -= kind_of(block) == "image"
-        num_bytes -= _inline_chars(block)
-    return max(0, len(blocks) - 1)
+    sums = enumerate(accumulate(sizes), 1)
+    return next((number for number, total in sums if total >= wanted), len(sizes))
 
 
 def without_media(message: AnyMessage, key: str, most: int = ALL) -> AnyMessage:

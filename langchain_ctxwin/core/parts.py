@@ -29,8 +29,8 @@ from langchain_ctxwin.core.media import (
     MediaLimits,
     MediaSize,
     digests_in,
-    left_out,
-    surplus,
+    hidden,
+    sizes_of,
 )
 from langchain_ctxwin.core.model_info import ELSEWHERE, UNKNOWN, ModelInfo, Rules
 from langchain_ctxwin.core.pairing import is_user, note_message, result_ids
@@ -274,21 +274,15 @@ class Parts:
         start = self.start_of(view)
         pinned = {position.index for position in view.pinned}
         sizes = {
-            index: MediaSize.of(self.messages[index])
+            index: sizes_of(self.messages[index])
             for index in sorted(self.history.media)
             if (index >= start or index in pinned)
             and message_id(self.messages, index) not in view.cleared
         }
-        spared = MediaSize.sum_of(sizes[index] for index in self.pins & sizes.keys())
-        others = {
-            index: size for index, size in sizes.items() if index not in self.pins
-        }
-        without = left_out(others, spared, self.media)
-        hidden = {index: ALL if index in without else 0 for index in sizes}
-        if others:
-            newest = [*others][-1]
-            hidden[newest] = surplus(self.messages[newest], spared, self.media)
-        return hidden
+        pins = self.pins & sizes.keys()
+        spared = MediaSize.sum_of(size for index in pins for size in sizes[index])
+        others = {index: sizes[index] for index in sizes if index not in pins}
+        return dict.fromkeys(sizes, 0) | hidden(others, spared, self.media)
 
     def _reader(self, index: int) -> str:
         """Who reads the compaction of an answer: nobody does where its provider refused it."""

@@ -327,7 +327,7 @@ def test_what_is_apart_comes_back_as_it_was(content):
     assert filled(lean, data).content == content
     assert digests_in(lean) == data.keys()
     assert apart(lean) == (lean, {})
-    assert MediaSize.of(lean).images == MediaSize.of(message).images
+    assert MediaSize.of_all([lean]).images == MediaSize.of_all([message]).images
     assert checksum([lean]) == checksum([message])
     assert content_digest([lean], 0, 1) == content_digest([message], 0, 1)
     assert message.content == content
