@@ -513,18 +513,17 @@ def with_new_pins(
     view = session.view
     if not (view.start or view.cleared or view.clamped):
         return session
-    messages, view = history.messages, _with_dropped_pins(view, history, pins)
+    messages = history.messages
+    pinned = {message_id(messages, index) for index in pins}
     # pins that were shortened before they were pinned are shown verbatim
-    if view.cleared or view.clamped:
-        pinned = {message_id(messages, index) for index in pins}
-        clamps = {
-            key: clamp
-            for key, clamp in view.clamped.items()
-            if clamp.of_pin or key not in pinned
-        }
-        if view.cleared & pinned or len(clamps) < len(view.clamped):
-            view = replace(view, cleared=view.cleared - pinned, clamped=clamps)
-    if view is session.view:
+    clamped = {
+        key: clamp
+        for key, clamp in view.clamped.items()
+        if clamp.of_pin or key not in pinned
+    }
+    view = _with_dropped_pins(view, history, pins)
+    view = replace(view, cleared=view.cleared - pinned, clamped=clamped)
+    if view == session.view:
         return session
     guard = guard_after(session, messages, reason="a message that had left is pinned")
     return replace(session, view=history.with_checksum(view), guard=guard)
@@ -536,19 +535,18 @@ def _with_dropped_pins(
     """The view with the pins that had left it before they were pinned; they count as left when they leave again."""
     if view.start is None:
         return view
-    messages, current = history.messages, last_user(history.messages)
-    pinned_indexes = {position.index for position in view.pinned}
-    wanted = {*pins, *(() if current is None else (current,))} - pinned_indexes
-    back = history.in_steps(
-        index for index in wanted if history.first <= index < view.start.index
-    )
-    back = {index for index in back if index < view.start.index}
+    messages, start = history.messages, view.start.index
+    current = last_user(messages)
+    known = {position.index for position in view.pinned}
+    wanted = {*pins, *(() if current is None else (current,))} - known
+    steps = history.in_steps(i for i in wanted if history.first <= i < start)
+    back = {index for index in steps if index < start} - known
     if not back:
         return view
-    fresh, record = back - pinned_indexes, view.record
-    record = replace(record, messages=max(0, record.messages - len(fresh)))
+    record = view.record
+    record = replace(record, messages=max(0, record.messages - len(back)))
     return replace(
         view,
-        pinned=tuple(position_of(messages, i) for i in sorted(pinned_indexes | back)),
+        pinned=tuple(position_of(messages, i) for i in sorted(known | back)),
         record=record,
     )
