@@ -137,24 +137,13 @@ def test_every_step_of_a_view_is_counted_or_estimated_once(history, data):
     )
 
 
-@given(
-    sizes=st.lists(
-        st.tuples(st.integers(1, 4), st.integers(1, 900), st.integers(0, 900)),
-        max_size=120,
-    )
-)
-def test_merging_keeps_what_was_counted_and_stays_bounded(sizes):
-    sizes_, stop = Sizes(), 0
-    for size, estimate, tokens in sizes:
-        last = Position(id=f"a{stop + size}", index=stop + size)
-        sizes_ = sizes_.with_span(Span(stop, stop + size, estimate, tokens), last)
-        stop += size
-        assert sizes_.last == last
-    kept = sizes_.spans
-    assert len(kept) == min(len(sizes), MAX_SPANS)
-    assert sum(s.estimate for s in kept) == sum(estimate for _, estimate, _ in sizes)
-    assert sum(s.tokens for s in kept) == sum(tokens for _, _, tokens in sizes)
-    assert [s.start for s in kept] == [0, *(s.stop for s in kept[:-1])][: len(kept)]
+def test_of_more_spans_than_are_kept_the_oldest_leave():
+    spans = [Span(at, at + 1, 10, 12) for at in range(MAX_SPANS + 2)]
+    sizes = Sizes()
+    for span in spans:
+        sizes = sizes.with_span(span, Position(id=f"a{span.stop}", index=span.stop))
+    assert sizes.spans == tuple(spans[2:])
+    assert sizes.last == Position(id=f"a{MAX_SPANS + 2}", index=MAX_SPANS + 2)
 
 
 @given(history=histories())
