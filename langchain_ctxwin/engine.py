@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, cast
 
@@ -74,7 +73,7 @@ from langchain_ctxwin.protocols import (
 )
 from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
 from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
-from langchain_ctxwin.summarize.checking import CheckedSummarizer, marked_in
+from langchain_ctxwin.summarize.checking import checked, marked_in
 from langchain_ctxwin.summarize.jobs import Written, default_jobs, writing_summary
 from langchain_ctxwin.summarize.model import as_summarizer, writer_of
 from langchain_ctxwin.summarize.native import (
@@ -699,17 +698,18 @@ class ContextEngine:
                 sent, request, conversation=conversation, call=call
             )
             summarizer = summarizer.asking(call, request, options)
-        elif not isinstance(summarizer, ModelSummarizer):
-            # what anybody wrote may change them
-            messages = [message.model_copy(deep=True) for message in messages]
         elif isinstance(summarizer, ModelSummarizer) and call is not None:
             summarizer = summarizer.extending(call, last_request(window, start, stop))
 
-        summarizer = CheckedSummarizer(summarizer, window.parts.messages)
         previous = window.session.summary
-        return partial(
-            summarizer.summarize, messages, previous=previous, max_tokens=max_tokens
-        )
+
+        def write() -> Any:
+            text = summarizer.summarize(
+                messages, previous=previous, max_tokens=max_tokens
+            )
+            return checked(text, window.parts.messages, previous)
+
+        return write
 
     def _again(
         self, window: Window, counts: dict[str, Any], *, was_refused: bool = False

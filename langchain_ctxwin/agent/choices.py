@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
@@ -34,12 +34,18 @@ from langchain_ctxwin.errors import (
     NoModelFitsError,
     expect,
 )
+from langchain_ctxwin.recall import create_recall_tool
 from langchain_ctxwin.reporting import Reporter
-
-if TYPE_CHECKING:  # both take a while to import, and most agents have neither
-    from langchain_ctxwin.routing import ModelRouter
-    from langchain_ctxwin.routing.candidates import Candidate, Size
-    from langchain_ctxwin.tools import ToolSelection, ToolSelector
+from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
+from langchain_ctxwin.routing.candidates import (
+    Candidate,
+    RouteRequest,
+    Size,
+    asking_for,
+    smallest_limits,
+    thread_key,
+)
+from langchain_ctxwin.tools import ToolSelection, ToolSelector
 
 TOOL_SHARE = 0.5
 """Most that selected tools may take of what the system prompt, the agent's own tools and other fixed parts leave: a
@@ -89,10 +95,6 @@ def require_router(call: Any, router: ModelRouter | None) -> None:
 
 def router_of(model: Any) -> ModelRouter | None:
     """Return the router of a `RoutedChatModel`; None for any other model."""
-    if not hasattr(model, "router"):
-        return None
-    from langchain_ctxwin.routing import RoutedChatModel  # noqa: PLC0415  # most agents have no router
-
     return model.router if isinstance(model, RoutedChatModel) else None
 
 
@@ -188,8 +190,6 @@ class Choices:
         """Return the model whose limits hold: the chosen candidate, else the smallest limits; None without a router."""
         if self.router is None:
             return None
-        from langchain_ctxwin.routing.candidates import asking_for, smallest_limits  # noqa: PLC0415  # see router_of
-
         chosen = self._chosen(state)
         output = self.needs.output_tokens or self.router.config.output_reserve
         if chosen is None:
@@ -234,8 +234,6 @@ class Choices:
         """The candidates as they are for the conversation of this run; none without a router."""
         if self.router is None:
             return ()
-        from langchain_ctxwin.routing.candidates import thread_key  # noqa: PLC0415  # see router_of
-
         return self.router.candidates_of(thread_key())
 
     def answered(self, state: State, answer: Any) -> Update:
@@ -276,8 +274,6 @@ class Choices:
         router, before = self.router, known_name(state)
         if router is None:
             return {}
-        from langchain_ctxwin.routing.candidates import RouteRequest, thread_key  # noqa: PLC0415  # see router_of
-
         needs = self.needs
         is_known = any(one.name == needs.route for one in router.candidates)
         prefer = needs.route if is_known else ""
@@ -318,8 +314,6 @@ class Choices:
 
     def _sizes(self, state: State, window: Window) -> dict[str, Size]:
         """The size of the request for the tokenizers that it was measured for: before the first choice, for all."""
-        from langchain_ctxwin.routing.candidates import Size  # noqa: PLC0415  # see router_of
-
         size = Size(
             tokens=window.total_tokens,
             upper=window.upper_tokens,
@@ -351,8 +345,6 @@ def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:
 @cache
 def recall_tool() -> BaseTool:
     """Return the tool by which agents read what left their view."""
-    from langchain_ctxwin.recall import create_recall_tool  # noqa: PLC0415  # takes a while to import
-
     return create_recall_tool()
 
 

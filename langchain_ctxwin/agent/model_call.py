@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -54,10 +54,8 @@ from langchain_ctxwin.errors import (
     ContextWindowError,
     NoModelFitsError,
 )
+from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.util.work import Wait, Work, run
-
-if TYPE_CHECKING:
-    from langchain_ctxwin.observe.validation import Validator  # takes a while to import
 
 
 @dataclass(frozen=True, slots=True)

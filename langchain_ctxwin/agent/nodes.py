@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -49,15 +49,13 @@ from langchain_ctxwin.core.tool_schemas import listed, name_of
 from langchain_ctxwin.core.usage import sent_tokens
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
+from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.reporting import with_metadata
+from langchain_ctxwin.routing import ModelRouter
+from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, Seen
 from langchain_ctxwin.util.work import Wait, Work, arun, run
-
-if TYPE_CHECKING:  # these take a while to import
-    from langchain_ctxwin.observe.validation import Validator
-    from langchain_ctxwin.routing import ModelRouter
-    from langchain_ctxwin.tools import ToolSelector
 
 T = TypeVar("T")
 Do = Callable[[AgentStep, RunnableConfig | None], Work[Any]]

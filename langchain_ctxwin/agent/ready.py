@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage, ToolMessage
@@ -31,15 +31,13 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.turns import PinWhen
 from langchain_ctxwin.engine import ContextEngine, is_registry
 from langchain_ctxwin.errors import expect
+from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.tool_results import ToolResultGuard
+from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.chat_models import chat_model_named
-
-if TYPE_CHECKING:
-    from langchain_ctxwin.observe.validation import Validator  # take a while to import
-    from langchain_ctxwin.tool_results import ToolResultGuard
-    from langchain_ctxwin.tools import ToolSelector
 
 
 def create_context_agent(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langgraph.types import interrupt
@@ -43,11 +43,9 @@ from langchain_ctxwin.errors import (
     brief,
 )
 from langchain_ctxwin.reporting import metadata_of
+from langchain_ctxwin.tools import ToolSelection
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.work import Wait, Work
-
-if TYPE_CHECKING:  # takes a while to import, and most agents have no selector
-    from langchain_ctxwin.tools import ToolSelection
 
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.core.record import EDGES, is_value
 from langchain_ctxwin.core.standing import is_standing
 from langchain_ctxwin.core.tokens import readable_text
-from langchain_ctxwin.protocols import Summarizer
 from langchain_ctxwin.summarize.native import ProviderSummary
 from langchain_ctxwin.text import sentence_spans, statement_spans
 
@@ -26,27 +25,15 @@ _DECIMALS = re.compile(r"(.*?)(?:[.,](\d{1,2}))?")
 _BARE = re.compile(rf"(?:[A-Z]{{0,3}}[$€£])?({_NUMBER.pattern})[%$€£]?")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedSummarizer:
-    """Writes as another summarizer does, and marks what stands neither in the conversation nor in the summary before.
+def checked(summary: Any, conversation: Sequence[AnyMessage], previous: str) -> Any:
+    """Return a summary with marks at what stands neither in the conversation nor in the summary before.
 
-    A block that a provider signed stays as it is.
+    All of the conversation counts: a summary may name what comes later than its own messages. A block that a provider
+    signed stays as it is.
     """
-
-    summarizer: Summarizer
-    conversation: Sequence[AnyMessage]
-    """All of it: a summary may name what comes later than its own messages."""
-
-    def summarize(
-        self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int
-    ) -> str:
-        """Return the summary with its marks."""
-        text = self.summarizer.summarize(
-            messages, previous=previous, max_tokens=max_tokens
-        )
-        if isinstance(text, ProviderSummary) or not isinstance(text, str):
-            return text
-        return marked(text, [*map(readable_text, self.conversation), previous])
+    if isinstance(summary, ProviderSummary) or not isinstance(summary, str):
+        return summary
+    return marked(summary, [*map(readable_text, conversation), previous])
 
 
 def marked(summary: str, sources: Sequence[str]) -> str:
