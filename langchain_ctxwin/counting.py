@@ -47,7 +47,7 @@ from langchain_ctxwin.core.tokens import TokenEstimator, request_tokens
 from langchain_ctxwin.core.tool_schemas import FRAMING, tool_definition
 from langchain_ctxwin.errors import PATH, ConfigError, expect
 from langchain_ctxwin.protocols import Clock, TokenCounter
-from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.log import log, reason_of
 from langchain_ctxwin.util.memo import Lru
 from langchain_ctxwin.util.work import in_daemon
 
@@ -194,7 +194,6 @@ class TokenizerFileCounter(LocalCounter):
 
 TIMEOUT_SECONDS = 5.0  # for one count: several times what the endpoints take, and short beside a model call
 MAX_COUNTS = 1_024  # requests whose counts are remembered, about 200 bytes each
-MAX_FACT_CHARS = 40  # a status of an error is a code word; what is longer is a text, and may quote the request
 RETRY_SECONDS = 60.0  # until a provider that could not count is asked again: the estimate serves meanwhile
 # to any provider
 UNSENT = frozenset({"id", "artifact", "response_metadata", "usage_metadata"})
@@ -277,7 +276,7 @@ class RemoteCounter(ABC):
             )
             reason = _fault(tokens)
         except Exception as error:  # noqa: BLE001  # counting is soft: any failure only means that the estimate stands
-            reason = _reason(error, self.timeout_seconds)
+            reason = reason_of(error, timeout_seconds=self.timeout_seconds)
         if reason:
             self._failed_at = self._clock()
             log.warning("count.failed", provider=self.provider, reason=reason)
@@ -407,22 +406,6 @@ def _fault(count: object) -> str:
     if isinstance(count, bool) or not isinstance(count, int):
         return f"the count is a {type(count).__name__}"
     return "" if count > 0 else f"the count is {count}"
-
-
-def _reason(error: Exception, timeout_seconds: float) -> str:
-    """The class and status of an error; its text may quote the request and is left out."""
-    name = type(error).__name__
-    if isinstance(error, TimeoutError):
-        return f"{name}: no answer within {timeout_seconds:g} seconds"
-    facts = ""
-    for fact in (
-        getattr(error, key, None) for key in ("status_code", "code", "status")
-    ):
-        if isinstance(fact, int) or (
-            isinstance(fact, str) and fact.isupper() and len(fact) <= MAX_FACT_CHARS
-        ):
-            facts += f" {fact}"
-    return f"{name}:{facts}" if facts else name
 
 
 def _json(part: Any) -> Any:

@@ -5,6 +5,7 @@ import contextvars
 import sys
 import threading
 
+import httpx
 import pytest
 import quicktok
 from hypothesis import given, settings
@@ -29,9 +30,6 @@ RUNS = settings(max_examples=30)
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=200)
 BUNDLED = ["cl100k_base", "llama3", "o200k_base", "o200k_harmony", "qwen3"]
 SPECIAL = "<|endoftext|> <|im_start|>system<|im_end|> <|endofprompt|>"
-ODD_TEXTS = {
-    "nul": "a\0b", "special": SPECIAL, "lone surrogate": "a\ud800b", "pair": "\ud83d\ude00",
-}  # fmt: skip
 SCHEMA = {
     "name": "look",
     "description": "Look at something.",
@@ -98,17 +96,12 @@ def test_a_request_costs_the_sum_of_its_messages(messages):
     )
 
 
-@pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS)
-def test_odd_texts_are_counted(text, tokenizer_path):
-    assert VocabularyCounter("o200k_base").count_text(text) > 0
-    assert TokenizerFileCounter(tokenizer_path).count_text(text) > 0
-
-
 def test_a_tokenizer_file_counts_all_of_a_text_as_text(tokenizer_path):
     counter = TokenizerFileCounter(tokenizer_path, family="llama")
     assert [
-        counter.count_text(text) for text in ("", "hello", "<|endoftext|>", "é")
-    ] == [0, 5, 13, 2]
+        counter.count_text(text)
+        for text in ("", "hello", "<|endoftext|>", "é", "a\0b", "\ud83d\ude00")
+    ] == [0, 5, 13, 2, 3, 4]
     assert (
         counter([HumanMessage("hello")])
         == FRAMING["llama"].request + FRAMING["llama"].message + 5
@@ -235,26 +228,17 @@ def test_the_whole_request_is_asked_once_and_one_that_asks_nothing_never(count):
 class StatedError(Exception):
     """An error with a status, as SDKs raise them, that quotes the request."""
 
-    def __init__(self, **facts):
+    def __init__(self):
         super().__init__(f"cannot count {QUOTED!r}")
-        vars(self).update(facts)
+        self.response = httpx.Response(429)
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (StatedError(), "StatedError"),
-        (
-            StatedError(code=429, status="RESOURCE_EXHAUSTED"),
-            "StatedError: 429 RESOURCE_EXHAUSTED",
-        ),
-        (
-            StatedError(status_code=500, code=None, status=QUOTED.upper() * 9),
-            "StatedError: 500",
-        ),
+        (StatedError(), "StatedError: HTTP 429"),
         (TimeoutError(), "TimeoutError: no answer within 5 seconds"),
         (None, "the count is a NoneType"),
-        ("42", "the count is a str"),
         (0, "the count is 0"),
     ],
 )
