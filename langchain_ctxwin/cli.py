@@ -46,7 +46,7 @@ from langchain_ctxwin.models.probing import (
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.observe import History, quality_report, report
-from langchain_ctxwin.observe.gates import DEFAULT_GATES
+from langchain_ctxwin.observe.reports import DEFAULT_GATES
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_replay
 from langchain_ctxwin.replay.reader import MARGIN_NATS

@@ -21,9 +21,8 @@ from langchain_ctxwin.core.events import (
 )
 from langchain_ctxwin.observe.acp import acp_update
 from langchain_ctxwin.observe.alerts import Alerts
-from langchain_ctxwin.observe.gates import quality_report
 from langchain_ctxwin.observe.history import History, HistorySink
-from langchain_ctxwin.observe.reports import report
+from langchain_ctxwin.observe.reports import quality_report, report
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.reporting import LogSink, MemorySink, StreamSink
 

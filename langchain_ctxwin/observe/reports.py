@@ -1,15 +1,15 @@
-"""What happened over time, as tables: usage, tools, compactions, summaries, troubles."""
+"""What many events say: tables of what happened, and measures of quality with their gates."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from statistics import fmean
 from types import UnionType
-from typing import Any
+from typing import Any, TypeGuard
 
 from langchain_ctxwin.core.events import (
     CacheMissEvent,
@@ -22,9 +22,16 @@ from langchain_ctxwin.core.events import (
     ToolResultEvent,
     as_json,
 )
-from langchain_ctxwin.errors import escaped, expect_each
-from langchain_ctxwin.observe.gates import EVENTS_WANTED
+from langchain_ctxwin.errors import (
+    BudgetExceededError,
+    ConfigError,
+    NoModelFitsError,
+    escaped,
+    expect_each,
+)
 from langchain_ctxwin.util.log import aligned
+
+EVENTS_WANTED = "the events of a History or of a MemorySink"
 
 MONEY_DIGITS = 6
 """Digits of USD behind the point: a call of a thousand tokens to a small model costs a few millionths."""
@@ -213,3 +220,224 @@ def _cell(name: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:{FORMATS.get(name, '.1%')}}"
     return escaped(value)
+
+
+# ---- measures and gates ----------------------------------------------------------------------------------------
+
+
+NOT_SENT = frozenset({BudgetExceededError.__name__, NoModelFitsError.__name__})
+"""Reasons of a failed request that no provider saw."""
+
+TOO_SMALL = ": had too small a window"
+"""How a route tells of a candidate that refused the request as too large."""
+
+Bounds = tuple[float | None, float | None]
+"""Least and largest value of a measure that is good enough; None where there is no bound."""
+
+DEFAULT_GATES: Mapping[str, Bounds] = {
+    "limit_compliance": (
+        1.0,
+        None,
+    ),  # a request over the limit fails or is cut: none is acceptable
+    "fallback_success": (
+        0.95,
+        None,
+    ),  # of twenty requests whose first call failed, nineteen have an answer
+}
+"""Judged by default. The other measures are only reported: a short conversation in a large window is no
+fault. Judge them for a workload that should fill its windows: `{**DEFAULT_GATES, "utilization": (0.8, None)}`."""
+
+Pair = tuple[float, float] | None
+"""What one request adds to a measure: a part of a whole; None where it does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One amount over another, summed over the requests that state both."""
+
+    part: float = 0
+    whole: float = 0
+    unknown: int = 0
+    """Requests that do not state what is asked."""
+
+    @classmethod
+    def of(cls, pairs: Iterable[Pair]) -> Measure:
+        """Sum up what requests add."""
+        listed = list(pairs)
+        measured = [pair for pair in listed if pair is not None]
+        return cls(
+            part=sum(part for part, _ in measured),
+            whole=sum(whole for _, whole in measured),
+            unknown=len(listed) - len(measured),
+        )
+
+    @property
+    def value(self) -> float | None:
+        """The part over the whole; None when nothing is known, or all of it is 0."""
+        return self.part / self.whole if self.whole else None
+
+    def passes(self, bounds: Bounds) -> bool | None:
+        """Say whether what is known is good enough; None when nothing is."""
+        least, most = bounds
+        if self.value is None:
+            return None
+        return (least is None or self.value >= least) and (
+            most is None or self.value <= most
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityReport:
+    """Measures of many requests beside their gates."""
+
+    requests: int
+    measures: Mapping[str, Measure]
+    gates: Mapping[str, Bounds]
+
+    @property
+    def verdicts(self) -> dict[str, bool | None]:
+        """Whether each gate is passed; None where nothing is known."""
+        return {
+            name: self.measures[name].passes(bounds)
+            for name, bounds in self.gates.items()
+        }
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Names of the gates that are missed."""
+        return tuple(name for name, passed in self.verdicts.items() if passed is False)
+
+    def table(self) -> str:
+        """Print one line per measure: value, amounts, requests that do not state it, gate and verdict."""
+        words = {True: "passed", False: "failed", None: "unknown"}
+        rows = [("measure", "value", "amounts", "unknown", "gate", "verdict")]
+        for name, measure in self.measures.items():
+            value = "unknown" if measure.value is None else f"{measure.value:.2%}"
+            signs = zip((">=", "<="), self.gates.get(name, ()), strict=False)
+            bounds = [
+                f"{sign} {bound:.1%}" for sign, bound in signs if bound is not None
+            ]
+            rows.append(
+                (
+                    name,
+                    value,
+                    f"{measure.part:,.10g} of {measure.whole:,.10g}",
+                    f"{measure.unknown:,}",
+                    " ".join(bounds),
+                    words[self.verdicts[name]] if name in self.gates else "",
+                )
+            )
+        return "\n".join(aligned(rows, right={"value", "amounts", "unknown"}))
+
+
+def quality_report(
+    events: Iterable[Event], *, gates: Mapping[str, Bounds] = DEFAULT_GATES
+) -> QualityReport:
+    """Measure the requests in events and judge the measures.
+
+    Args:
+        events: of a `History` or of a `MemorySink`.
+        gates: least and largest value by the name of a measure.
+
+    Raises:
+        ConfigError: a gate is named after no measure.
+
+    Examples:
+        >>> steps = [
+        ...     StepEvent(input_limit=800, reported_tokens=tokens)
+        ...     for tokens in (400, 600)
+        ... ]
+        >>> quality_report(steps, gates={"utilization": (0.8, None)}).failed
+        ('utilization',)
+    """
+    checked_events = expect_each(events, Event, "events", EVENTS_WANTED)
+    if unmeasured := [name for name in gates if name not in MEASURES]:
+        raise ConfigError(
+            f"gates for {', '.join(unmeasured)}: no such measure, use {', '.join(MEASURES)}"
+        )
+    requests = sum(
+        isinstance(event, StepEvent) or _is_failed(event) for event in checked_events
+    )
+    measures = {
+        name: Measure.of(pairs(checked_events)) for name, pairs in MEASURES.items()
+    }
+    return QualityReport(requests=requests, measures=measures, gates=dict(gates))
+
+
+def _is_failed(event: Event) -> TypeGuard[OverflowEvent]:
+    """True for a request that got no answer."""
+    return isinstance(event, OverflowEvent) and not event.is_recovered
+
+
+def _steps(events: Sequence[Event]) -> Iterator[StepEvent]:
+    return (event for event in events if isinstance(event, StepEvent))
+
+
+def _over(part: float | None, whole: float | None) -> Pair:
+    return None if part is None or whole is None else (part, whole)
+
+
+def _compliance(events: Sequence[Event]) -> Iterator[Pair]:
+    """Requests within the limit of their model; one that a provider refused as too large was not."""
+    for step in _steps(events):
+        if step.calls > 1 or any(
+            TOO_SMALL in failure for failure in step.route.get("fallbacks", ())
+        ):
+            yield 0, 1
+        else:
+            yield None if step.utilization is None else (step.utilization <= 1, 1)
+    for event in events:
+        if _is_failed(event) and event.reason not in NOT_SENT:
+            yield 0, 1
+
+
+def _fallback_success(events: Sequence[Event]) -> Iterator[Pair]:
+    """Requests that got an answer although their first call failed."""
+    for step in _steps(events):
+        if step.calls > 1 or step.route.get("fallbacks"):
+            yield 1, 1
+    yield from ((0, 1) for event in events if _is_failed(event))
+
+
+def _token_efficiency(events: Sequence[Event]) -> Iterator[Pair]:
+    """Tokens of requests and answers without the definitions of tools that their conversation never called."""
+    called = defaultdict[str, set[str]](set)
+    for step in _steps(events):
+        called[step.thread].update(step.tools_called)
+    for step in _steps(events):
+        if step.input_tokens is None or step.output_tokens is None:
+            yield None
+            continue
+        unused = len({*step.tools_offered} - called[step.thread]) / max(
+            1, len(step.tools_offered)
+        )
+        consumed = step.input_tokens + step.output_tokens
+        yield consumed - unused * step.regions.get("tools", 0), consumed
+
+
+def _tools_needed(events: Sequence[Event]) -> Iterator[Pair]:
+    """Tools that were called, of those that were offered."""
+    for step in _steps(events):
+        if step.tools_offered:
+            yield (
+                len({*step.tools_called} & {*step.tools_offered}),
+                len(step.tools_offered),
+            )
+
+
+MEASURES: Mapping[str, Callable[[Sequence[Event]], Iterable[Pair]]] = {
+    "limit_compliance": _compliance,
+    "fallback_success": _fallback_success,
+    "utilization": lambda events: (
+        _over(step.input_tokens, step.input_limit) for step in _steps(events)
+    ),
+    "token_efficiency": _token_efficiency,
+    "reserve_waste": lambda events: (
+        _over(one.unused_reserve_tokens, one.reserved_tokens) for one in _steps(events)
+    ),
+    "tools_needed": _tools_needed,
+    "quality": lambda events: (
+        (step.quality, 1) for step in _steps(events) if step.quality is not None
+    ),
+}
+"""What requests add to each measure, by its name; `quality` is of the answers that have a score."""

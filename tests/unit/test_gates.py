@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from langchain_ctxwin import ConfigError
 from langchain_ctxwin.observe import OverflowEvent, StepEvent, quality_report
-from langchain_ctxwin.observe.gates import DEFAULT_GATES, MEASURES, Measure
+from langchain_ctxwin.observe.reports import DEFAULT_GATES, MEASURES, Measure
 from langchain_ctxwin.routing import fallbacks
 from support.told import EVENTS
 
