@@ -120,7 +120,7 @@ def _play(job: Job, script: Scenario, speed: float) -> Outcome:
     desk, outcome = Desk(script), Outcome(job=job)
     with tempfile.TemporaryDirectory(prefix="arena-") as folder:
         try:
-            agent = MANAGERS[job.manager].build(_parts(job, desk, speed, folder))
+            agent = MANAGERS[job.manager][0](_parts(job, desk, speed, folder))
         except ImportError as error:
             outcome.absent = str(error)
             return outcome
@@ -154,7 +154,7 @@ def _parts(job: Job, desk: Desk, speed: float, folder: str) -> Parts:
 def _turn(agent: Any, desk: Desk, number: int, outcome: Outcome) -> None:
     desk.turn, desk.step = number, 0
     message = HumanMessage(desk.now.user)
-    if desk.now.rule and MANAGERS[outcome.job.manager].ours:
+    if desk.now.rule and outcome.job.manager.startswith("ours"):
         message = pin(message)  # only ours can be told that it states a rule
     outside, cpu_outside = desk.provider.seconds, desk.cpu_seconds
     began, cpu_began = time.perf_counter(), time.process_time()
@@ -338,9 +338,9 @@ def _beside_peers(
 
 
 def print_goals(outcomes: Sequence[Outcome], window: int) -> None:
-    peers = [o for o in outcomes if not MANAGERS[o.job.manager].ours]
+    peers = [o for o in outcomes if not o.job.manager.startswith("ours")]
     for name in dict.fromkeys(o.job.manager for o in outcomes):
-        if MANAGERS[name].ours:
+        if name.startswith("ours"):
             print(f"\nGoals of {name} at {window:,} tokens:")
             mine = [o for o in outcomes if o.job.manager == name]
             goals(goals_of(mine, peers, window))
@@ -378,7 +378,7 @@ def main() -> None:
         print_goals(found, window)
     print()
     for name in options.managers:
-        print(f"- {name}: {MANAGERS[name].setting}")
+        print(f"- {name}: {MANAGERS[name][1]}")
     for reason in {
         f"{o.job.manager} skipped: {o.absent}" for o in outcomes if o.absent
     }:

@@ -193,59 +193,51 @@ def _agent(parts: Parts, *middleware: Any, **options: Any) -> Any:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manager:
-    build: Callable[[Parts], Any]
-    setting: str
-    ours: bool = False
-
-
-MANAGERS: dict[str, Manager] = {
-    "ours-nodes": Manager(
-        build=nodes,
-        setting="defaults without the recall tool, which no script calls; rules marked by pin()",
-        ours=True,
+Build = Callable[[Parts], Any]
+MANAGERS: dict[str, tuple[Build, str]] = {
+    "ours-nodes": (
+        nodes,
+        "defaults without the recall tool, which no script calls; rules marked by pin()",
     ),
-    "ours-own-model": Manager(
-        build=own_model,
-        setting="as ours-nodes; the model summarizes itself",
-        ours=True,
+    "ours-own-model": (
+        own_model,
+        "as ours-nodes; the model summarizes itself",
     ),
-    "ours-middleware": Manager(
-        build=middleware,
-        setting="defaults without the recall tool, which no script calls; rules marked by pin()",
-        ours=True,
+    "ours-middleware": (
+        middleware,
+        "defaults without the recall tool, which no script calls; rules marked by pin()",
     ),
-    "langchain": Manager(
-        build=summarization,
-        setting="SummarizationMiddleware, fraction 0.8 and keep 0.3 by profile, trim_tokens_to_summarize=None",
+    "langchain": (
+        summarization,
+        "SummarizationMiddleware, fraction 0.8 and keep 0.3 by profile, trim_tokens_to_summarize=None",
     ),
-    "editing": Manager(
-        build=editing,
-        setting="ContextEditingMiddleware, ClearToolUsesEdit at 0.8 of the room, keep 3",
+    "editing": (
+        editing,
+        "ContextEditingMiddleware, ClearToolUsesEdit at 0.8 of the room, keep 3",
     ),
-    "deepagents": Manager(
-        build=deep_agent,
-        setting="create_deep_agent with its own tools and its defaults by profile",
+    "deepagents": (
+        deep_agent,
+        "create_deep_agent with its own tools and its defaults by profile",
     ),
-    "deepagents-mw": Manager(
-        build=deep_middleware,
-        setting="create_summarization_middleware alone in create_agent, defaults by profile, files in a folder",
+    "deepagents-mw": (
+        deep_middleware,
+        "create_summarization_middleware alone in create_agent, defaults by profile, files in a folder",
     ),
-    "langmem": Manager(
-        build=langmem,
-        setting="SummarizationNode as pre_model_hook, max_tokens 0.8 of the room",
+    "langmem": (
+        langmem,
+        "SummarizationNode as pre_model_hook, max_tokens 0.8 of the room",
     ),
-    "trim": Manager(
-        build=trim,
-        setting="trim_messages before each call to 0.8 of the room, strategy last, start_on human",
+    "trim": (
+        trim,
+        "trim_messages before each call to 0.8 of the room, strategy last, start_on human",
     ),
-    "tail-and-list": Manager(
-        build=listed_tail,
-        setting="the newest messages, dropped to 0.3 of the room when full, and a bare list of identifiers",
+    "tail-and-list": (
+        listed_tail,
+        "the newest messages, dropped to 0.3 of the room when full, and a bare list of identifiers",
     ),
-    "nothing": Manager(
-        build=nothing,
-        setting="create_agent without any management",
+    "nothing": (
+        nothing,
+        "create_agent without any management",
     ),
 }
+"""How each builds an agent, and what it is set to; ours are named so."""

@@ -232,12 +232,15 @@ def report(
     head(f"{window:,} tokens", *arms)
     for rules in RULES:
         bills = [books.get((arm, rules.name), Bill()) for arm in arms]
-        row(rules.name, *(f"{one.cost / max(1, one.requests):,.0f}" for one in bills))
+        row(
+            rules.name,
+            *(f"{one['cost'] / max(1, one['requests']):,.0f}" for one in bills),
+        )
     for rules, rival in itertools.product(RULES, arms[1:]):
         if rival == NEVER:
             continue
         ours, theirs = (
-            books.get((arm, rules.name), Bill()).cost for arm in (arms[0], rival)
+            books.get((arm, rules.name), Bill())["cost"] for arm in (arms[0], rival)
         )
         if ours > theirs:
             print(f"- MISSED {rules.name}: {ours / theirs - 1:.1%} dearer than {rival}")
@@ -267,7 +270,7 @@ def main() -> None:
     for window, found, tally in pooled(play, jobs):
         tallies[window].update(tally)
         for key, bill in found.items():
-            books[window].setdefault(key, Bill()).add(bill)
+            books[window].setdefault(key, Bill()).update(bill)
     print(
         f"half {options.half}, {'recorded' if options.data else 'generated'} conversations, {exact.ENCODING}"
     )

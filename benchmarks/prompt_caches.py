@@ -11,8 +11,8 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -120,18 +120,15 @@ class Request:
         self, blocks: Sequence[Block], *, seconds: float, answer: Sequence[Block] = ()
     ) -> None:
         self.blocks, self.answer, self.seconds = tuple(blocks), tuple(answer), seconds
-        self.keys = list(_keys([*blocks, *answer]))
+        self.keys = [0]
+        """One number per prefix, from the empty one on."""
+
+        for block in (*blocks, *answer):
+            self.keys.append(hash((self.keys[-1], block.kind, block.text)))
         self.ends = [0, *accumulate(block.tokens for block in blocks)]
         self.marks = [
             position for position, block in enumerate(blocks, 1) if block.is_marked
         ]
-
-
-def _keys(blocks: Iterable[Block]) -> Iterator[int]:
-    """One number per prefix, from the empty one on."""
-    return accumulate(
-        blocks, lambda key, block: hash((key, block.kind, block.text)), initial=0
-    )  # type: ignore[misc,arg-type]
 
 
 Marked = tuple[list[Any], bool]
@@ -178,13 +175,17 @@ def laid_out(
 
 
 def _tool(tool: Mapping[str, Any]) -> Block:
-    plain = {key: value for key, value in tool.items() if key not in BREAKPOINTS}
+    plain = without_breakpoints(tool)
     return Block(
         kind="definition",
         text=json.dumps(plain),
         tokens=exact.tools_tokens([plain]),
         is_marked=plain != tool,
     )
+
+
+def without_breakpoints(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in given.items() if key not in BREAKPOINTS}
 
 
 def _blocks(message: BaseMessage) -> list[Block]:
@@ -204,11 +205,7 @@ def _blocks(message: BaseMessage) -> list[Block]:
 def _content(content: Any) -> Iterator[tuple[str, int, bool]]:
     """Text, tokens and whether a breakpoint follows, of each block; a breakpoint changes nothing that is cached."""
     for item in content if isinstance(content, list) else [content]:
-        plain = (
-            {k: v for k, v in item.items() if k not in BREAKPOINTS}
-            if isinstance(item, dict)
-            else item
-        )
+        plain = item if isinstance(item, str) else without_breakpoints(item)
         for text, media_tokens in exact.content_blocks([plain]):
             if text or media_tokens:
                 yield text, exact.text_tokens(text) + media_tokens, plain != item
@@ -240,40 +237,23 @@ class Clock:
 # ---- the bill --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
-class Bill:
-    """Sums over requests."""
-
-    requests: int = 0
-    read_tokens: int = 0
-    written_tokens: int = 0
-    cost: float = 0.0
-
-    def add(self, other: Bill) -> None:
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+Bill = Counter[str]
+"""Sums over requests: how many, tokens that are read and written, what they cost."""
 
 
-@dataclass(slots=True)
-class Entry:
-    """A prefix that is kept."""
-
-    seconds: float
-    """When it was written or read last."""
-
-    follows: str = ""
-    """Text of the block that followed it."""
-
-
-@dataclass(slots=True)
 class CacheLedger:
     """The bill of one conversation by the rules of one provider."""
 
-    rules: CacheRules
-    bill: Bill = field(default_factory=Bill)
-    _entries: dict[int, Entry] = field(default_factory=dict)
-    _seen: set[int] = field(default_factory=set)
-    """Prefixes of all requests, for what they had in common."""
+    def __init__(self, rules: CacheRules) -> None:
+        self.rules, self.bill = rules, Bill()
+        self._used: dict[int, float] = {}
+        """When each prefix that is kept was written or read last."""
+
+        self._following: dict[int, str] = {}
+        """Text of the block that followed it."""
+
+        self._seen: set[int] = set()
+        """Prefixes of all requests, for what they had in common."""
 
     def record(self, request: Request) -> None:
         """Bill one request; those of a conversation come in the order of their times.
@@ -281,34 +261,30 @@ class CacheLedger:
         Raises:
             ValueError: more marks than the provider takes.
         """
-        rules, bill = self.rules, self.bill
+        rules = self.rules
         ways = {"prefixes": self._prefix, "units": self._unit, "marks": self._marked}
         read, written = ways[rules.entries](request)
-        bill.requests += 1
-        bill.read_tokens += read
-        bill.written_tokens += written
         plain = request.ends[-1] - read - written
-        bill.cost += plain + rules.read * read + rules.write * written
-        bill.cost += rules.output * sum(block.tokens for block in request.answer)
+        cost = plain + rules.read * read + rules.write * written
+        cost += rules.output * sum(block.tokens for block in request.answer)
+        self.bill.update(requests=1, read=read, written=written, cost=cost)
 
     def record_summary(self, read: int, written: int) -> None:
         """Bill a model call for a summary; it is under a prompt of its own where no cache has any of it."""
-        self.bill.cost += read + self.rules.output * written
+        self.bill["cost"] += read + self.rules.output * written
 
     def _prefix(self, request: Request) -> tuple[int, int]:
         """Read the longest common prefix with a request that is kept, in whole steps."""
         last = self._longest(request)
-        entry = self._entries.get(request.keys[last])
         shared = request.ends[last]
-        if entry and last < len(request.blocks):
+        followed = self._following.get(request.keys[last])
+        if followed is not None and last < len(request.blocks):
             block = request.blocks[last]
-            same = len(os.path.commonprefix([entry.follows, block.text]))  # noqa: RUF071  # by character is meant
+            same = len(os.path.commonprefix([followed, block.text]))  # noqa: RUF071  # by character is meant
             shared += block.tokens * same // max(1, len(block.text))
         following = [*(block.text for block in request.blocks), ""]
-        self._entries |= {
-            k: Entry(request.seconds, t)
-            for k, t in zip(request.keys, following, strict=False)
-        }
+        for key, text in zip(request.keys, following, strict=False):
+            self._used[key], self._following[key] = request.seconds, text
         steps = self.rules.step_tokens
         return (shared // steps * steps if shared >= self.rules.least_tokens else 0), 0
 
@@ -316,15 +292,12 @@ class CacheLedger:
         """Read the longest unit; the request becomes one, and so does what it shares with any before it."""
         size = len(request.blocks)
         hit = self._longest(request)
-        common = max(
-            (at for at in range(size + 1) if request.keys[at] in self._seen), default=0
-        )
-        kept = {request.keys[at] for at in (hit, common, size, -1)}
-        self._entries |= {key: Entry(request.seconds) for key in kept}
+        seen = [at for at in range(size + 1) if request.keys[at] in self._seen]
+        for at in (hit, max(seen, default=0), size, -1):
+            self._used[request.keys[at]] = request.seconds
         self._seen.update(request.keys)
-        return (
-            request.ends[hit] if request.ends[hit] >= self.rules.least_tokens else 0
-        ), 0
+        read = request.ends[hit]
+        return (read if read >= self.rules.least_tokens else 0), 0
 
     def _longest(self, request: Request) -> int:
         kept = (
@@ -345,15 +318,12 @@ class CacheLedger:
             marks.append(len(request.blocks))
         places = self._positions(request)
         hit = max((self._found(request, places, mark) for mark in marks), default=0)
-        at = hit
+        last = hit
         for mark in marks:
-            if request.ends[mark] >= rules.least_tokens and mark > at:
-                self._entries[request.keys[mark]], at = Entry(request.seconds), mark
-            elif request.ends[mark] >= rules.least_tokens:
-                self._entries.setdefault(
-                    request.keys[mark], Entry(request.seconds)
-                ).seconds = request.seconds
-        return request.ends[hit], request.ends[at] - request.ends[hit]
+            if request.ends[mark] >= rules.least_tokens:
+                self._used[request.keys[mark]] = request.seconds
+                last = max(last, mark)
+        return request.ends[hit], request.ends[last] - request.ends[hit]
 
     def _found(self, request: Request, places: list[int], mark: int) -> int:
         """Walk back from a mark to an entry; reading it lets it live on."""
@@ -362,7 +332,7 @@ class CacheLedger:
             if window is not None and places[mark] - places[at] >= window:
                 return 0
             if self._is_kept(request.keys[at], request.seconds):
-                self._entries[request.keys[at]].seconds = request.seconds
+                self._used[request.keys[at]] = request.seconds
                 return at
         return 0
 
@@ -380,5 +350,4 @@ class CacheLedger:
         return places
 
     def _is_kept(self, key: int, now: float) -> bool:
-        entry = self._entries.get(key)
-        return entry is not None and now - entry.seconds <= self.rules.life_seconds
+        return key in self._used and now - self._used[key] <= self.rules.life_seconds

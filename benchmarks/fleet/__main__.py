@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,25 +61,9 @@ def _options() -> argparse.Namespace:
 
 def _run(options: argparse.Namespace) -> bool:
     """Print what one run came to; whether there was a fault."""
-    with (
-        tempfile.TemporaryDirectory(prefix="fleet-") as name,
-        serving(
-            Path(name),
-            options.env,
-            workers=options.workers,
-            model_seconds=options.model_seconds,
-        ) as fleet,
-    ):
+    with serving(options) as fleet:
         began = time.monotonic()
-        turns = asyncio.run(
-            held(
-                fleet,
-                threads=options.threads,
-                turns=options.turns,
-                kills=options.kills,
-                every_seconds=options.every,
-            )
-        )
+        turns = asyncio.run(held(fleet, options))
         seconds = time.monotonic() - began
         threads = list(stored(fleet, sorted({turn.thread for turn in turns})))
         checkpoints, store = (kb / len(turns) for kb in stored_kb(fleet))

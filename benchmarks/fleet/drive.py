@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from argparse import Namespace
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,19 +23,17 @@ RETRY_SECONDS = 0.5
 OVER = {"success", "error", "timeout", "interrupted"}
 
 
-async def held(
-    fleet: Fleet, *, threads: int, turns: int, kills: int, every_seconds: float
-) -> list[Turn]:
+async def held(fleet: Fleet, options: Namespace) -> list[Turn]:
     """Each thread asks as soon as it was answered, while one worker after the other is killed."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=50)
     timeout = httpx.Timeout(READ_SECONDS, pool=None)
     async with httpx.AsyncClient(limits=limits, timeout=timeout) as http:
         people = Clients(http, [worker.url for worker in fleet.workers])
-        trouble = asyncio.create_task(_killing(fleet, kills, every_seconds))
+        trouble = asyncio.create_task(_killing(fleet, options))
         try:
             talks = (
-                people.talk(script.thread_id(number), turns)
-                for number in range(threads)
+                people.talk(script.thread_id(number), options.turns)
+                for number in range(options.threads)
             )
             return sum(await asyncio.gather(*talks), list[Turn]())
         finally:
@@ -43,9 +42,9 @@ async def held(
                 trouble.result()  # a worker that could not be started again is an error of the run
 
 
-async def _killing(fleet: Fleet, kills: int, every_seconds: float) -> None:
-    for number in range(kills):
-        await asyncio.sleep(every_seconds)
+async def _killing(fleet: Fleet, options: Namespace) -> None:
+    for number in range(options.kills):
+        await asyncio.sleep(options.every)
         await asyncio.to_thread(fleet.kill, number)
 
 

@@ -7,7 +7,9 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,27 +31,16 @@ class Worker:
 
     name: str
     port: int
-    log: Path
-    environment: dict[str, str]
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self, python: Path, folder: Path, *, migrates: bool = False) -> None:
-        told = self.environment | {"RUN_MIGRATIONS_ON_STARTUP": str(migrates)}
-        server = ["uvicorn", "aegra_api.main:app", "--port", str(self.port)]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(  # noqa: S603  # ours
-                [python, "-m", *server], cwd=folder, env=told, stdout=log, stderr=log
-            )
-
     def is_up(self) -> bool:
-        if self.process is not None and self.process.poll() is not None:
-            raise RuntimeError(
-                f"worker {self.name} ended by itself: {self.log.read_text()[-2_000:]}"
-            )
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise RuntimeError(f"worker {self.name} ended by itself: see its log")
         try:
             return httpx.get(f"{self.url}/health", timeout=5).is_success
         except httpx.TransportError:
@@ -76,26 +67,28 @@ class Fleet:
     def start(self, count: int) -> None:
         """The first one makes the tables; the others follow."""
         for number in range(count):
-            name = f"w{number}"
-            worker = Worker(
-                name=name,
-                port=_free_port(),
-                log=self.folder / f"{name}.log",
-                environment=self._environment(name),
-            )
-            worker.start(self.python, self.folder, migrates=not number)
+            worker = Worker(name=f"w{number}", port=_free_port())
+            self._run(worker, migrates=not number)
             self.workers.append(worker)
-            if not number:
-                self.wait()
-        self.wait()
+            if number in {0, count - 1}:
+                self._wait()
 
-    def wait(self) -> None:
+    def _run(self, worker: Worker, *, migrates: bool = False) -> None:
+        server = ["uvicorn", "aegra_api.main:app", "--port", str(worker.port)]
+        with (self.folder / f"{worker.name}.log").open("ab") as log:
+            worker.process = subprocess.Popen(  # noqa: S603  # ours
+                [self.python, "-m", *server],
+                cwd=self.folder,
+                env=self._environment(worker.name, migrates=migrates),
+                stdout=log,
+                stderr=log,
+            )
+
+    def _wait(self) -> None:
         end = time.monotonic() + START_SECONDS
         while not all(worker.is_up() for worker in self.workers):
             if time.monotonic() > end:
-                raise RuntimeError(
-                    f"the workers are not up after {START_SECONDS:g} seconds, see {self.folder}"
-                )
+                raise RuntimeError(f"no worker is up after {START_SECONDS:g} seconds")
             time.sleep(POLL_SECONDS)
 
     def kill(self, number: int) -> None:
@@ -105,7 +98,7 @@ class Fleet:
         self.killed.add(worker.process.pid)
         worker.process.kill()
         worker.process.wait()
-        worker.start(self.python, self.folder)
+        self._run(worker)
 
     def stop(self) -> None:
         running = [worker.process for worker in self.workers if worker.process]
@@ -118,13 +111,14 @@ class Fleet:
                 process.kill()
                 process.wait()
 
-    def _environment(self, name: str) -> dict[str, str]:
+    def _environment(self, name: str, *, migrates: bool) -> dict[str, str]:
         ours = {
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(BENCHMARKS)]),
             "DATABASE_URL": self.dsn,
             "REDIS_BROKER_ENABLED": "true",
             "REDIS_URL": self.valkey,
             "AEGRA_CONFIG": str(self.folder / "aegra.json"),
+            "RUN_MIGRATIONS_ON_STARTUP": str(migrates),
             "ENV_MODE": "PRODUCTION",  # a JSON line for each event
             "LOG_LEVEL": "WARNING",
             "WORKER_COUNT": "1",  # one loop a process, with ten runs in hand: more wait for the same core
@@ -140,31 +134,29 @@ class Fleet:
 
 
 @contextmanager
-def serving(
-    folder: Path, environment: Path, *, workers: int, model_seconds: float
-) -> Iterator[Fleet]:
+def serving(options: Namespace) -> Iterator[Fleet]:
     """Start everything in a folder, yield it, and stop it."""
     sys.path.append(str(ROOT / "tests"))
     from support.postgres import running_postgres
     from support.valkey import running_valkey
 
     graphs = {GRAPH: f"{Path(__file__).parent / 'served.py'}:graph"}
-    (folder / "aegra.json").write_text(json.dumps({"graphs": graphs}))
     with (
+        tempfile.TemporaryDirectory(prefix="fleet-") as name,
         running_postgres(SETTINGS) as postgres,
         running_valkey() as valkey,
         postgres.fresh_database() as dsn,
     ):
-        python = environment / "bin" / "python"
+        (Path(name) / "aegra.json").write_text(json.dumps({"graphs": graphs}))
         fleet = Fleet(
-            folder=folder,
-            python=python,
+            folder=Path(name),
+            python=options.env / "bin" / "python",
             dsn=dsn,
             valkey=valkey,
-            model_seconds=model_seconds,
+            model_seconds=options.model_seconds,
         )
         try:
-            fleet.start(workers)
+            fleet.start(options.workers)
             yield fleet
         finally:
             fleet.stop()

@@ -129,7 +129,7 @@ def test_each_request_is_billed_as_published(name, requests, expected):
     ledger, found = ledger_of(name), [(0, 0)]
     for request in requests:
         ledger.record(request)
-        found.append((ledger.bill.read_tokens, ledger.bill.written_tokens))
+        found.append((ledger.bill["read"], ledger.bill["written"]))
     assert [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(found)] == expected
 
 
