@@ -465,10 +465,6 @@ def _print_lines(lines: Iterable[str]) -> None:
         say(line)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
 def _complain(message: str, code: int) -> int:
     for line in f"ctxwin: {message}".split("\n"):
         say(line, file=sys.stderr)

@@ -1,6 +1,7 @@
 """What every test may use: the parts in `support`, and checkpointers on a file of the test's own."""
 
 import gc
+import logging
 from contextlib import ExitStack
 from functools import partial
 
@@ -19,10 +20,11 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(autouse=True)
-def unconfigured_structlog():
-    """`capture_logs` leaves structlog configured; the next test starts as a program does."""
+def unconfigured_logging():
+    """`capture_logs` leaves structlog configured, a replay the logger quiet; the next test starts as a program does."""
     yield
     structlog.reset_defaults()
+    logging.getLogger("langchain_ctxwin").setLevel(logging.NOTSET)
 
 
 @pytest.fixture

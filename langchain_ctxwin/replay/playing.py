@@ -13,7 +13,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import islice, takewhile
 from typing import Any
@@ -102,13 +102,8 @@ class ReplayResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every figure as plain values."""
-        figures = {one.name: getattr(self, one.name) for one in fields(self)}
         derived = ("unsent", "sufficiency", "billed_per_request")
-        figures |= {name: getattr(self, name) for name in derived}
-        return {
-            name: round(figure, 4) if isinstance(figure, float) else figure
-            for name, figure in figures.items()
-        }
+        return asdict(self) | {name: getattr(self, name) for name in derived}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
