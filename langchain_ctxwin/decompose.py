@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import operator
 import re
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from math import ceil
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from langchain_core.documents import Document
 from langchain_core.messages import (
-    AIMessage,
     AnyMessage,
     BaseMessage,
     HumanMessage,
@@ -34,13 +31,12 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Overwrite, Send
+from pydantic import ValidationError
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.recovery import LENGTH_STOPS
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
-from langchain_ctxwin.core.usage import stop_reasons
 from langchain_ctxwin.errors import (
     BudgetExceededError,
     ConfigError,
@@ -51,7 +47,7 @@ from langchain_ctxwin.errors import (
 )
 from langchain_ctxwin.pricing import Pricing
 from langchain_ctxwin.protocols import TokenCounter
-from langchain_ctxwin.text import pieces_of, word_cut
+from langchain_ctxwin.text import pieces_of
 from langchain_ctxwin.util.log import log_failure
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
@@ -81,7 +77,6 @@ LEAST_PART_TOKENS = (
     64  # a part that is refused although it is smaller is not refused for its size
 )
 LEAST_PIECE_TOKENS = 32  # a smaller piece of a text is not worth a call
-LEAST_HALVED_ANSWERS = 4  # fewer are shortened instead: each half has to combine two, or there would be no end
 LONGEST_ERROR_CHARS = (
     500  # error texts may quote the request; a report needs their beginning
 )
@@ -99,8 +94,6 @@ CALL_CONFIG: RunnableConfig = {
     "metadata": {"lc_source": "map_reduce"},
 }
 """Config of every call but the last: the tag keeps partial answers out of a user's stream of tokens."""
-ROOM = "__room_for_calls"
-"""Key of what bounds the calls of a streamed run; LangGraph stores no key that begins like this."""
 
 # in quoted text, these would close its fence
 _FENCES = re.compile(r"<(/?)(?=(?:document|answer)\b)", re.IGNORECASE)
@@ -121,13 +114,12 @@ def create_map_reduce_graph(
     """Return a compiled graph: split the input into parts that fit, answer from each, combine the answers.
 
     Input: `question`, and `documents` (Documents, texts, or dicts with `page_content` and `metadata`) or `text`.
-    Output: `answer`; `failures`, the parts that it does not consider and why; `parts`, how many the input had; and
-    `report`: parts per level, calls, tokens, how many answers were cut off or shortened.
+    Output: `answer`; `failures`, the parts that it does not consider and why; and `parts`, how many the input had.
 
     Documents stay whole where they fit, several small ones share a part, larger ones are cut at paragraphs, else
     lines or sentences. Input that fits makes one call. A part that the provider refuses as too large is split and
-    tried again. A part whose call fails otherwise, after the model's own retries, is reported; when all of them fail,
-    the provider's exception leaves the graph. With a checkpointer, a run that ended by a crash or an exception goes on
+    tried again. A part whose call fails otherwise, after the model's own retries, is reported; when none is
+    answered, the run fails. With a checkpointer, a run that ended by a crash or an exception goes on
     with `invoke(None, config)` and repeats no finished part. The stream of
     `updates` has an entry for each part that is done.
 
@@ -137,7 +129,8 @@ def create_map_reduce_graph(
         counter: counts tokens; parts are as large as its upper bound allows.
         map_prompt: instructions for the calls on documents.
         reduce_prompt: instructions for the calls that combine answers.
-        max_concurrency: calls at a time; `max_concurrency` in the config of a run wins.
+        max_concurrency: calls at a time; `max_concurrency` in the config of a run wins. LangGraph waits for streamed
+            events on one of so many threads: with 1, `stream` of messages or custom events waits for ever.
         output_reserve: tokens kept for each answer.
         checkpointer: makes runs resumable.
         **compile_options: passed to `StateGraph.compile`.
@@ -157,8 +150,6 @@ def create_map_reduce_graph(
         ```
     """
     expect(model, Runnable, "model", "a chat model or a Runnable around one")
-    if expect(max_concurrency, int, "max_concurrency", "a number of calls") < 1:
-        raise ConfigError(f"max_concurrency={max_concurrency}: pass at least 1")
     parts = _Parts(model, limits, counter, output_reserve, (map_prompt, reduce_prompt))
     parts.check("")  # prompts that leave no room are refused here
     nodes = _Nodes(model, parts)
@@ -173,32 +164,7 @@ def create_map_reduce_graph(
     builder.add_edge("map", "collect")
     builder.add_edge("reduce", "collect")
     graph = builder.compile(checkpointer=checkpointer, **compile_options)
-    return _Graph(**vars(graph)).with_config(max_concurrency=max_concurrency)
-
-
-class _Graph(CompiledStateGraph[Any, Any, Any, Any]):
-    """Waits for streamed events on a thread beside those of the calls.
-
-    LangGraph waits for them on a thread of the pool that runs the nodes: a pool of one would wait for ever. It gets
-    one more, and the calls are counted here.
-    """
-
-    def stream(
-        self,
-        input: Any,  # noqa: A002  # the host's name
-        config: RunnableConfig | None = None,
-        **options: Any,
-    ) -> Iterator[Any]:
-        config, mode = merge_configs(self.config, config), options.get("stream_mode")
-        modes = {mode} if isinstance(mode, str) else {*(mode or ())}
-        calls = config.get("max_concurrency")
-        if calls and (modes & {"custom", "messages"} or options.get("subgraphs")):
-            room: RunnableConfig = {
-                "max_concurrency": calls + 1,
-                "configurable": {ROOM: threading.Semaphore(calls)},
-            }
-            config = merge_configs(config, room)
-        return super().stream(input, config, **options)
+    return graph.with_config(max_concurrency=max_concurrency)
 
 
 class Place(TypedDict):
@@ -227,7 +193,6 @@ class Part(TypedDict):
     parts: int
     question: str
     chunks: list[Chunk]
-    must_answer: bool  # a failure leaves the graph as the provider's own exception: no other part could answer
 
 
 class Failure(TypedDict):
@@ -239,32 +204,12 @@ class Failure(TypedDict):
     error: str
 
 
-class Counts(TypedDict):
-    """Calls and tokens of the work on some parts; tokens as far as the provider reports them."""
-
-    calls: int
-    refused: int  # work that the provider refused as too large; its parts were split
-    input_tokens: int
-    output_tokens: int
-    cut_off: int  # answers that ended because their output limit was reached
-    shortened: (
-        int  # answers that lost their middle before they were combined with others
-    )
-
-
-class Outcome(Counts):
-    """All that became of one part; its `work` is tried again when no answer came."""
+class Outcome(TypedDict):
+    """All that became of one part."""
 
     part: int
     answers: list[Chunk]
     failures: list[Failure]
-    work: Part | None
-
-
-class RunReport(Counts):
-    """How the answer came about, in numbers; `parts` by level, the first is the input's."""
-
-    parts: list[int]
 
 
 class MapReduceInput(TypedDict):
@@ -281,7 +226,6 @@ class MapReduceOutput(TypedDict):
     answer: str
     failures: list[Failure]
     parts: int
-    report: RunReport
 
 
 class State(TypedDict, total=False):
@@ -295,7 +239,6 @@ class State(TypedDict, total=False):
     answer: str
     failures: list[Failure]
     parts: int
-    report: RunReport
 
 
 class _Nodes:
@@ -311,12 +254,10 @@ class _Nodes:
             )
         self._parts.check(question)
         works = self._parts.of_documents(question, _chunks_of(state))
-        report: RunReport = {**_no_counts(), "parts": [len(works)]}
         update = {
             "level": 0,
             "parts": len(works),
             "failures": [],
-            "report": report,
             "outcomes": Overwrite([]),
         }
         return Command(update=update, goto=_sends(works))
@@ -327,7 +268,8 @@ class _Nodes:
         When one that cannot become smaller is refused, too, its size is not the reason: the rest is not sent.
         """
         waiting, outcome = [work], _outcome(work["part"])
-        config = config if work["must_answer"] else merge_configs(config, CALL_CONFIG)
+        is_only = work["parts"] == 1
+        config = config if is_only else merge_configs(config, CALL_CONFIG)
         error: Exception | None = None
         while waiting:
             part = waiting.pop()
@@ -338,8 +280,7 @@ class _Nodes:
             if classify_overflow(error) or isinstance(
                 error, BudgetExceededError | NoModelFitsError
             ):
-                outcome["refused"] += 1
-                if smaller := self._parts.smaller(part, outcome):
+                if smaller := self._parts.smaller(part):
                     waiting += smaller[::-1]
                     continue
                 given_up, waiting = [part, *waiting[::-1]], []
@@ -356,40 +297,24 @@ class _Nodes:
             log_failure(
                 "decompose.part_failed", error, level=work["level"], part=work["part"]
             )
-        if not outcome["answers"]:
-            if work["must_answer"] and error is not None:
-                raise error
-            # tried again as it was
-            outcome = {**outcome, "shortened": 0, "work": work}
+        if is_only and error is not None and not outcome["answers"]:
+            raise error
         return {"outcomes": [outcome]}
 
     def _answered(
         self, part: Part, config: RunnableConfig, outcome: Outcome
     ) -> Work[Exception | None]:
         """Ask about a part and add the answer to its outcome; the error where there is none is returned."""
-        request, room = (
-            self._parts.request_of(part),
-            config.get("configurable", {}).get(ROOM),
-        )
-
-        def invoke() -> Any:
-            with room or nullcontext():
-                return self._model.invoke(request, config)
-
-        outcome["calls"] += 1
+        request = self._parts.request_of(part)
         try:
-            reply = yield Wait(invoke, lambda: self._model.ainvoke(request, config))
+            reply = yield Wait(
+                lambda: self._model.invoke(request, config),
+                lambda: self._model.ainvoke(request, config),
+            )
         except GraphBubbleUp:  # an interrupt of the graph
             raise
         except Exception as error:  # noqa: BLE001  # is reported, or leaves the node
             return error
-        if isinstance(reply, AIMessage):
-            usage = reply.usage_metadata
-            outcome["input_tokens"] += usage["input_tokens"] if usage else 0
-            outcome["output_tokens"] += usage["output_tokens"] if usage else 0
-            outcome["cut_off"] += any(
-                reason.lower() in LENGTH_STOPS for reason in stop_reasons(reply)
-            )
         text = str(reply.text if isinstance(reply, BaseMessage) else reply).strip()
         if not text:
             advice = "check its output limit, reasoning budget and safety filters"
@@ -401,33 +326,18 @@ class _Nodes:
         return None
 
     def collect(self, state: State) -> Command[Any]:
-        """Wait for the parts of a level; return the answer, or send the answers to `reduce`.
-
-        When every part failed, all are tried again, and what is raised then leaves the graph: it can be resumed.
-        """
+        """Wait for the parts of a level; return the answer, or send the answers to `reduce`."""
         outcomes = sorted(state["outcomes"], key=lambda outcome: outcome["part"])
-        report: Any = {**state["report"]}
-        for outcome in outcomes:
-            for name in _no_counts():
-                report[name] = report[name] + outcome[name]  # type: ignore[literal-required]  # names of both
-        called = [outcome for outcome in outcomes if outcome["calls"]]
-        if called and not any(outcome["answers"] for outcome in called):
-            again = [
-                {**outcome["work"], "must_answer": True}
-                for outcome in called
-                if outcome["work"]
-            ]
-            uncalled = [outcome for outcome in outcomes if not outcome["calls"]]
-            return Command(
-                update={"report": report, "outcomes": Overwrite(uncalled)},
-                goto=_sends(again),
-            )
         answers = [answer for outcome in outcomes for answer in outcome["answers"]]
         failures = [
             *state["failures"],
             *(failure for outcome in outcomes for failure in outcome["failures"]),
         ]
-        update: dict[str, Any] = {"failures": failures, "report": report}
+        if not answers:
+            raise ContextWindowError(
+                f"none of {len(outcomes)} parts was answered: {failures[-1]['error']}"
+            )
+        update: dict[str, Any] = {"failures": failures}
         if len(answers) == 1:
             return Command(
                 update={
@@ -438,7 +348,7 @@ class _Nodes:
                 goto=END,
             )
         level = state["level"] + 1
-        works = self._parts.of_answers(state["question"], level, answers, report)
+        works = self._parts.of_answers(state["question"], level, answers)
         works_to_ask = [work for work in works if len(work["chunks"]) > 1]
         # an answer that is alone in its part goes to the next level as it is
         carried_over = [
@@ -446,7 +356,6 @@ class _Nodes:
             for work in works
             if len(work["chunks"]) == 1
         ]
-        report["parts"] = [*report["parts"], len(works_to_ask)]
         return Command(
             update={**update, "level": level, "outcomes": Overwrite(carried_over)},
             goto=_sends(works_to_ask),
@@ -494,7 +403,7 @@ class _Parts:
         return _numbered(self._packed(about, self._pieces(chunks, room), room))
 
     def of_answers(
-        self, question: str, level: int, answers: Sequence[Chunk], counts: Counts
+        self, question: str, level: int, answers: Sequence[Chunk]
     ) -> list[Part]:
         """Return the parts that combine answers, fewer than there are.
 
@@ -506,33 +415,25 @@ class _Parts:
             Chunk(**{**answer, "document": number})
             for number, answer in enumerate(answers)
         ]
-        short = [self._shortened(chunk, room // 2, counts) for chunk in named]
+        short = [self._shortened(chunk, room // 2) for chunk in named]
         return _numbered(self._packed(about, short, room, least=2))
 
-    def smaller(self, work: Part, counts: Counts) -> list[Part]:
+    def smaller(self, work: Part) -> list[Part]:
         """Return smaller parts in the place of one that was refused; none when it cannot become smaller."""
         chunks = work["chunks"]
         tokens = sum(map(self._size, chunks))
         if tokens < LEAST_PART_TOKENS:
             return []
-        if not work["level"]:
-            frame = max(map(self._frame, chunks))
-            room = (tokens + frame) // 2  # each half shows a frame
-            if room - frame < LEAST_PIECE_TOKENS:
-                return []
-            parts = self._packed(work, self._pieces(chunks, room), room)
-            return parts if len(parts) > 1 else []
-        if len(chunks) >= LEAST_HALVED_ANSWERS:
-            middle = len(chunks) // 2
-            return [
-                {**work, "chunks": chunks[:middle]},
-                {**work, "chunks": chunks[middle:]},
-            ]
-        short = [
-            self._shortened(chunk, tokens // (2 * len(chunks)), counts)
-            for chunk in chunks
-        ]
-        return [] if short == chunks else [{**work, "chunks": short}]
+        if work["level"]:
+            each = tokens // (2 * len(chunks))
+            short = [self._shortened(chunk, each) for chunk in chunks]
+            return [] if short == chunks else [{**work, "chunks": short}]
+        frame = max(map(self._frame, chunks))
+        room = (tokens + frame) // 2  # each half shows a frame
+        if room - frame < LEAST_PIECE_TOKENS:
+            return []
+        parts = self._packed(work, self._pieces(chunks, room), room)
+        return parts if len(parts) > 1 else []
 
     def _packed(
         self,
@@ -582,17 +483,16 @@ class _Parts:
                 yield {**chunk, "start": start, "text": text}
                 start += len(text)
 
-    def _shortened(self, chunk: Chunk, most_tokens: int, counts: Counts) -> Chunk:
+    def _shortened(self, chunk: Chunk, most_tokens: int) -> Chunk:
         """The chunk with beginning and end of its text, and a marker between that says how much is missing."""
         text = shortened = chunk["text"]
         most = max(LEAST_PIECE_TOKENS, most_tokens - self._frame(chunk))
         kept_chars = len(text)
         while (tokens := self._price(shortened)) > most and kept_chars:
             kept_chars = min(kept_chars - 1, int(kept_chars * SHRINK * most / tokens))
-            head = word_cut(text, 0, ceil(kept_chars * HEAD_SHARE)) if kept_chars else 0
+            head = ceil(kept_chars * HEAD_SHARE)
             tail = len(text) - (kept_chars - head)
             shortened = f"{text[:head]}\n[... {tail - head:,} characters left out ...]\n{text[tail:]}"
-        counts["shortened"] += shortened != text
         return {**chunk, "text": shortened}
 
     def _room(self, about: Part) -> int:
@@ -669,33 +569,23 @@ def _chunks_of(state: State) -> list[Chunk]:
     return chunks
 
 
-def _chunk(number: int, document: Any) -> Chunk:
+def _chunk(number: int, given: Any) -> Chunk:
     """A document, its text, or its JSON form `{"page_content": ..., "metadata": ...}` as one chunk."""
-    facts: Any = {}
-    match document:
-        case str(text):
-            pass
-        case Document(page_content=text, metadata=metadata, id=own):
-            facts = {"id": own, "metadata": metadata}
-        case {"page_content": str(text)}:
-            facts = document
-        case _:
-            raise ConfigError(
-                f"documents[{number}]={brief(document)}: pass a str, a Document, or a dict with page_content"
-            )
-    own_metadata = facts.get("metadata") or {}
-    expect(
-        own_metadata,
-        dict,
-        f"documents[{number}].metadata",
-        "a dict, for example {'source': 'a.md'}",
-    )
-    metadata = {"id": facts.get("id"), **own_metadata}
+    try:
+        document = Document.model_validate(
+            {"page_content": given} if isinstance(given, str) else given
+        )
+    except (TypeError, ValidationError) as error:
+        raise ConfigError(
+            f"documents[{number}]={brief(given)}: pass a str, a Document, or a dict with page_content"
+        ) from error
+    metadata = {"id": document.id, **document.metadata}
     source = {
         name: str(metadata[name])[:LONGEST_CITED_CHARS]
         for name in CITED
         if metadata.get(name) is not None
     }
+    text = document.page_content
     return Chunk(document=number, source=source, start=0, text=text, covers=[])
 
 
@@ -752,15 +642,13 @@ def _about(question: str, level: int) -> Part:
         parts=LONG_NUMBER,
         question=question,
         chunks=[],
-        must_answer=False,
     )
 
 
 def _numbered(works: Sequence[Part]) -> list[Part]:
-    """The parts of a level; one that is the only one has to be answered."""
-    calls = sum(len(work["chunks"]) > 1 or not work["level"] for work in works)
+    """The parts of a level."""
     return [
-        {**work, "part": number, "parts": len(works), "must_answer": calls == 1}
+        {**work, "part": number, "parts": len(works)}
         for number, work in enumerate(works, 1)
     ]
 
@@ -769,18 +657,5 @@ def _sends(works: Sequence[Mapping[str, Any]]) -> list[Send]:
     return [Send("reduce" if work["level"] else "map", work) for work in works]
 
 
-def _no_counts() -> Counts:
-    return Counts(
-        calls=0,
-        refused=0,
-        input_tokens=0,
-        output_tokens=0,
-        cut_off=0,
-        shortened=0,
-    )
-
-
 def _outcome(part: int, *answers: Chunk) -> Outcome:
-    return Outcome(
-        **_no_counts(), part=part, answers=[*answers], failures=[], work=None
-    )
+    return Outcome(part=part, answers=[*answers], failures=[])
