@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from math import inf
 from typing import Any
@@ -91,17 +91,14 @@ def price(value: Any, *, per: int = MILLION) -> Decimal | None:
 
 
 def day(value: Any) -> date | None:
-    """Return the day of an ISO date or time, of a month (its first day), or of seconds since the epoch (UTC).
+    """Return the day of an ISO date or time.
 
     Examples:
-        >>> day("2026-05-31T08:00:00Z"), day("2026-05"), day("soon")
-        (datetime.date(2026, 5, 31), datetime.date(2026, 5, 1), None)
+        >>> day("2026-05-31T08:00:00Z"), day("soon")
+        (datetime.date(2026, 5, 31), None)
     """
-    with suppress(ValueError, OverflowError, OSError):
-        if isinstance(value, str):
-            return date.fromisoformat(f"{value.strip()[:10]}-01"[:10])
-        if isinstance(value, int | float) and value:
-            return datetime.fromtimestamp(value, UTC).date()
+    with suppress(ValueError):
+        return date.fromisoformat(str(value).strip()[:10])
     return None
 
 

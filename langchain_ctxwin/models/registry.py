@@ -95,7 +95,7 @@ class ModelRegistry:
         sinks: take a `ModelChangeEvent` when a source states another limit or price than before.
 
     Raises:
-        ConfigError: a source cannot be asked, a time is not positive, the path names no place, or a sink has no `emit`.
+        ConfigError: a source cannot be asked, or a sink has no `emit`.
 
     Use:
         ```python
@@ -116,11 +116,6 @@ class ModelRegistry:
         allow_guess: bool = False,
         sinks: Iterable[MetricsSink] = (),
     ) -> None:
-        for seconds in (ttl_seconds, timeout_seconds):
-            if not 0 < seconds < inf:
-                raise ConfigError(
-                    f"ttl_seconds={ttl_seconds!r}, timeout_seconds={timeout_seconds!r}: give positive seconds"
-                )
         catalogs = catalogs or ("offline" if sources is None else ())
         own = expect_each(sources or (), object, "sources", "a list of model sources")
         every_source = [*own, *_catalogs(catalogs)]
@@ -213,10 +208,8 @@ class ModelRegistry:
     def refresh(self) -> None:
         """Ask every source now and wait for the answers, for each only its limited time; failures are logged."""
         self._memory.refresh()
-        # all sources that somebody is asking just now, not the first of them alone
-        with self._lock:
-            running = [*self._running.values()]
-        wait(running, self._timeout_seconds)  # these answers do not count
+        # these answers do not count
+        wait([*self._running.values()], self._timeout_seconds)
         self._ask(self._sources)
         wait([*self._running.values()], self._timeout_seconds)
 
@@ -238,25 +231,23 @@ class ModelRegistry:
         Raises:
             ConfigError: a mapping holds something else than plausible limits.
         """
-        named = _NamedModel(name) if isinstance(name, str) else _named_model(name)
         limits: Mapping[str, int] = {}
         if isinstance(said, Mapping):
             limits = said
         elif overflow := classify_overflow(said):
-            info = self._facts(named)
+            info = self._facts(_named_model(name))
             known = info.limits if info else None
             limits = for_everybody(stated_limit(overflow, known), known)
         if limits:
-            self._memory.learn(self._filed(named), limits)
+            self._memory.learn(self._filed(name), limits)
 
     def accepted(self, name: Any, tokens: int) -> None:
         """Forget the learned limits that are below an input which the provider accepted."""
-        named = _NamedModel(name) if isinstance(name, str) else _named_model(name)
-        self._memory.accepted(self._filed(named), tokens)
+        self._memory.accepted(self._filed(name), tokens)
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""
-        return self._memory.recall(self._filed(_NamedModel(model)))
+        return self._memory.recall(self._filed(model))
 
     # ---- what sources state ------------------------------------------------------------------------------------------
 
@@ -340,8 +331,9 @@ class ModelRegistry:
         infos = next(filter(None, map(self._memory.fetch, names)), [])
         return [Claim(LEARNED, LEARNED, info) for info in infos]
 
-    def _filed(self, named: _NamedModel) -> str:
+    def _filed(self, name: Any) -> str:
         """The name under which something is learned: that of the listed model that is meant."""
+        named = _NamedModel(name) if isinstance(name, str) else _named_model(name)
         return self._listing.resolve(named.name, named.provider).full_name
 
     def _unknown(self, name: str, info: ModelInfo | None) -> str:

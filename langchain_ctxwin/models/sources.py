@@ -160,9 +160,7 @@ class ProfileSource:
     tier = "profile"
 
     def __init__(self, models: Sequence[Any] = ()) -> None:
-        self._models = tuple(
-            expect_each(models, object, "models", "a list of chat models")
-        )
+        self._models = expect_each(models, object, "models", "a list of chat models")
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return the profile of one model, or all of them."""

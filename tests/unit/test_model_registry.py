@@ -369,10 +369,6 @@ async def test_the_async_methods_do_what_the_sync_ones_do():
 @pytest.mark.parametrize(
     ("sources", "options", "said"),
     [
-        *(
-            ([], options, "positive seconds")
-            for options in ({"ttl_seconds": 0}, {"timeout_seconds": -1})
-        ),
         ([], {"sinks": [3]}, r"sinks\[0\]=3"),
         *(
             ([source], {}, "is no model source")
