@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -17,7 +16,6 @@ from urllib.parse import urlsplit
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.models.reading import (
-    MILLION,
     ONE_TOKEN,
     SourceError,
     capabilities_of,
@@ -388,28 +386,27 @@ WINDOWS = (
 )
 OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_output_length")
 
-PRICES = {
-    "input_price": ("prompt", "input"),
-    "output_price": ("completion", "output"),
-    "cache_read_price": ("input_cache_read", "cached_input"),
-    "cache_write_price": ("input_cache_write",),
+PRICES = {  # field -> OpenRouter's, USD per token
+    "input_price": "prompt",
+    "output_price": "completion",
+    "cache_read_price": "input_cache_read",
+    "cache_write_price": "input_cache_write",
 }
 
 
 def read_entry(entry: Entry, provider: str | None) -> ModelInfo | None:
     """Return what an entry of a compatible server states, or None when it has no name."""
-    outputs = _token_counts(
-        [
-            mapping(entry.get("top_provider")).get("max_completion_tokens"),
-            *map(entry.get, OUTPUTS),
-        ]
-    )
+    top, table = mapping(entry.get("top_provider")), mapping(entry.get("pricing"))
+    outputs = [top.get("max_completion_tokens"), *map(entry.get, OUTPUTS)]
+    prices: dict[str, Any] = {
+        field: price(table.get(key), per=ONE_TOKEN) for field, key in PRICES.items()
+    }
     return model_info_of(
         entry.get("id") or entry.get("name"),
         provider=provider,
         context_window=_window_of(entry),
-        max_output_tokens=min(outputs, default=None),
-        **_prices(entry),
+        max_output_tokens=_smallest(outputs),
+        **prices,
     )
 
 
@@ -421,23 +418,11 @@ def _window_of(entry: Entry) -> int | None:
         meta.get("n_ctx"),
         top.get("context_length"),
     ]
-    return tokens(entry.get("loaded_context_length")) or min(
-        _token_counts(windows), default=None
-    )
+    return tokens(entry.get("loaded_context_length")) or _smallest(windows)
 
 
-def _token_counts(values: list[Any]) -> list[int]:
-    return list(filter(None, map(tokens, values)))
-
-
-def _prices(entry: Entry) -> dict[str, Decimal | None]:
-    """Prices per token as text, or per million as a number."""
-    table = mapping(entry.get("pricing"))
-    stated_prices = {field: first(table, *keys) for field, keys in PRICES.items()}
-    return {
-        field: price(value, per=ONE_TOKEN if isinstance(value, str) else MILLION)
-        for field, value in stated_prices.items()
-    }
+def _smallest(values: Iterable[Any]) -> int | None:
+    return min(filter(None, map(tokens, values)), default=None)
 
 
 def api_sources(environment: Mapping[str, str]) -> list[ApiSource]:
@@ -449,16 +434,13 @@ def api_sources(environment: Mapping[str, str]) -> list[ApiSource]:
     Raises:
         ConfigError: an address in the environment is none.
     """
-    sources: list[ApiSource] = [
-        ApiSource(api, api.address(environment), api.key(environment))
-        for api in (GEMINI, ANTHROPIC)
-        if api.key(environment)
-    ]
-    sources += [
-        OpenAICompatibleSource(api.address(environment), api.key(environment))
-        for api in COMPATIBLE
-        if api.key(environment)
-    ]
+    sources: list[ApiSource] = []
+    for api in (GEMINI, ANTHROPIC, *COMPATIBLE):
+        if key := api.key(environment):
+            address = api.address(environment)
+            is_compatible = api in COMPATIBLE
+            kind = OpenAICompatibleSource if is_compatible else partial(ApiSource, api)
+            sources.append(kind(address, key))
     if host := environment.get("OLLAMA_HOST"):
         sources.append(OllamaSource(ollama_address(host)))
     return sources

@@ -96,7 +96,7 @@ OPENAI_SHAPES = {
     "/vllm/v1": [served("maker/test-8b", 16_384)],
     "/llamacpp/v1": [served("/models/tiny.gguf", 8192)],
     "/lmstudio/v1": [served("test-desk", 4096)],
-    "/together/v1": [served("maker/test-joint", 131_072, ("0.88", "0.88"))],
+    "/together/v1": [served("maker/test-joint", 131_072)],
     "/fireworks/inference/v1": [
         served("accounts/fireworks/models/test-spark", 163_840)
     ],
