@@ -561,6 +561,9 @@ def _best(
         return chosen, f"the only one that fits ({asks})"
     if chosen.is_enough:
         return chosen, f"cheapest that is strong enough for {asks} {chosen.expectation}"
+    if chosen.chance == max(one.chance for one in options):
+        why = f"the likeliest to answer well, none is strong enough for {asks}"
+        return chosen, f"{why} {chosen.expectation}"
     return chosen, f"best balance of chance and cost for {asks} {chosen.expectation}"
 
 

@@ -127,7 +127,6 @@ class Needs:
     called_now: tuple[str, ...] = ()  # those that it has called since the last request
     # names of the tools that `search_tools` found since then, newest results first
     searched: tuple[str, ...] = ()
-    is_new: bool = True  # while the model has said nothing to the request
 
 
 def needs_of(query_or_messages: QueryOrMessages) -> Needs:
@@ -157,7 +156,6 @@ def needs_of(query_or_messages: QueryOrMessages) -> Needs:
         parts=_wishes(texts),
         called=_called(messages),
         called_now=_called(turn),
-        is_new=is_new,
         new=(own, *parts_of(own)),
         searched=tuple(dict.fromkeys(searched)),
     )

@@ -42,12 +42,6 @@ SERVED_SHARE = 0.8
 # Tools that are added for one wish, and the least score beside the best one's: the best one alone is often not the
 # right one, one of the best five mostly is.
 BATCH_TOOLS, BATCH_SHARE = 5, 0.5
-# Loaded tools that came last and stay when others leave: those of the request before, so that two topics in turn both
-# keep theirs. More of them would leave less room for the request itself.
-RECENT_TOOLS = 7
-# What a set is filled to when it changes: the rest takes a small addition. On public queries (StableToolBench, BFCL,
-# MetaTool) it held .01-.05 more of what was needed than one filled to .85.
-PRUNED_SHARE = 0.95
 MAX_RESULTS = 5  # tools that one search shows and loads: more would push out too many of those that are loaded
 MATCH_SHARE = (
     0.5  # least score, beside that of the best new tool, of what a search shows with it
@@ -127,7 +121,7 @@ class ToolSelector:
     Providers put tools before the messages: any change of the set makes the prompt cache worthless. With `previous` the
     set stays as it is, unless a tool that is clearly needed is missing; then several are added at once, after the
     others. When the room is needed, tools leave in one batch. What the request needs stays first, then what the
-    conversation has called, the last call first, then what came last; the best of the others fill up.
+    conversation has called, the last call first; the best of the others fill up.
 
     Raises:
         ConfigError: a setting is out of range, names are not unique, or `always` does not fit.
@@ -275,24 +269,17 @@ class ToolSelector:
         if room.free_tokens([*before, *new]) >= 0:
             stay, others = [*before, *new], ranking.order
         else:
-            # What serves a wish goes in before what is new, so that two wishes never take turns. Within a turn the
-            # topic is the same, and its best tools are worth more than those of the one before.
-            serving = [_serving(wish, before) for wish in clear]
-            recent = before[::-1][:RECENT_TOOLS] if needs.is_new else []
+            # What serves a wish goes in before what is new, so that two wishes never take turns.
+            serving = (_serving(wish, before) for wish in clear)
             kept = (one for one in serving if one is not None)
             stay = room.fill((), [*always, *urgent, *kept, *new])
-            others = [*called, *recent, *ranking.order]
+            others = [*called, *ranking.order]
         if room.free_tokens(before) >= 0 and set(before).issuperset(stay):
             return before
         # Without room for all, tools leave in one batch; a change that is made anyway fills the room.
-        filling = room.fill(stay, others, share=PRUNED_SHARE)
-        staying = [number for number in before if number in {*stay, *filling}]
-        # What is needed comes last, where the next change finds it as recent.
-        added, needed_now = (
-            set(filling).difference(before),
-            set(stay).difference(before),
-        )
-        return [*staying, *sorted(added), *sorted(needed_now)]
+        chosen = {*stay, *room.fill(stay, others)}
+        staying = [number for number in before if number in chosen]
+        return [*staying, *sorted(chosen.difference(before))]
 
     def _search_tool(self, *, never: Collection[int]) -> BaseTool:
         """The tool by which a model finds what is not loaded, those apart that never can be."""
@@ -396,15 +383,13 @@ class ToolRoom:
         """Return the tokens that these tools add to a request."""
         return self.base + sum(self.each[one] for one in chosen) if chosen else 0
 
-    def free_tokens(self, chosen: Collection[int], share: float = 1.0) -> int:
+    def free_tokens(self, chosen: Collection[int]) -> int:
         """Return the tokens that are free beside the chosen ones; less than 0 when those do not fit together."""
-        return int(self.tokens * share) - (self.total(chosen) or self.base)
+        return self.tokens - (self.total(chosen) or self.base)
 
-    def fill(
-        self, chosen: Collection[int], wanted: Iterable[int], share: float = 1.0
-    ) -> list[int]:
+    def fill(self, chosen: Collection[int], wanted: Iterable[int]) -> list[int]:
         """Return the wanted tools, in their order, that fit beside the chosen ones; those too big are skipped."""
-        taken, free_tokens = set(chosen), self.free_tokens(chosen, share)
+        taken, free_tokens = set(chosen), self.free_tokens(chosen)
         free = [number for number in dict.fromkeys(wanted) if number not in taken]
         price = self.each.__getitem__
         return [*take_while_fits(free, free_tokens, price, on_overflow="skip").kept]

@@ -204,6 +204,7 @@ def test_what_a_search_found_is_loaded_before_what_earlier_requests_called():
     messages = [*earlier, HumanMessage("A bed for tonight"), found]
     previous = ["send_email", "convert_currency", "book_taxi"]
     assert chooser(3).select(messages, previous=previous).names == (
+        "convert_currency",
         "book_taxi",
         "find_hotel",
     )
