@@ -434,7 +434,7 @@ class ToolResultConfig(Settings):
 
 
 class RetrievalConfig(Settings):
-    """Defaults of the retrieval budget; a `BudgetedRetriever` reads them once, unless it is made from a live one.
+    """Defaults of the retrieval budget; a `BudgetedRetriever` reads them once.
 
     Environment variables: `CTXWIN_RETRIEVAL_<FIELD>`, e.g. `CTXWIN_RETRIEVAL_MAX_CONTEXT_TOKENS=4096`.
 
@@ -547,7 +547,7 @@ class FileConfig(ContextConfig):
 
     Attributes:
         tool_results: Settings of `ToolResultGuard`.
-        retrieval: Settings of `BudgetedRetriever.from_config`, which follows a `ConfigFile`.
+        retrieval: Settings of `BudgetedRetriever.from_config`.
         routing: Settings of `ModelRouter`.
         alerts: Thresholds of `Alerts`.
 

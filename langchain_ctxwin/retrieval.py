@@ -22,7 +22,6 @@ from pydantic import (
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
-    PrivateAttr,
     ValidationError,
     field_validator,
     model_validator,
@@ -42,9 +41,7 @@ from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 
-MAX_KEYS = 10  # of the metadata that are named where none is the score's
-
-_unscored, _rising = Seen(), Seen()
+_rising = Seen()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +54,12 @@ class RetrievalResult:
         truncated: True when the budget left something out. What only `k` left out was asked for and does not count.
         tokens: Tokens of the kept chunks: of their text, or of what `price_document` says that the prompt shows of
             each.
-        oversized: Dropped chunks that exceed the budget by themselves. With `on_overflow="stop"` the first of them ends
-            the selection, and what follows it is dropped unseen; `"skip"` goes on with smaller ones.
     """
 
     documents: tuple[Document, ...]
     dropped: tuple[Document, ...]
     truncated: bool
     tokens: int
-    oversized: tuple[Document, ...] = field(default=(), compare=False)
 
 
 def _default(name: str) -> Any:
@@ -85,38 +79,19 @@ class _Budgeted(BaseModel):
     price_document: Callable[[Document], str | int] | None = None
     on_overflow: Literal["stop", "skip"] = _default("on_overflow")
 
-    _live: Any = PrivateAttr(default=None)
-    _own: frozenset[str] = PrivateAttr(default=frozenset())
-
     @classmethod
     def from_config(
         cls, config: RetrievalConfig | FileConfig | LiveConfig, **fields: Any
     ) -> Self:
         """Make one from settings, for example those of a file; `fields` are the other arguments and win over them.
 
-        With a live configuration, such as a `ConfigFile`, each retrieval goes by the settings that hold then.
-
         Raises:
             ConfigError: it holds no settings of retrieval.
         """
         settings = group_of(config, "retrieval")
-        expect(
-            settings,
-            RetrievalConfig,
-            "config",
-            "a RetrievalConfig, a FileConfig or a ConfigFile",
-        )
-        made = cls(**{**settings.model_dump(), **fields})
-        made._live, made._own = (
-            (config if isinstance(config, LiveConfig) else None),
-            frozenset(fields),
-        )
-        return made
-
-    def _now(self, name: str) -> Any:
-        """The value of a setting as it is now: an argument, else what a live configuration says."""
-        is_fixed = self._live is None or name in self._own
-        return getattr(self if is_fixed else group_of(self._live, "retrieval"), name)
+        wanted = "a RetrievalConfig, a FileConfig or a ConfigFile"
+        expect(settings, RetrievalConfig, "config", wanted)
+        return cls(**{**settings.model_dump(), **fields})
 
     def _price(self) -> Callable[[Document], int]:
         """Prices a document by the counter, else as the estimator of the model's family does."""
@@ -181,36 +156,16 @@ class _Budgeted(BaseModel):
         k: int | None,
         max_context_tokens: int | None = None,
     ) -> RetrievalResult:
-        budget = max_context_tokens or self._now("max_context_tokens")
-        score = self._now("score")
+        budget, score = max_context_tokens or self.max_context_tokens, self.score
         documents = [_scored(one, score) for one in results]
         of = score if callable(score) else (lambda one: one.metadata.get(score))
         numbers = [_number(of(one)) for one in documents]
         ranked = _by_relevance(
             documents, numbers, is_distance=self._is_distance(score, numbers)
         )
-        keys = {key for document in ranked for key in document.metadata}
-        # the order is the base's own
-        if (
-            ranked
-            and not callable(score)
-            and score not in keys
-            and _unscored.is_new(score)
-        ):
-            log.warning(
-                "retrieval.unscored",
-                score=score,
-                documents=len(ranked),
-                metadata=sorted(keys)[:MAX_KEYS],
-            )
         count = len(ranked) if k is None else k
-        price, on_overflow = self._price(), self._now("on_overflow")
-        sizes = dict[int, int]()
-
-        def size(document: Document) -> int:
-            return sizes.setdefault(id(document), price(document))
-
-        fit = take_while_fits(ranked[:count], budget, size, on_overflow=on_overflow)
+        price, on_overflow = self._price(), self.on_overflow
+        fit = take_while_fits(ranked[:count], budget, price, on_overflow=on_overflow)
         if fit.truncated:
             log.warning(
                 "retrieval.truncated",
@@ -226,9 +181,6 @@ class _Budgeted(BaseModel):
             dropped=(*fit.dropped, *ranked[count:]),
             truncated=fit.truncated,
             tokens=fit.tokens,
-            oversized=tuple(
-                one for one in fit.dropped if sizes.get(id(one), 0) > budget
-            ),
         )
 
 
@@ -239,8 +191,7 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     and its score), orders it by relevance, and keeps whole chunks until the next one would exceed the budget. When even
     the first chunk is too large, the result is empty and truncated.
 
-    Documents without a score, or whose score is not a number (NaN included), follow the others in the base's order. A
-    key that is in none is logged once, as `retrieval.unscored`.
+    Documents without a score, or whose score is not a number (NaN included), follow the others in the base's order.
 
     Nothing is left out silently. `retrieve` returns what was dropped, each kept document says so in
     `metadata["truncated"]`, and a warning `retrieval.truncated` carries `kept`, `dropped`, `tokens` and `budget`. The
@@ -381,8 +332,8 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
                 raise ConfigError(
                     f"{name}={value} keeps no document: pass at least 1, or None for the retriever's own"
                 )
-        own = self._now("k")
-        return _Call(k=own if k is None else k, budget=budget, config=config)
+        k = self.k if k is None else k
+        return _Call(k=k, budget=budget, config=config)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,7 +381,7 @@ class BudgetedCompressor(_Budgeted, BaseDocumentCompressor):
         """Return copies of the documents that fit, most relevant first."""
         # the interface passes them; the score decides and no run is started
         del (query, callbacks)
-        return list(self._select(documents, self._now("k")).documents)
+        return list(self._select(documents, self.k).documents)
 
 
 def _scored(result: Any, score: str | Callable[[Document], float | None]) -> Document:
@@ -458,11 +409,7 @@ def _number(score: object) -> float | None:
     # numpy's scalars are `Real`
     if isinstance(score, bool) or not isinstance(score, Real):
         return None
-    try:
-        value = float(score)
-    except OverflowError:  # an integer beyond every float is no relevance
-        return None
-    return None if math.isnan(value) else value
+    return None if math.isnan(score) else float(score)
 
 
 def _by_relevance(

@@ -29,7 +29,6 @@ from langchain_ctxwin import (
 from langchain_ctxwin.config import RetrievalConfig
 
 NO_SCORE = object()
-TOO_BIG = 10**400  # beyond every float
 NUMBERS = [
     math.nan,
     math.inf,
@@ -303,15 +302,6 @@ def test_what_the_prompt_shows_of_a_chunk_is_priced():
             45,
             True,
         )
-
-
-def test_a_score_that_no_document_has_is_said_once():
-    retriever = budgeted([chunk("a", 5)], score="no_such_key")
-    with capture_logs() as logs:
-        assert names(retriever.invoke("q") + retriever.invoke("q")) == ["a", "a"]
-    assert [(e["event"], e["score"], e["metadata"]) for e in logs] == [
-        ("retrieval.unscored", "no_such_key", ["name"])
-    ]
 
 
 SIZES_AND_SCORES = st.tuples(

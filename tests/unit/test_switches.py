@@ -6,13 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from langchain_core.documents import Document
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
 from langchain_ctxwin import (
-    BudgetedCompressor,
-    BudgetedRetriever,
     ConfigError,
     ContextConfig,
     FileConfig,
@@ -93,29 +89,6 @@ def test_switches_of_the_guard_follow_a_live_configuration():
     assert len(shown(guard, "node")["rows"]) < len(ROWS)
     live.current = FileConfig(tool_results={"enabled": False})
     assert shown(guard, "node")["rows"] == ROWS
-
-
-DOCUMENTS = [
-    Document("word " * 100, metadata={"score": n / 10, "other": -n}) for n in range(10)
-]
-
-
-def test_a_retriever_follows_a_live_configuration():
-    """What it was given itself stays."""
-    live = Live(retrieval={"max_context_tokens": 250})
-    base = RunnableLambda(lambda _: DOCUMENTS)
-    retriever = BudgetedRetriever.from_config(live, base=base)
-    fixed = BudgetedRetriever.from_config(live, base=base, max_context_tokens=250)
-    compressor = BudgetedCompressor.from_config(live)
-    before = [len(one.invoke("q")) for one in (retriever, fixed)]
-    live.current = FileConfig(
-        retrieval={"max_context_tokens": 600, "k": 4, "score": "other"}
-    )
-    assert before == [2, 2]
-    assert [len(one.invoke("q")) for one in (retriever, fixed)] == [4, 2]
-    assert [one.metadata["other"] for one in retriever.invoke("q")] == [0, -1, -2, -3]
-    assert len(compressor.compress_documents(DOCUMENTS, "q")) == 4
-    assert retriever.retrieve("q", max_context_tokens=120).tokens <= 120
 
 
 def router(config: Any = None) -> ModelRouter:
