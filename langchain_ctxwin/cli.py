@@ -24,7 +24,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.demo import stories
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.story import Promise, ending, told
+from langchain_ctxwin.demo.story import Promise, ending
 from langchain_ctxwin.errors import (
     ConfigError,
     ContextWindowError,
@@ -285,10 +285,10 @@ def _demo(args: argparse.Namespace) -> int:
     folder, window = Folder.open(args.path), args.window
     claims = list[Promise]()
     try:
-        claims += told(stories.long_work(folder, window=window, steps=args.steps))
-        claims += told(stories.large_results(window=window))
+        claims += stories.long_work(folder, window=window, steps=args.steps)
+        claims += stories.large_results(window=window)
         if args.all:
-            claims += told(stories.any_size(folder, window=window))
+            claims += stories.any_size(folder, window=window)
     except ContextOverflowError as error:  # nothing could help
         return _complain(f"raise --window, {error}", EXIT_USAGE)
     return 0 if ending(claims) else EXIT_FAILED

@@ -65,28 +65,26 @@ class Sight:
             if isinstance(message, HumanMessage)
             and not message.text.startswith(NOT_ASKED)
         ] or [(0, "")]
-        self.key = f"call-{len(asked[-1][1])}-{len(messages)}"
-        matches = ((kind, p.search(asked[-1][1])) for kind, p in patterns.items())
-        self.kind, match = next((one for one in matches if one[1]), ("", None))
-        self.fields = match.groupdict() if match else {}
+        first, (last, question) = asked[0][0], asked[-1]
+        self.key = f"call-{len(question)}-{len(messages)}"
+        self.kind, self.fields = "", dict[str, str]()
+        for kind, pattern in patterns.items():
+            if match := pattern.search(question):
+                self.kind, self.fields = kind, match.groupdict()
         rules = (RULE.search(text) for _, text in asked)
         self.rule_word = next((rule[1] for rule in rules if rule), "")
-        self.first_answer = next(
-            (
-                message.text.partition("\n")[0]
-                for message in messages[asked[0][0] :]
-                if isinstance(message, AIMessage) and not message.tool_calls
-            ),
-            "",
+        answers = (
+            message.text.partition("\n")[0]
+            for message in messages[first:]
+            if isinstance(message, AIMessage) and not message.tool_calls
         )
-        self.call, self.note, self.result = None, 0, ""
-        for message in messages[asked[-1][0] + 1 :]:
+        self.first_answer = next(answers, "")
+        self.call, self.note, self.result = None, -1, ""
+        for message in messages[last + 1 :]:
             if isinstance(message, AIMessage) and message.tool_calls:
+                self.call = message.tool_calls[0]
                 note = NOTE.search(message.text)
-                self.call, self.note = (
-                    message.tool_calls[0],
-                    int(note[1]) if note else -1,
-                )
+                self.note = int(note[1]) if note else -1
             elif isinstance(message, ToolMessage):
                 self.result = message.text
 

@@ -22,7 +22,7 @@ from langchain_ctxwin.demo.explorer import (
     patterns,
 )
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.story import Promise, Talk, limits_of, opening
+from langchain_ctxwin.demo.story import Promise, Talk, conclude, limits_of, opening
 from langchain_ctxwin.testing import ScriptedChatModel, count_tokens
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.util.log import say
@@ -91,7 +91,7 @@ def long_work(folder: Folder, *, window: int, steps: int) -> list[Promise]:
         if len(talk.model.requests) >= steps:
             break
     talk.ask_for_the_first_answer()
-    return [*talk.claims(), *talk.savings()]
+    return conclude([*talk.claims(), *talk.savings()])
 
 
 def large_results(*, window: int, rows: int = ROWS) -> list[Promise]:
@@ -113,13 +113,11 @@ def large_results(*, window: int, rows: int = ROWS) -> list[Promise]:
     talk.ask(ROW_QUESTIONS["find"].format(field="quantity", value=row["id"]), quantity)
     talk.ask_for_the_first_answer()
     sizes = [_text_tokens(message.text) for message in talk.results]
-    return [
-        Promise(
-            "shown of the result, all pages together",
-            f"{sum(sizes):,} tokens ({sum(sizes) / _text_tokens(text):.1%})",
-        ),
-        *talk.claims(),
-    ]
+    shown = Promise(
+        "shown of the result, all pages together",
+        f"{sum(sizes):,} tokens ({sum(sizes) / _text_tokens(text):.1%})",
+    )
+    return conclude([shown, *talk.claims()])
 
 
 def any_size(folder: Folder, *, window: int) -> list[Promise]:
@@ -135,21 +133,25 @@ def any_size(folder: Folder, *, window: int) -> list[Promise]:
     )
     say(f"{question}  => {done['answer']}")
     true_answer = f"{sum(TERM in line for line in lines)} {COUNTED}"
-    return [
-        Promise(
-            "every part fits",
-            f"up to {model.largest_tokens:,} of {limits.room():,}, {len(model.requests)} requests",
-            not model.refusals,
-        ),
-        Promise(
-            "no part failed",
-            f"{len(done['failures'])} of {done['parts']} parts",
-            not done["failures"],
-        ),
-        Promise(
-            "the answer is true", f"{true_answer} in all", done["answer"] == true_answer
-        ),
-    ]
+    return conclude(
+        [
+            Promise(
+                "every part fits",
+                f"up to {model.largest_tokens:,} of {limits.room():,}, {len(model.requests)} requests",
+                not model.refusals,
+            ),
+            Promise(
+                "no part failed",
+                f"{len(done['failures'])} of {done['parts']} parts",
+                not done["failures"],
+            ),
+            Promise(
+                "the answer is true",
+                f"{true_answer} in all",
+                done["answer"] == true_answer,
+            ),
+        ]
+    )
 
 
 def read_rows(messages: Sequence[BaseMessage], _tools: Sequence[Any]) -> AIMessage:

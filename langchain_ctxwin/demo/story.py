@@ -88,7 +88,7 @@ def ending(claims: Sequence[Promise]) -> bool:
     return not failed
 
 
-def told(claims: list[Promise]) -> list[Promise]:
+def conclude(claims: list[Promise]) -> list[Promise]:
     """Print the claims of a story with their figures, and return them."""
     say()
     for claim in claims:
