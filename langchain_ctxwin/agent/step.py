@@ -498,7 +498,7 @@ def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -
     for answer in answers:
         usage = _usage(answer, window)
         if not usage.is_free:
-            tokens += _tokens(usage) + _tokens(usage.compaction or Usage())
+            tokens += sum(map(_tokens, (usage, *usage.compactions)))
         price = usage.cost(step.engine.info_of(window))
         if price is None and settings_of(window).max_thread_cost is not None:
             log.warning(

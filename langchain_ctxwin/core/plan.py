@@ -384,11 +384,9 @@ def prepare(request: Request, *, is_on_demand: bool = False) -> Snapshot | None:
     max_tokens = summary_size(request)
     start = uncovered(request.view, request.parts.first)
     # Begun below what a compaction keeps, one summary would follow the other for ever.
-    share = (
-        max(settings.prepare, settings.keep)
-        if max(settings.prepare, settings.keep) <= 1
-        else settings.prepare
-    )
+    share = max(settings.prepare, settings.keep)
+    if share > 1:
+        share = settings.prepare
     if is_on_demand and share <= 1:
         share = max(share, ON_DEMAND_SHARE)
     most = (

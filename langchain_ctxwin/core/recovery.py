@@ -113,7 +113,8 @@ def remembered_limit(session: Session, model: str) -> dict[str, int]:
     """Return the limit that a conversation learned of a model, unless it took more since."""
     anchor = session.counts.get("anchor") or {}
     is_same = anchor.get("model") == session.answering_model(model)
-    return unrefuted(session.learned_limit(model), anchor["tokens"] if is_same else 0)
+    limits: Mapping[str, int] = (session.counts.get("limits") or {}).get(model) or {}
+    return unrefuted(limits, anchor["tokens"] if is_same else 0)
 
 
 def stated_input(overflow: ContextOverflow) -> int | None:

@@ -191,11 +191,6 @@ class Session:
         """Name under which a model answered last, else its own name: aliases and fallbacks answer as another one."""
         return str((self.counts.get("speakers") or {}).get(model, model))
 
-    def learned_limit(self, model: str) -> Mapping[str, int]:
-        """Limits that the provider stated for a model in this conversation."""
-        limits: Mapping[str, Mapping[str, int]] = self.counts.get("limits") or {}
-        return limits.get(model, {})
-
     def to_json(self) -> dict[str, Any]:
         """Return the state update that makes the checked session the stored one."""
         return {

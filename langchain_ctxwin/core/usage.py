@@ -62,7 +62,7 @@ class Usage:
     is_free: bool = False
     """True for an answer from LangChain's own cache, which has the usage of the one that was paid for."""
 
-    compaction: Usage | None = None
+    compactions: tuple[Usage, ...] = ()
     """What the provider spent beside it on compacting the conversation, before it answered."""
 
     @classmethod
@@ -72,31 +72,12 @@ class Usage:
             return cls()
         raw = answer.response_metadata.get("usage")
         rounds = raw.get("iterations") if isinstance(raw, Mapping) else None
-        listed = (
-            [one for one in rounds if isinstance(one, Mapping)]
-            if isinstance(rounds, list)
-            else []
-        )
         spent = [
             cls.of(_as_metadata(one))
-            for one in listed
-            if one.get("type") == COMPACTION_TYPE
+            for one in (rounds if isinstance(rounds, list) else ())
+            if isinstance(one, Mapping) and one.get("type") == COMPACTION_TYPE
         ]
-        return replace(
-            cls.of(answer.usage_metadata),
-            compaction=sum(spent[1:], spent[0]) if spent else None,
-        )
-
-    def __add__(self, other: Usage) -> Usage:
-        """Return both together."""
-        return Usage(
-            input_tokens=(self.input_tokens or 0) + (other.input_tokens or 0),
-            output_tokens=(self.output_tokens or 0) + (other.output_tokens or 0),
-            cached_tokens=(self.cached_tokens or 0) + (other.cached_tokens or 0),
-            cache_write_tokens=(self.cache_write_tokens or 0)
-            + (other.cache_write_tokens or 0),
-            hour_write_tokens=self.hour_write_tokens + other.hour_write_tokens,
-        )
+        return replace(cls.of(answer.usage_metadata), compactions=tuple(spent))
 
     @classmethod
     def of(cls, usage: Mapping[str, Any] | None) -> Usage:
@@ -145,9 +126,7 @@ class Usage:
             return None
         if self.is_free:
             return Decimal(0)
-        beside = self.compaction.cost(info) if self.compaction else Decimal(0)
-        if beside is None:
-            return None
+        beside = [one.cost(info) for one in self.compactions]
         cached, written = self.cached_tokens or 0, self.cache_write_tokens or 0
         read_price = (
             info.input_price if info.cache_read_price is None else info.cache_read_price
@@ -169,7 +148,9 @@ class Usage:
             + self.hour_write_tokens * hour_price
             + self.output_tokens * info.output_price
         )
-        return beside + priced / PRICED_TOKENS
+        known = [cost for cost in beside if cost is not None]
+        total = sum(known, priced / PRICED_TOKENS)
+        return total if len(known) == len(beside) else None
 
 
 def _as_metadata(raw: Mapping[str, Any]) -> dict[str, Any]:

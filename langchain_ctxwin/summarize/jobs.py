@@ -318,7 +318,8 @@ class _Meter(BaseCallbackHandler):
             (choice for choices in response.generations for choice in choices), None
         )
         usage = Usage.of_answer(getattr(first, "message", None))
-        self._add(usage if usage.compaction is None else usage + usage.compaction)
+        for one in (usage, *usage.compactions):
+            self._add(one)
 
     def _add(self, usage: Usage) -> None:
         for name in COUNTS[1:]:
