@@ -415,26 +415,15 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
         content = without_blocks(content, _is_empty_text)
     if not isinstance(message, AIMessage):
         return with_fields(message, content=content)
-    if (
-        ONLY_REASONING in refused
-        and isinstance(content, list)
-        and not call_ids(message)
-        and all(kind_of(block) == "reasoning" for block in content)
-    ):
-        content = ""
-    if (
-        BLANK_BEFORE_CALL in refused
-        and isinstance(content, str)
-        and content.isspace()
-        and call_ids(message)
-    ):
-        content = ""
-    if (
-        LOOSE_REASONING in refused
-        and isinstance(content, list)
-        and not call_ids(message)
-    ):
+    calls = call_ids(message)
+    has_blocks = isinstance(content, list) and not calls
+    if ONLY_REASONING in refused and has_blocks:
+        is_thought = all(kind_of(block) == "reasoning" for block in content)
+        content = "" if is_thought else content
+    if LOOSE_REASONING in refused and has_blocks:
         content = _without_loose_reasoning(content) or ""
+    if BLANK_BEFORE_CALL in refused and calls and isinstance(content, str):
+        content = content if content.strip() else ""
     kwargs = message.additional_kwargs
     if (
         AUDIO_ID in refused
@@ -445,17 +434,14 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
         kwargs = {key: value for key, value in kwargs.items() if key != "audio"}
     if FOREIGN_CALL in refused:
         content = without_blocks(content, _is_foreign_call)
-    calls = (
-        []
-        if MALFORMED_CALL in refused
-        else [call for call in message.invalid_tool_calls if call["name"]]
-    )
-    if len(calls) == len(message.invalid_tool_calls):
+    named = [call for call in message.invalid_tool_calls if call["name"]]
+    invalid = [] if MALFORMED_CALL in refused else named
+    if len(invalid) == len(message.invalid_tool_calls):
         return with_fields(message, content=content, additional_kwargs=kwargs)
     return with_fields(
         message,
         content=without_blocks(content, is_call_block),
-        invalid_tool_calls=calls,
+        invalid_tool_calls=invalid,
         additional_kwargs=without_kept_calls(message),
     )
 

@@ -272,15 +272,13 @@ def compaction_in(message: BaseMessage) -> Mapping[str, Any] | None:
     """Return the newest compaction by a provider that a message brings; None without one, or for one that failed."""
     if not isinstance(message, AIMessage):
         return None
-    compactions = [
-        block for block in blocks_of(message.content) if kind_of(block) == "compaction"
-    ]
-    finished = (
+    finished = [
         block
-        for block in reversed(compactions)
-        if _text(block) or block.get("encrypted_content")
-    )
-    return next(finished, None)
+        for block in blocks_of(message.content)
+        if kind_of(block) == "compaction"
+        and (_text(block) or block.get("encrypted_content"))
+    ]
+    return finished[-1] if finished else None
 
 
 def is_native_compaction(message: BaseMessage, provider: str) -> bool:

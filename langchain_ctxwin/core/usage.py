@@ -128,19 +128,13 @@ class Usage:
             return Decimal(0)
         beside = [one.cost(info) for one in self.compactions]
         cached, written = self.cached_tokens or 0, self.cache_write_tokens or 0
-        read_price = (
-            info.input_price if info.cache_read_price is None else info.cache_read_price
+        read_price, write_price = (
+            info.input_price if price is None else price
+            for price in (info.cache_read_price, info.cache_write_price)
         )
-        write_price = (
-            info.input_price
-            if info.cache_write_price is None
-            else info.cache_write_price
-        )
-        hour_price = (
-            write_price
-            if info.cache_write_hour_price is None
-            else info.cache_write_hour_price
-        )
+        hour_price = info.cache_write_hour_price
+        if hour_price is None:
+            hour_price = write_price
         priced = (
             (self.input_tokens - cached - written) * info.input_price
             + cached * read_price
