@@ -589,12 +589,6 @@ class ContextEngine:
             self._remember(window, overflow)
         return self._again(window, refused(window, overflow), was_refused=True)
 
-    def accepted(self, window: Window, tokens: int) -> None:
-        """Tell the memory `learned` that the provider took a request of this size, so that smaller limits are wrong."""
-        forget = getattr(self._learned, "accepted", None)
-        if forget is not None:
-            self._ask_memory("limits.not_withdrawn", forget, window.parts.model, tokens)
-
     def recover(
         self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True
     ) -> dict[str, Any]:

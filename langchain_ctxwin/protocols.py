@@ -59,11 +59,7 @@ class RequestCounter(Protocol):
 
 
 class LimitMemory(Protocol):
-    """Remembers which limits providers stated, for every conversation.
-
-    A memory that also has a method `accepted(model, tokens)` gets the input of each accepted request, at once as with
-    `learn`, so that it forgets limits below it.
-    """
+    """Remembers which limits providers stated, for every conversation."""
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned of a model, in tokens by field of `ModelLimits`; empty when none were."""

@@ -353,8 +353,6 @@ class ModelCall:
         if was_cut:  # its size is that of what the server made of the request
             return answer, dict(window.session.counts)
         lesson = from_answer(window, answer)
-        if lesson.accepted_tokens:
-            self._engine.accepted(window, lesson.accepted_tokens)
         if lesson.ignored:
             reason = {"reason": lesson.ignored}
             self._report(

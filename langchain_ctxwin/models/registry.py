@@ -241,10 +241,6 @@ class ModelRegistry:
         if limits:
             self._memory.learn(self._filed(name), limits)
 
-    def accepted(self, name: Any, tokens: int) -> None:
-        """Forget the learned limits that are below an input which the provider accepted."""
-        self._memory.accepted(self._filed(name), tokens)
-
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""
         return self._memory.recall(self._filed(model))

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
-from langchain_ctxwin.core.limits import models_behind, unrefuted
+from langchain_ctxwin.core.limits import models_behind
 from langchain_ctxwin.core.model_info import (
     CACHE_BREAKPOINTS,
     PRICE_FIELDS,
@@ -373,12 +373,13 @@ class SnapshotSource:
 # A month. A limit that is obeyed is never heard again, so only expiry finds out that it was raised; finding out that it
 # was not costs one refused request, which recovers.
 LEARNED_TTL_SECONDS = 30 * 24 * 3600.0
+WRITER = "ctxwin-limits"  # name of the threads that write the file
 LEARNED_FIELDS = ("context_window", "max_input_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedLimit:
-    """One limit as a provider stated it; 0 tokens mean that an accepted request refuted it, also in older files."""
+    """One limit as a provider stated it."""
 
     tokens: int
     heard_at: float  # seconds since the epoch
@@ -392,10 +393,10 @@ class LearnedSource:
     """Remembers what providers stated about their limits, for every conversation and, with a path, every process.
 
     Per field the latest statement wins, be it smaller or larger: a larger one that is stated later corrects a small one
-    that is out of date, and a larger request that is taken withdraws it (`accepted`). Each statement expires.
+    that is out of date. Each statement expires.
 
     With a path, statements are kept in a JSON file that processes may share: read when the source is made and by
-    `refresh`, and written by `learn`, merged with what others saved meanwhile. Trouble with the file is logged and
+    `refresh`, and written after `learn`, merged with what others saved meanwhile. Trouble with the file is logged and
     never raised.
 
     Raises:
@@ -430,7 +431,7 @@ class LearnedSource:
         self.refresh()
 
     def learn(self, model: str, limits: Mapping[str, int]) -> None:
-        """Remember what a provider just stated.
+        """Remember what a provider just stated; returns at once, also on an event loop.
 
         An unnamed model (empty name) is not remembered: its limit would apply to every other unnamed model.
 
@@ -444,20 +445,23 @@ class LearnedSource:
                     f"{model!r}: {field}={value!r}: give {' or '.join(LEARNED_FIELDS)}, a whole number of tokens from "
                     f"1 to {MAX_TOKENS:,}"
                 )
-        self._remember(model, limits)
-
-    def accepted(self, model: str, tokens: int) -> None:
-        """Withdraw the limits below an input that the model took, here and in the file."""
-        limits = self.recall(model)
-        refuted = limits.keys() - unrefuted(limits, tokens).keys()
-        self._remember(model, dict.fromkeys(refuted, 0))
+        if not limits or not model:
+            return
+        now = self._clock()
+        stated = {field: LearnedLimit(value, now) for field, value in limits.items()}
+        self._absorb({model: stated})
+        if self._file is not None:
+            # in a thread, because files must not be touched on an event loop; a program waits for it at its end
+            threading.Thread(
+                target=partial(self._file.update, self._absorb), name=WRITER
+            ).start()
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the stated limits that have not expired, by field name; empty when there are none."""
         return {
             field: one.tokens
             for field, one in self._learned.get(model, {}).items()
-            if one.tokens and self._is_live(one)
+            if self._is_live(one)
         }
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
@@ -470,16 +474,6 @@ class LearnedSource:
         """Take over what other processes saved. Reads the file: in async code call it in a thread."""
         if self._file and (stored := self._file.read()) is not None:
             self._absorb(stored)
-
-    def _remember(self, model: str, limits: Mapping[str, int]) -> None:
-        if not limits or not model:
-            return
-        stamped = {
-            f: LearnedLimit(tokens, self._clock()) for f, tokens in limits.items()
-        }
-        self._absorb({model: stamped})
-        if self._file is not None:
-            self._file.update(self._absorb)
 
     def _absorb(self, said: Limits) -> Limits:
         """Merge stated limits, and return all that have not expired: per field the newest, then the stricter."""

@@ -363,8 +363,6 @@ class ModelRouter:
         own = _of(conversation, name)
         if learned := self._learned.get(own):
             self._learned.put(own, unrefuted(learned, tokens))
-        if tokens:
-            self._registry.accepted(self._as_read(name).info, tokens)
         self._last_candidates.put(conversation, name)
 
     def failed(self, name: str, what: str) -> None:

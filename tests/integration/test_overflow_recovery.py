@@ -10,6 +10,7 @@ from support.desk import Calls, agent_of, ask, state_of
 from support.gemini_policy import answer
 from support.gemini_server import GeminiServer
 from support.graphs import chat_on, engine_for
+from support.model_sources import wait_for_writers
 
 pytest.importorskip(
     "langchain_anthropic", reason="the Anthropic integration is not installed"
@@ -135,6 +136,7 @@ async def test_a_refusal_is_known_elsewhere(model, how, open_sqlite, tmp_path):
                 model,
             )
         await talk(agent, thread("first" if how == "restarted" else name, calls))
+        wait_for_writers()
     assert len(refused(calls)) == 1
     assert len(calls.usages) == 2 * TURNS
     assert how != "file" or LearnedSource(path).recall("tiny") == {

@@ -4,6 +4,7 @@ import threading
 
 from langchain_ctxwin import ModelInfo
 from langchain_ctxwin.models.apis import ANTHROPIC, COMPATIBLE, GEMINI
+from langchain_ctxwin.models.sources import WRITER
 
 VARIABLES = tuple(  # everything in an environment that brings a key or moves it
     variable
@@ -22,6 +23,13 @@ class Watch:
 
     def __call__(self):
         return self.now
+
+
+def wait_for_writers():
+    """Wait until what was learned is in its file."""
+    for thread in threading.enumerate():
+        if thread.name == WRITER:
+            thread.join()
 
 
 class ListSource:

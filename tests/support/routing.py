@@ -52,9 +52,6 @@ class TableRegistry:
     def learn(self, name: ModelInfo, said: Any) -> None:
         self.learned.append((name.name, said))
 
-    def accepted(self, name: ModelInfo, tokens: int) -> None:
-        """Nothing that was learned is withdrawn."""
-
 
 class BreakingChatModel(ScriptedChatModel):
     """Streams two chunks, then its connection breaks."""

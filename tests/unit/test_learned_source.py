@@ -9,7 +9,7 @@ from langchain_ctxwin.models.sources import (
     MAX_TOKENS,
     LearnedSource,
 )
-from support.model_sources import NOON, Watch
+from support.model_sources import NOON, Watch, wait_for_writers
 
 DAY = 24 * 3600.0
 
@@ -21,6 +21,7 @@ def path(tmp_path):
 
 def saved(source, model="m", **limits):
     source.learn(model, limits or {"context_window": 8192})
+    wait_for_writers()
     return source
 
 
@@ -36,17 +37,6 @@ def test_the_latest_statement_wins(latest, path):
         == LearnedSource(path, clock=watch).recall("m")
         == {"context_window": latest}
     )
-
-
-def test_an_accepted_request_withdraws_a_smaller_limit_in_every_process(path):
-    watch = Watch()
-    source, other = (saved(LearnedSource(path, clock=watch)) for _ in range(2))
-    watch.now += 1
-    source.accepted("m", 9000)
-    source.accepted("other", 9000)
-    assert (source.recall("m"), source.fetch(None)) == ({}, [])
-    other.refresh()
-    assert other.recall("m") == {}
 
 
 def test_a_statement_expires(path):
