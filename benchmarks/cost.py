@@ -25,7 +25,6 @@ from langchain_core.messages import (
 import exact
 from common import head, parser_of, pooled, quiet, row
 from langchain_ctxwin import (
-    BudgetExceededError,
     ContextConfig,
     ContextEngine,
     ExtractiveSummarizer,
@@ -170,21 +169,10 @@ class Session(Talk):
             for arm in self.job.arms
             for rules in RULES
         }
-        for at, message in enumerate(self.rest):
-            if not isinstance(message, AIMessage):
-                continue
-            history, sizes = self.rest[:at], self.sizes[:at]
-            try:
-                requests = {
-                    arm: [*self.head, *policies[arm].view(history, sizes)]
-                    for arm in self.job.arms
-                }
-            except BudgetExceededError:  # the conversation ends for everybody
-                self.tally["refused"] += 1
-                break
-            self._bill(requests, message, ledgers)
-            self.rest[at] = self.reported(message, requests[self.job.arms[0]])
-            self._wait(message, self.rest[at + 1 : at + 2])
+        arms = {arm: policies[arm] for arm in self.job.arms}
+        for at, reply, requests in self.requests(arms):
+            self._bill(requests, reply, ledgers)
+            self._wait(reply, self.rest[at + 1 : at + 2])
         for (arm, _), ledger in ledgers.items():
             for read, written in summarized.calls if arm == SUMMARIZED else ():
                 ledger.record_summary(read, written)

@@ -16,7 +16,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -168,6 +168,8 @@ class Talk:
         self.is_small = self.room < LEAST_ROOM or sum(self.sizes) <= self.room
         """Whether nothing ever has to leave, or nobody could help."""
 
+        self.is_refused = False
+
     def tokens(self, request: Sequence[AnyMessage]) -> int:
         return exact.request_tokens(request, self.tools)
 
@@ -179,10 +181,29 @@ class Talk:
             LISTED: Dropped(self.room, keep=0.3, list_share=0.1),
         }
 
-    def reported(self, reply: AIMessage, request: Sequence[AnyMessage]) -> AIMessage:
-        """The reply with the size of its request, as a provider reports it."""
-        usage = usage_of(self.tokens(request))
-        return reply.model_copy(update={"usage_metadata": usage})
+    def requests(
+        self, arms: Mapping[str, Policy]
+    ) -> Iterator[tuple[int, AIMessage, dict[str, list[AnyMessage]]]]:
+        """Yield each reply with its place and the requests before it, until one is refused.
+
+        The first arm hears what its request took, as a provider reports it.
+        """
+        history, first = list[AnyMessage](), next(iter(arms))
+        for at, message in enumerate(self.rest):
+            if not isinstance(message, AIMessage):
+                history.append(message)
+                continue
+            try:
+                found = {
+                    arm: [*self.head, *policy.view(history, self.sizes[:at])]
+                    for arm, policy in arms.items()
+                }
+            except BudgetExceededError:  # the conversation ends for everybody
+                self.is_refused = True
+                return
+            yield at, message, found
+            usage = usage_of(self.tokens(found[first]))
+            history.append(message.model_copy(update={"usage_metadata": usage}))
 
 
 class Play(Talk):
@@ -203,23 +224,10 @@ class Play(Talk):
     def run(self) -> Tally:
         if self.is_small:
             return self.tally
-        history = list[AnyMessage]()
-        for at, message in enumerate(self.rest):
-            if not isinstance(message, AIMessage):
-                history.append(message)
-                continue
-            try:
-                requests = {
-                    arm: [*self.head, *p.view(history, self.sizes[:at])]
-                    for arm, p in self.arms.items()
-                }
-            except BudgetExceededError:  # the conversation ends for everybody
-                self.tally["", "refused"] += 1
-                break
-            self._score(message, at, requests)
+        for at, reply, requests in self.requests(self.arms):
+            self._score(reply, at, requests)
             self._bill(requests)
-            mine = requests.get(OURS)
-            history.append(self.reported(message, mine) if mine else message)
+        self.tally["", "refused"] += self.is_refused
         self._count_tasks()
         return self.tally
 
@@ -242,34 +250,28 @@ class Play(Talk):
         self, reply: AIMessage, at: int, requests: dict[str, list[AnyMessage]]
     ) -> None:
         """Count what the requests show, from when something had to leave."""
-        texts, has_to_leave = self.texts[:at], sum(self.sizes[:at]) > self.room
-        needed = (
-            [Needed.of(value, texts) for value in needed_values(reply, texts)]
-            if has_to_leave
-            else []
-        )
+        if sum(self.sizes[:at]) <= self.room:
+            return
+        texts = self.texts[:at]
+        needed = [Needed.of(value, texts) for value in needed_values(reply, texts)]
         if not needed:
             return
-        far = sum(n.is_far for n in needed)
-        self.tally.update(_named("", len(needed), far, far, 1))
+        self._count("", needed, sum(n.is_far for n in needed), steps=1)
         for arm, request in requests.items():
             text = "\n".join(map(exact.payload, request))
             shown = [n for n in needed if n.value in text]
             in_context = sum(n.in_context(text) for n in shown if n.is_far)
-            self.tally.update(
-                _named(
-                    arm,
-                    len(shown),
-                    _far(shown),
-                    in_context,
-                    int(len(shown) == len(needed)),
-                )
-            )
+            self._count(arm, shown, in_context, steps=len(shown) == len(needed))
             if len(shown) < len(needed):
                 self.lacking[arm].add(conversation_of(reply))
-                self._look_again(
-                    arm, at, [n.value for n in needed if n.value not in text]
-                )
+                missing = [n.value for n in needed if n.value not in text]
+                self._look_again(arm, at, missing)
+
+    def _count(self, arm: str, shown: list[Needed], context: int, steps: int) -> None:
+        far, every = sum(n.is_far for n in shown), len(shown)
+        counts = (every, far, context, every - far, steps)
+        for group, count in zip(GROUPS, counts, strict=True):
+            self.tally[arm, group] += count
 
     def _look_again(self, arm: str, at: int, values: Iterable[str]) -> None:
         """Count the look-ups that bring missing values back, but those that were made within the newest messages."""
@@ -279,23 +281,6 @@ class Play(Talk):
             if at - self.again.get((arm, source), -at) > FAR_MESSAGES:
                 self.again[arm, source] = at
                 self.tally[arm, "again"] += 1
-
-
-def _far(needed: Iterable[Needed]) -> int:
-    return sum(n.is_far for n in needed)
-
-
-def _named(
-    arm: str, every: int, far: int, context: int, steps: int
-) -> dict[tuple[str, str], int]:
-    values = {
-        "all": every,
-        "far": far,
-        "context": context,
-        "near": every - far,
-        "steps": steps,
-    }
-    return {(arm, group): count for group, count in values.items()}
 
 
 def conversation_of(message: AnyMessage) -> str:
