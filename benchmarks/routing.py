@@ -87,30 +87,24 @@ def report_two(prompts: list[Prompt]) -> None:
         "others": ~is_chosen_on,
     }
     print(
-        f"\n{len(prompts)} prompts: cheap {weak.mean():.3f} right, strong {strong.mean():.3f}"
-    )
-    print(
+        f"\n{len(prompts)} prompts: cheap {weak.mean():.3f} right, strong {strong.mean():.3f}\n"
         f"{'setting':20}{'part':12}{'strong':>8}{'right':>8}{'kept':>8}{'cost':>8}{'above mix':>11}"
     )
+    texts = [prompt.text for prompt in prompts]
     for title, config in SETTINGS.items():
-        chosen = is_strong([prompt.text for prompt in prompts], config)
+        chosen = is_strong(texts, config)
         right, cost = np.where(chosen, strong, weak), np.where(chosen, dear, cheap)
-        for part, inside in (
+        for part, at in (
             parts.items() if title == "default" else [("all", parts["all"])]
         ):
-            share = (cost[inside].sum() - cheap[inside].sum()) / (dear - cheap)[
-                inside
-            ].sum()
-            above = (
-                right[inside].mean()
-                - weak[inside].mean()
-                - share * (strong - weak)[inside].mean()
+            share = (cost - cheap)[at].sum() / (dear - cheap)[at].sum()
+            above = (right - weak)[at].mean() - share * (strong - weak)[at].mean()
+            kept, paid = (
+                right[at].mean() / strong[at].mean(),
+                cost[at].sum() / dear[at].sum(),
             )
-            kept = right[inside].mean() / strong[inside].mean()
-            line = f"{title:20}{part:12}{chosen[inside].mean():>8.1%}{right[inside].mean():>8.3f}{kept:>8.1%}"
-            print(
-                f"{line}{cost[inside].sum() / dear[inside].sum():>8.1%}{above:>+11.4f}"
-            )
+            line = f"{title:20}{part:12}{chosen[at].mean():>8.1%}{right[at].mean():>8.3f}{kept:>8.1%}"
+            print(f"{line}{paid:>8.1%}{above:>+11.4f}")
     print(
         "kept: of the strong model's right answers; cost: of the strong model's; above a random mix of that cost"
     )
@@ -119,37 +113,33 @@ def report_two(prompts: list[Prompt]) -> None:
 def report_nine(prompts: list[Prompt]) -> None:
     """Nine models by their own prices, without outcomes and after some were recorded."""
     names = sorted(prompts[0].correct)
-    spent = {name: np.mean([prompt.cost[name] for prompt in prompts]) for name in names}
-    prices = {name: Decimal(f"{spent[name] * 1000:.6f}") for name in names}
-    infos = [info_of(name, price, price) for name, price in prices.items()]
+    right = np.array([[prompt.correct[name] for name in names] for prompt in prompts])
+    cost = np.array([[prompt.cost[name] for name in names] for prompt in prompts])
+    spent = cost.mean(axis=0)
+    prices = [Decimal(f"{dollars * 1000:.6f}") for dollars in spent]
+    infos = list(map(info_of, names, prices, prices))
     router, learning = ModelRouter(infos), ModelRouter(infos)
-    for prompt in prompts[:: max(1, len(prompts) // (TRIED * len(names)))]:
-        for name in names:
-            route = learning.route(prompt.text, prefer=name)
-            learning.record(route, bool(prompt.correct[name]))
+    for at in range(0, len(prompts), max(1, len(prompts) // (TRIED * len(names)))):
+        for name, is_right in zip(names, right[at], strict=True):
+            route = learning.route(prompts[at].text, prefer=name)
+            learning.record(route, bool(is_right))
+    best = right.mean(axis=0).argmax()
     choices = {
-        "always the cheapest": [min(names, key=spent.get)] * len(prompts),
-        "always the dearest": [max(names, key=spent.get)] * len(prompts),
-        "router": [router.route(prompt.text).name for prompt in prompts],
+        "always the cheapest": spent.argmin(),
+        "always the dearest": spent.argmax(),
+        "router": [names.index(router.route(p.text).name) for p in prompts],
         "router, with outcomes": [
-            learning.route(prompt.text).name for prompt in prompts
+            names.index(learning.route(p.text).name) for p in prompts
         ],
+        f"always {names[best]}": best,
     }
-    best = max(
-        names, key=lambda name: np.mean([prompt.correct[name] for prompt in prompts])
-    )
-    choices[f"always {best}"] = [best] * len(prompts)
     print(
         f"\n{len(names)} models, {len(prompts)} prompts\n{'choice':48}{'right':>8}{'cost $':>9}"
     )
+    every = np.arange(len(prompts))
     for title, chosen in choices.items():
-        right = np.mean(
-            [prompt.correct[name] for prompt, name in zip(prompts, chosen, strict=True)]
-        )
-        cost = sum(
-            prompt.cost[name] for prompt, name in zip(prompts, chosen, strict=True)
-        )
-        print(f"{title:48}{right:>8.3f}{cost:>9.4f}")
+        share, dollars = right[every, chosen].mean(), cost[every, chosen].sum()
+        print(f"{title:48}{share:>8.3f}{dollars:>9.4f}")
 
 
 # ---- the data -------------------------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ from langchain_ctxwin.tool_results.pages import Page, PagePlace
 from langchain_ctxwin.tool_results.query import Question
 from langchain_ctxwin.tool_results.reading import NotedPage, Reader
 from langchain_ctxwin.tool_results.showing import ResultView, inside_text
+from transcripts import prose
 
 BUDGETS = (1_000, 4_000)
 MS_GOAL = 10.0
@@ -92,19 +93,14 @@ def real(folder: Path) -> Iterator[tuple[str, str]]:
 def made_up() -> Iterator[tuple[str, str]]:
     """Listings as an issue tracker returns them, and one large document; always the same."""
     rng = random.Random(7)  # noqa: S311  # data, not secrets
-    words = ("error", "login", "page", "slow", "table", "price", "room", "guest")
-
-    def prose(count: int) -> str:
-        return " ".join(rng.choices(words, k=count)).capitalize() + "."
-
     for count in (20, 100, 500):
         issues = [
-            {"id": rng.getrandbits(40), "number": at, "state": rng.choice(["open", "closed"]), "title": prose(6),
-             "user": {"login": rng.choice(words), "id": at % 9}, "body": prose(80), "locked": False}
+            {"id": rng.getrandbits(40), "number": at, "state": rng.choice(["open", "closed"]), "title": prose(rng, 6),
+             "user": {"login": prose(rng, 1), "id": at % 9}, "body": prose(rng, 80), "locked": False}
             for at in range(count)
         ]  # fmt: skip
         yield "issues", json.dumps({"total_count": count, "items": issues})
-    text = "\n".join(prose(40) for _ in range(900))
+    text = "\n".join(prose(rng, 40) for _ in range(900))
     yield "document", json.dumps({"id": "doc-1", "title": "Notes", "text": text})
 
 

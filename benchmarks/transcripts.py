@@ -58,9 +58,9 @@ def load(
 def generate(seed: int) -> Transcript:
     """Return a made-up support conversation: turns of a few tool calls with results of very different sizes."""
     rng = random.Random(seed)  # noqa: S311  # reproducible conversations, not secrets
-    messages: list[AnyMessage] = [SystemMessage(_prose(rng, 200))]
+    messages: list[AnyMessage] = [SystemMessage(prose(rng, 200))]
     for turn in range(12):
-        messages.append(HumanMessage(f"Question {turn}: {_prose(rng, 30)}"))
+        messages.append(HumanMessage(f"Question {turn}: {prose(rng, 30)}"))
         for step in range(rng.randint(1, 6)):
             calls = [
                 {
@@ -70,15 +70,15 @@ def generate(seed: int) -> Transcript:
                 }
                 for i in range(rng.choice((1, 1, 1, 3)))
             ]
-            messages.append(AIMessage(_prose(rng, 12), tool_calls=calls))
+            messages.append(AIMessage(prose(rng, 12), tool_calls=calls))
             messages.extend(
                 ToolMessage(
-                    json.dumps({"rows": [_prose(rng, rng.choice((20, 80, 400)))]}),
+                    json.dumps({"rows": [prose(rng, rng.choice((20, 80, 400)))]}),
                     tool_call_id=call["id"],
                 )
                 for call in calls
             )
-        messages.append(AIMessage(_prose(rng, 60)))
+        messages.append(AIMessage(prose(rng, 60)))
     tools = [_tool(rng, number) for number in range(6)]
     return _named(
         Transcript(
@@ -112,18 +112,18 @@ def _named(transcript: Transcript) -> Transcript:
     return transcript
 
 
-def _prose(rng: random.Random, words: int) -> str:
+def prose(rng: random.Random, words: int) -> str:
     return " ".join(rng.choice(WORDS) for _ in range(words))
 
 
 def _tool(rng: random.Random, number: int) -> dict[str, Any]:
     parameters = {
         "type": "object",
-        "properties": {"id": {"type": "integer", "description": _prose(rng, 8)}},
+        "properties": {"id": {"type": "integer", "description": prose(rng, 8)}},
     }
     function = {
         "name": f"tool_{number}",
-        "description": _prose(rng, 20),
+        "description": prose(rng, 20),
         "parameters": parameters,
     }
     return {"type": "function", "function": function}
