@@ -15,7 +15,6 @@ import uuid
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from langchain_core.messages import ToolCall
@@ -96,22 +95,18 @@ class Fact:
     """The step whose result states it; -1 for the user message."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    turns: tuple[Turn, ...]
-    facts: tuple[Fact, ...]
-    tools: tuple[BaseTool, ...]
-
-
 @dataclass(slots=True)
-class Writer:
-    """Writes a scenario turn by turn."""
+class Scenario:
+    """What happens, written turn by turn."""
 
     rng: random.Random
     turns: list[Turn] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     results: dict[str, Content] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
+    """Of the turn that is written."""
+
+    tools: Sequence[BaseTool] = ()
 
     def step(self, *results: Content, fact: bool = True, note_tokens: int = 0) -> None:
         """One AI message with a call per result; a fact goes into the middle of the first text."""
@@ -162,15 +157,6 @@ class Writer:
             + 1
         )
         return f"{content[:gap]} {sentence} {content[gap:]}"
-
-    def done(
-        self, tools: Callable[[dict[str, Content]], Sequence[BaseTool]] | None = None
-    ) -> Scenario:
-        return Scenario(
-            turns=tuple(self.turns),
-            facts=tuple(self.facts),
-            tools=tuple((tools or plain_tools)(self.results)),
-        )
 
 
 class _Arguments(BaseModel):
@@ -246,7 +232,7 @@ def input_limit(window: int) -> int:
     return window - window // RESERVE_SHARE
 
 
-def long_run(writer: Writer, _: int) -> Scenario:
+def long_run(writer: Scenario, _: int) -> None:
     """60 turns of two lookups."""
     for turn in range(60):
         for number, kind in enumerate((prose, log)):
@@ -255,19 +241,17 @@ def long_run(writer: Writer, _: int) -> Scenario:
                 fact=(turn + number) % 4 == 0,
             )
         writer.turn()
-    return writer.done()
 
 
-def parallel(writer: Writer, _: int) -> Scenario:
+def parallel(writer: Scenario, _: int) -> None:
     """Six calls in each step."""
     for _turn in range(12):
         for _step in range(3):
             writer.step(*(prose(writer.rng, 220) for _ in range(6)))
         writer.turn()
-    return writer.done()
 
 
-def huge_results(writer: Writer, _: int) -> Scenario:
+def huge_results(writer: Scenario, _: int) -> None:
     """Every other turn a result of 40,000 tokens, with facts near its start and end."""
     for turn in range(10):
         writer.step(prose(writer.rng, 400))
@@ -277,10 +261,9 @@ def huge_results(writer: Writer, _: int) -> Scenario:
                 writer.planted(writer.planted(huge, at=0.005), at=0.995), fact=False
             )
         writer.turn()
-    return writer.done()
 
 
-def media(writer: Writer, window: int) -> Scenario:
+def media(writer: Scenario, window: int) -> None:
     """Images from users and tools, PDFs from users."""
     rng, pages = writer.rng, 3 if window > 16_384 else 1
     for turn in range(15):
@@ -309,28 +292,25 @@ def media(writer: Writer, window: int) -> Scenario:
         writer.step([{"type": "text", "text": prose(rng, 120)}, picture])
         writer.step(prose(rng, 300))
         writer.turn(blocks)
-    return writer.done()
 
 
-def in_chinese(writer: Writer, _: int) -> Scenario:
+def in_chinese(writer: Scenario, _: int) -> None:
     """Users and tools write Chinese."""
     for _turn in range(25):
         for _step in range(2):
             writer.step(chinese(writer.rng, writer.rng.randint(300, 900)))
         writer.turn(chinese(writer.rng, 40))
-    return writer.done()
 
 
-def json_rows(writer: Writer, _: int) -> Scenario:
+def json_rows(writer: Scenario, _: int) -> None:
     """Tools return rows with long ids and numbers."""
     for _turn in range(20):
         for _step in range(2):
             writer.step(rows(writer.rng, writer.rng.randint(500, 1_800)))
         writer.turn()
-    return writer.done()
 
 
-def long_message(writer: Writer, window: int) -> Scenario:
+def long_message(writer: Scenario, window: int) -> None:
     """A user message of more than half of the input limit, one of 40,000 tokens, and short ones around them."""
     for turn in range(9):
         asked = None
@@ -341,19 +321,18 @@ def long_message(writer: Writer, window: int) -> Scenario:
         for _step in range(2):
             writer.step(prose(writer.rng, 350))
         writer.turn(asked)
-    return writer.done()
 
 
-def many_tools(writer: Writer, window: int) -> Scenario:
+def many_tools(writer: Scenario, window: int) -> None:
     """40 tools whose definitions take half of the input limit."""
     for _turn in range(25):
         writer.step(prose(writer.rng, writer.rng.randint(200, 700)))
         writer.turn()
     tokens = input_limit(window) // 2 // 40
-    return writer.done(partial(large_tools, count=40, tokens=tokens, rng=writer.rng))
+    writer.tools = large_tools(writer.results, count=40, tokens=tokens, rng=writer.rng)
 
 
-def one_turn(writer: Writer, _: int) -> Scenario:
+def one_turn(writer: Scenario, _: int) -> None:
     """One turn of 120 steps, some of which write long notes."""
     for step in range(120):
         note_tokens = 150 if step % 4 == 0 else 0
@@ -363,20 +342,18 @@ def one_turn(writer: Writer, _: int) -> Scenario:
             note_tokens=note_tokens,
         )
     writer.turn()
-    return writer.done()
 
 
-def clock(writer: Writer, window: int) -> Scenario:
+def clock(writer: Scenario, window: int) -> None:
     """Played in real time: turns of four calls that fill the window several times."""
     size = input_limit(window) // 12
     for _turn in range(9):
         for _step in range(3):
             writer.step(prose(writer.rng, size))
         writer.turn()
-    return writer.done()
 
 
-SCENARIOS: dict[str, Callable[[Writer, int], Scenario]] = {
+SCENARIOS: dict[str, Callable[[Scenario, int], None]] = {
     "long_run": long_run,
     "parallel": parallel,
     "huge_results": huge_results,
@@ -392,7 +369,10 @@ CLOCK = "clock"
 
 
 def scenario(name: str, window: int) -> Scenario:
-    return SCENARIOS[name](Writer(random.Random(name)), window)  # noqa: S311  # reproducible, not secret
+    made = Scenario(random.Random(name))  # noqa: S311  # reproducible, not secret
+    SCENARIOS[name](made, window)
+    made.tools = made.tools or plain_tools(made.results)
+    return made
 
 
 # ---- what tools and users say: made-up texts of a wanted length, reproducible from a seed ---------------------------

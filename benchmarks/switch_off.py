@@ -52,7 +52,7 @@ class Row:
     name: str
     seams: Mapping[str, StandIn]
     instead: str = "nothing"
-    measures: tuple[str, ...] = ("shown", "calibration")
+    measures: tuple[str, ...] = ("shown", "arena")
 
 
 @contextmanager
@@ -179,6 +179,7 @@ ROWS = (
         name="doubted reports",
         instead="all are believed",
         seams={"core.updates:is_believed": returning(True)},
+        measures=("shown", "calibration"),
     ),
     Row(
         name="spans of counted text",
@@ -195,34 +196,30 @@ ROWS = (
         name="tokens of tool schemas by their parts",
         instead="their JSON as text",
         seams={"core.tool_schemas:schema_tokens": value(_json_tokens)},
+        measures=("shown", "calibration"),
     ),
     Row(
         name="steps of the current turn leave",
         instead="whole turns alone, then clamps",
         seams={"core.compaction:step_cuts": returning([])},
-        measures=("shown", "arena"),
     ),
     Row(
         name="messages are cut kind by kind",
         instead="all but the question at once",
         seams={"core.clamping:_kinds": value(_all_at_once)},
-        measures=("shown", "arena"),
     ),
     Row(
         name="record: standing instructions",
         instead="statements like others",
         seams={"core.standing:is_standing": returning(False)},
-        measures=("shown", "arena"),
     ),
     Row(
         name="record: names and numbers of results",
         seams={"core.notes:_seen": returning(())},
-        measures=("shown", "arena"),
     ),
     Row(
         name="record: calls and outcomes",
         seams={"core.notes:_of_answer": returning(())},
-        measures=("shown", "arena"),
     ),
     Row(
         name="recovery from a refusal",
@@ -237,7 +234,6 @@ ROWS = (
                 lambda record, *_, **__: replace(record, lines=())
             )
         },
-        measures=("shown", "arena"),
     ),
     Row(
         name="summaries by a model",
@@ -263,7 +259,6 @@ ROWS = (
                 lambda messages, *_, **__: tuple(messages)
             )
         },
-        measures=("shown", "arena"),
     ),
 )
 
