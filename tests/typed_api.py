@@ -446,10 +446,8 @@ def events(chat: BaseChatModel) -> list[StepEvent]:
         guard=ToolResultGuard(),
     )
     ContextWindowMiddleware(sinks=sinks)
-    ContextEngine(chat, sinks=sinks).reporter.flush(1.0)
-    alerts = Alerts(
-        AlertConfig(conversation_cost=2.5), then=[sink, lambda alert: alert.value]
-    )
+    ContextEngine(chat, sinks=sinks)
+    alerts = Alerts(AlertConfig(conversation_cost=2.5), then=sink.emit)
     Alerts(then=lambda alert: alert.detail)
     ModelRegistry([], sinks=[alerts])
     assert_type(alerts.active, tuple[AlertEvent, ...])
