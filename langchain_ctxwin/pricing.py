@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, sqrt
 from typing import Any
 
@@ -53,6 +53,9 @@ class ToolSet:
     parameters: frozenset[str]
     """What they call their parameters."""
 
+    prompts: dict[str, int] = field(default_factory=dict)
+    """Tokens of what the prompt of a provider holds of them."""
+
 
 class Pricing:
     """The prices of one counter; thread-safe, bounded, shared by all conversations of an engine."""
@@ -71,7 +74,6 @@ class Pricing:
         self._base: int | None = None
         self._texts: Lru[int] = Lru(MAX_TEXTS)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
-        self._prompts: Lru[tuple[tuple[Any, ...], int]] = Lru(MAX_TEXTS)
         self._histories: Lru[MessageHistory] = Lru(MAX_CONVERSATIONS)
         self._takes_tools = takes_tools(self.counter)
 
@@ -106,12 +108,10 @@ class Pricing:
         """Tokens of what the prompt of a provider holds of these tools before any is loaded."""
         if not self.has_deferred(tools):
             return self.tools(tools)
-        # keeps them alive, so that an id in the key cannot come to mean another one
-        alive = tuple(tools)
-        key = (provider, *map(id, alive))
-        return once(
-            self._prompts, key, lambda: (alive, self.tools(in_prompt(alive, provider)))
-        )[1]
+        prompts = self._tool_set(tools).prompts
+        if provider not in prompts:
+            prompts[provider] = self.tools(in_prompt(tools, provider))
+        return prompts[provider]
 
     def has_deferred(self, tools: Sequence[Any]) -> bool:
         """True when some of the tools are not in a prompt until they are loaded."""

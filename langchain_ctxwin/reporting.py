@@ -27,6 +27,7 @@ from langchain_ctxwin.core.events import (
     AlertEvent,
     CompactionEvent,
     Event,
+    Notice,
     NoticeEvent,
     SentRequest,
 )
@@ -197,6 +198,19 @@ class Reporter:
             else:
                 failures.note("metrics.sink_failed", "")
 
+    def notice(
+        self,
+        notice: Notice,
+        model: str = "",
+        *,
+        quoting: Mapping[str, str] | None = None,
+        **about: Any,
+    ) -> None:
+        """Report something that an operator may want to look at."""
+        texts = quoting or {}
+        event = NoticeEvent(notice=notice, model=model, about=about, quoting=texts)
+        self.emit(event)
+
 
 def thread_of_run() -> str:
     """Return the thread id of the run; empty outside of one."""
@@ -326,5 +340,4 @@ def report_compaction(
         if before.get(name) != clamped.get(name)
     }
     if new:  # what was just said, or just found, is not shown whole
-        about = {"shown_tokens": new, "input_limit": limit}
-        reporter.emit(NoticeEvent(model=model, notice="newest_clamped", about=about))
+        reporter.notice("newest_clamped", model, shown_tokens=new, input_limit=limit)

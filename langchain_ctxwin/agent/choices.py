@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool
 
 from langchain_ctxwin.agent.state import State, Update, tools_of
 from langchain_ctxwin.core import plan as planning
-from langchain_ctxwin.core.events import NoticeEvent, RouteEvent
+from langchain_ctxwin.core.events import RouteEvent
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits
 from langchain_ctxwin.core.model_info import (
     arguments_of,
@@ -178,12 +178,13 @@ class Choices:
     def tools_update(self, state: State, selection: ToolSelection) -> Update:
         """Return the update that names the selected tools."""
         if state.get("context_tools") is None or selection.added or selection.removed:
-            about = {
-                name: getattr(selection, name)
-                for name in ("added", "removed", "tokens")
-            }
-            about["deferred"] = len(selection.deferred)
-            self.reporter.emit(NoticeEvent(notice="tools_chosen", about=about))
+            self.reporter.notice(
+                "tools_chosen",
+                added=selection.added,
+                removed=selection.removed,
+                tokens=selection.tokens,
+                deferred=len(selection.deferred),
+            )
         return {"context_tools": list(selection.names)}
 
     def model(self, state: State) -> NamedLimits | None:

@@ -16,7 +16,6 @@ from langchain_ctxwin.agent.choices import known_name
 from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import AgentStep, count_spent
 from langchain_ctxwin.core.events import (
-    NoticeEvent,
     OverflowEvent,
     SentRequest,
     StepEvent,
@@ -205,10 +204,10 @@ class ModelCall:
         self._report_removed_reasoning()
         return mended
 
-    def _report_removed_reasoning(self, **about: str) -> None:
+    def _report_removed_reasoning(self, **about: Any) -> None:
         """Report that reasoning is left out of requests from now on."""
         model = self._step.window.parts.model
-        self._report(NoticeEvent(model=model, notice="reasoning_left_out", about=about))
+        self._engine.reporter.notice("reasoning_left_out", model, **about)
 
     def _next(
         self,
@@ -354,11 +353,8 @@ class ModelCall:
             return answer, dict(window.session.counts)
         lesson = from_answer(window, answer)
         if lesson.ignored:
-            reason = {"reason": lesson.ignored}
-            self._report(
-                NoticeEvent(
-                    model=window.parts.model, notice="usage_ignored", about=reason
-                )
+            self._engine.reporter.notice(
+                "usage_ignored", window.parts.model, reason=lesson.ignored
             )
         return answer, self._validated(window, answer, lesson)
 
@@ -377,7 +373,7 @@ class ModelCall:
         resets = validator.resets(model)
         if lesson.counts.get("resets", resets) == resets:
             return {**lesson.counts, "resets": resets}
-        self._report(NoticeEvent(model=model, notice="calibration_reset"))
+        self._engine.reporter.notice("calibration_reset", model)
         return {**without_sizes(lesson.counts), "resets": resets}
 
     def _report_step(

@@ -18,7 +18,6 @@ from langgraph.pregel import Pregel
 from langchain_ctxwin.agent.nodes import ContextNode
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.core.compaction import Compaction, dropped_positions
-from langchain_ctxwin.core.events import NoticeEvent
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.updates import after_undo
 from langchain_ctxwin.core.view import message_id
@@ -213,12 +212,11 @@ def _undoing(agent: Any, config: Any) -> Work[None]:
     step.update(session.to_json())
     step.compacted(window, step.window)
     yield from _stored(agent, config, step.news)
-    about = {
-        "tokens_before": window.total_tokens,
-        "tokens_after": step.window.total_tokens,
-    }
-    step.engine.reporter.emit(
-        NoticeEvent(model=window.parts.model, notice="compaction_undone", about=about)
+    step.engine.reporter.notice(
+        "compaction_undone",
+        window.parts.model,
+        tokens_before=window.total_tokens,
+        tokens_after=step.window.total_tokens,
     )
 
 

@@ -27,7 +27,7 @@ from langchain_ctxwin.agent.state import (
 from langchain_ctxwin.agent.storage import NOWHERE, BackgroundSummaries, RunPlace
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.compaction import Compaction
-from langchain_ctxwin.core.events import Notice, NoticeEvent, OverflowEvent
+from langchain_ctxwin.core.events import Notice, OverflowEvent
 from langchain_ctxwin.core.media import apart, digests_in, filled, media_in
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, read_key
@@ -386,9 +386,10 @@ class AgentStep:
 
     def _report_faults(self, window: Window, faults: Sequence[str]) -> None:
         """Report what in the stored state was not ours, and, once, why no summary is tried any more."""
-        report = self.engine.reporter.emit
+        report, model = self.engine.reporter.notice, window.parts.model
+        limit = window.budget.input_limit
         for fault in faults:
-            report(NoticeEvent(notice="session_mended", about={"fault": fault}))
+            report("session_mended", fault=fault)
         before = report_of(self.state).get("clamped") or {}
         cut = {
             name: sizes
@@ -396,26 +397,20 @@ class AgentStep:
             if name in window.view.without_media and before.get(name) != sizes
         }
         if cut:
-            about = {"shown_tokens": cut, "input_limit": window.budget.input_limit}
-            model = window.parts.model
-            report(NoticeEvent(model=model, notice="newest_clamped", about=about))
+            report("newest_clamped", model, shown_tokens=cut, input_limit=limit)
         stopped = window.report["stopped"]
         if not stopped or stopped == report_of(self.state).get("stopped", ""):
             return
         reason = str(window.session.guard.get("reason", ""))
-        about = {
-            "fixed_tokens": window.fixed_tokens,
-            "input_limit": window.budget.input_limit,
-            "stopped": stopped,
-            "reason": own_words(reason),
-        }
-        notice = NoticeEvent(
-            model=window.parts.model,
-            notice="compaction_stopped",
-            about=about,
+        report(
+            "compaction_stopped",
+            model,
+            fixed_tokens=window.fixed_tokens,
+            input_limit=limit,
+            stopped=stopped,
+            reason=own_words(reason),
             quoting={"reason": reason},
         )
-        report(notice)
 
 
 def route_of(state: State) -> Destination:
@@ -454,7 +449,7 @@ class Bound(NamedTuple):
         """Most of it is spent."""
         return self.spent >= NEAR_SHARE * self.limit
 
-    def about(self) -> dict[str, str]:
+    def about(self) -> dict[str, Any]:
         """Return it as JSON; numbers as text, so that money stays exact."""
         return {name: str(value) for name, value in self._asdict().items()}
 
@@ -583,8 +578,7 @@ def _require_prices(step: AgentStep, most: Decimal) -> None:
 
 
 def _report(step: AgentStep, window: Window, notice: Notice, bound: Bound) -> None:
-    event = NoticeEvent(model=window.parts.model, notice=notice, about=bound.about())
-    step.engine.reporter.emit(event)
+    step.engine.reporter.notice(notice, window.parts.model, **bound.about())
 
 
 # ---- pictures and files: in a store once they left the view, back in the state when shown again ---------------------
