@@ -146,7 +146,8 @@ def read_ollama(entry: Entry, provider: str) -> ModelInfo | None:
     """Return the facts that an Ollama server states about one model."""
     set_here = _WINDOW_PARAMETER.search(str(entry.get("parameters")))
     started = tokens(set_here[1] if set_here else entry["loaded"])
-    trained = _trained_window(mapping(entry.get("model_info")))
+    facts = mapping(entry.get("model_info"))
+    trained = tokens(facts.get(f"{facts.get('general.architecture')}.context_length"))
     can, name = entry.get("capabilities"), entry["name"]
     return model_info_of(
         name,
@@ -159,10 +160,6 @@ def read_ollama(entry: Entry, provider: str) -> ModelInfo | None:
         ),
         aliases=(name.removesuffix(LATEST),) if name.endswith(LATEST) else (),
     )
-
-
-def _trained_window(facts: Entry) -> int | None:
-    return tokens(facts.get(f"{facts.get('general.architecture')}.context_length"))
 
 
 ANTHROPIC = Api(
@@ -213,7 +210,7 @@ def compatible_at(url: str) -> Api | None:
 def provider_at(url: str) -> str:
     """Return the provider id of an address; an unknown server is a provider of its own, named after host and port."""
     api = compatible_at(url)
-    return api.provider if api else urlsplit(url).netloc.rpartition("@")[2].lower()
+    return api.provider if api else urlsplit(url).netloc.lower()
 
 
 class ApiSource:
@@ -322,8 +319,7 @@ class OllamaSource(ApiSource):
     """
 
     def __init__(self, base_url: str = OLLAMA.url, **options: Any) -> None:
-        # as chat clients of OpenAI's protocol take it
-        super().__init__(OLLAMA, _checked(base_url).removesuffix(VERSION), **options)
+        super().__init__(OLLAMA, base_url, **options)
 
     def entries(self) -> Iterable[Entry]:
         """Yield what the server says of each of its models."""

@@ -109,10 +109,8 @@ class ExplicitSource:
     tier = "explicit"
 
     def __init__(self, facts: Mapping[str, Facts]) -> None:
-        if not isinstance(facts, Mapping):
-            raise ConfigError(
-                f"facts={facts!r}: give a mapping of model names to what is known about each"
-            )
+        wanted = "a mapping of model names to what is known about each"
+        expect(facts, Mapping, "facts", wanted)
         self._infos = [_info(name, said) for name, said in facts.items()]
 
     def fetch(self, name: str | None) -> list[ModelInfo]:

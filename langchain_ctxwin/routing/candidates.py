@@ -19,7 +19,6 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_ctxwin.core.limits import MEDIA_NAMES, ModelLimits
 from langchain_ctxwin.core.model_info import (
-    UNKNOWN_FAMILY,
     ModelInfo,
     family_of,
     model_name,
@@ -196,9 +195,8 @@ def candidate_of(
             f"the context window of candidate {name!r} is unknown: pass a registry that knows it, a model whose "
             "profile states max_input_tokens, or ModelInfo(name=..., context_window=...)"
         )
-    family = family_of(model) if is_model else UNKNOWN_FAMILY
-    if info.tokenizer_family in FRAMING:
-        family = str(info.tokenizer_family)
+    stated = info.tokenizer_family
+    family = stated if stated in FRAMING else family_of(model)
     return Candidate(name=name, model=model, info=info, limits=limits, family=family)
 
 

@@ -186,7 +186,6 @@ class ModelRouter:
         if isinstance(counter, RequestCounter):
             counter = counter.estimator
         self._counter = counter
-        self._counters: dict[str, TokenCounter] = {}
         self._registry = ModelRegistry() if registry is None else registry
         self._read = candidates_of(candidates, self._registry)
         # What happened so far; losing it costs a few refused requests.
@@ -249,9 +248,9 @@ class ModelRouter:
         candidate = self.candidate(name)
         if not is_named(candidate.model):
             return only_model(candidate.model) or (candidate.model, {})
-        with self._lock:  # others wait
-            made = self._made[name] = self._made.get(name) or made_model(candidate)
-        return made, {}
+        if name not in self._made:
+            self._made[name] = made_model(candidate)
+        return self._made[name], {}
 
     def route(
         self,
@@ -408,13 +407,11 @@ class ModelRouter:
     ) -> tuple[Sequence[Candidate], RouteRequest]:
         """The candidates, and the request with its size for each, all that it needs of them, and what to reserve."""
         candidates = self.candidates_of(request.conversation)
-        for one in candidates:
-            if one.family not in self._counters:
-                counter = self._counter or TokenEstimator(one.family)
-                self._counters[one.family] = counter
+        families = {one.family for one in candidates}
+        counters = {one: self._counter or TokenEstimator(one) for one in families}
         return candidates, replace(
             request,
-            sizes=sizes_of(request, self._counters),
+            sizes=sizes_of(request, counters),
             requires=needed_capabilities(request),
             judged=self._judged(request),
             reserve=self._reserve(request),

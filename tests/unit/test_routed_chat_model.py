@@ -181,17 +181,6 @@ def test_an_overflow_leads_to_a_larger_window_and_is_learned(overflow, how):
     assert route_of(answered(model, "hi", how))["model"] == "small"
 
 
-def test_a_refusal_without_numbers_leaves_smaller_windows_to_try():
-    """First the larger ones, then whoever seems to take it: a refusal that states nothing may be about anything."""
-    vague = failing(400, "the prompt is too long for this model")
-    model, *_ = two(large={"faults": [vague()]})
-    answer = model.invoke("hello", route="large")
-    assert (route_of(answer)["model"], route_of(answer)["fallbacks"]) == (
-        "small",
-        ["large: had too small a window"],
-    )
-
-
 ERRORS = {
     **FAILURES,
     "overflow": lambda: core_overflow(9_000, 8_192),
