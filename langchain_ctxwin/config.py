@@ -506,16 +506,14 @@ class AlertConfig(Settings):
             ten, one call in ten is paid for twice.
         refusals: Alert when a larger share of the last requests could not be made to fit.
         overflows: Alert when the provider refused a larger share of the last calls of one model as too large.
-        conversation_cost: Alert when a conversation costs more USD, its summaries included, as far as prices are known.
-            Off by default: nobody else can say what an answer is worth.
         window: How many of the last requests, results or answers a mean or share is of. They are counted, not timed, so
             that a clock that jumps changes nothing. An alert clears at half of what is allowed, so that it does not
             come and go.
         least: How many of them there must be before a mean or share is looked at.
 
     Examples:
-        >>> AlertConfig(conversation_cost=2.5, accuracy=None).conversation_cost
-        2.5
+        >>> AlertConfig(utilization=0.8, accuracy=None).utilization
+        0.8
     """
 
     model_config = SettingsConfigDict(env_prefix="CTXWIN_ALERTS_")
@@ -528,7 +526,6 @@ class AlertConfig(Settings):
     fallbacks: Rate | None = 0.1
     refusals: Rate | None = 0.05
     overflows: Rate | None = 0.05
-    conversation_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     window: Samples = 100
     least: Samples = 20
 

@@ -447,7 +447,7 @@ def events(chat: BaseChatModel) -> list[StepEvent]:
     )
     ContextWindowMiddleware(sinks=sinks)
     ContextEngine(chat, sinks=sinks)
-    alerts = Alerts(AlertConfig(conversation_cost=2.5), then=sink.emit)
+    alerts = Alerts(AlertConfig(utilization=0.8), then=sink.emit)
     Alerts(then=lambda alert: alert.detail)
     ModelRegistry([], sinks=[alerts])
     assert_type(alerts.active, tuple[AlertEvent, ...])

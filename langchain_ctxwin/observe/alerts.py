@@ -25,7 +25,7 @@ from langchain_ctxwin.errors import expect
 from langchain_ctxwin.reporting import LogSink, Reporter
 from langchain_ctxwin.util.memo import Lru, once
 
-MAX_MEASURES = 10_000  # some 10 MB: utilization and cost of the 5,000 conversations that went on last
+MAX_MEASURES = 10_000  # some 10 MB: utilization of the conversations that went on last
 
 BACK_SHARE = 0.5
 """A mean or share clears at half of what is allowed. At 100 samples that fail at random at the very rate of the
@@ -44,13 +44,13 @@ class _Rule:
     value: Callable[[Collection[float]], float] = fmean
     is_passed: Callable[[float, float], bool] = gt
     samples: str = ""
-    """The setting that says how many samples a value takes that is no mean; empty for one."""
+    """The setting that says how many samples a value takes that is no mean."""
 
     def bounds(self, config: AlertConfig) -> tuple[int, int]:
         """Return how many samples it looks at, at most and at least."""
         if self.value is fmean:
             return config.window, config.least
-        number = getattr(config, self.samples) if self.samples else 1
+        number = getattr(config, self.samples)
         return number, number
 
     def clears_at(self, threshold: float) -> float:
@@ -81,7 +81,6 @@ RULES = {
     "fallbacks": _Rule(detail="share of the last routed answers"),
     "refusals": _Rule(detail="share of the last requests"),
     "overflows": _Rule(detail="share of the last calls"),
-    "conversation_cost": _Rule(detail="USD so far", value=sum),
 }
 """By name of the threshold in the configuration."""
 
@@ -90,7 +89,7 @@ class Alerts:
     """A sink that raises one `AlertEvent` when a measure passes its threshold, and one when it is back within it.
 
     What is measured, and when it is an alert, says `AlertConfig`. Requests without a thread id count as one
-    conversation, whose cost is not added up. Each process counts by itself, from its start.
+    conversation. Each process counts by itself, from its start.
 
     Key init args:
         config: an `AlertConfig`, a `FileConfig`, or a `ConfigFile`, which is followed; by default the environment's.
@@ -103,7 +102,7 @@ class Alerts:
     Instantiate:
         ```python
         alerts = Alerts(
-            AlertConfig(conversation_cost=2.5),
+            AlertConfig(utilization=0.8),
             then=lambda alert: print(alert.alert, alert.value),
         )
         ```
@@ -161,8 +160,6 @@ class Alerts:
             self._clear(key, time=at, value=None)
             return
         samples = once(self._samples, key, deque)
-        if name == "conversation_cost" and samples:
-            sample += samples.pop()
         samples.append(sample)
         most, least = rule.bounds(config)
         while len(samples) > most:
@@ -206,12 +203,6 @@ def _samples_of(event: Event) -> Iterator[tuple[Key, float]]:
             yield ("failed_summaries", "", event.model), float(event.status != "ready")
     elif isinstance(event, ToolResultEvent):
         yield ("oversized_results", "", ""), float(event.is_oversized)
-    if (
-        isinstance(event, StepEvent | SummaryEvent)
-        and event.thread
-        and event.cost is not None
-    ):
-        yield ("conversation_cost", event.thread, ""), float(event.cost)
 
 
 def _samples_of_step(step: StepEvent) -> Iterator[tuple[Key, float]]:

@@ -1,6 +1,5 @@
 """Is an operator told once when something drifts, once when it is over, and never at the cost of a turn?"""
 
-from decimal import Decimal
 from statistics import fmean
 
 import pytest
@@ -25,18 +24,19 @@ from langchain_ctxwin.observe import (
 )
 from langchain_ctxwin.observe import alerts as module
 
-SMALL = AlertConfig(
-    utilization_steps=2, window=4, least=2, failed_summaries=2, conversation_cost=1.0
-)
+SMALL = AlertConfig(utilization_steps=2, window=4, least=2, failed_summaries=2)
 SECRET = "xyzzy"  # noqa: S105  # a word to look for
 
 
-def step(fill=0.5, *, thread="1", missed=0.0, cost=None):
+def step(fill=0.5, *, thread="1", missed=0.0):
     """Return a request that takes this share of its limit, and whose count misses by that."""
-    sizes = {"input_limit": 1_000, "reported_tokens": round(1_000 * fill)}
-    sizes["estimated_tokens"] = round(sizes["reported_tokens"] * (1 - missed))
+    reported = round(1_000 * fill)
     return StepEvent(
-        thread=thread, model="m", cost=None if cost is None else Decimal(cost), **sizes
+        thread=thread,
+        model="m",
+        input_limit=1_000,
+        reported_tokens=reported,
+        estimated_tokens=round(reported * (1 - missed)),
     )
 
 
@@ -105,16 +105,6 @@ CASES = {
     ),
     "refusals": ([step(), REFUSED], [("", "", 0.5, 0.05, False)]),
     "overflows": ([step(), RECOVERED, REFUSED], [("", "m", 0.5, 0.05, False)]),
-    "conversation_cost": (
-        [
-            step(cost="0.7", thread="2"),
-            step(cost="0.6"),
-            SummaryEvent(status="ready", thread="1", model="s", cost=Decimal("0.5")),
-            step(cost="1"),
-            step(cost="9", thread=""),
-        ],
-        [("1", "", 1.1, 1.0, False)],
-    ),
 }
 
 
@@ -160,12 +150,13 @@ def test_what_is_done_about_an_alert_may_raise():
         taken.append(alert)
         raise RuntimeError(SECRET)
 
-    alerts = Alerts(AlertConfig(conversation_cost=0.5, utilization_steps=1), then=page)
+    alerts = Alerts(AlertConfig(utilization_steps=1), then=page)
     with capture_logs() as logs:
-        alerts.emit(step(0.95, cost="0.6"))
+        alerts.emit(step(0.95))
+        alerts.emit(step(0.97, thread="2"))
     assert [(one.alert, one.thread) for one in taken] == [
         ("utilization", "1"),
-        ("conversation_cost", "1"),
+        ("utilization", "2"),
     ]
     assert taken == list(alerts.active)
     assert [log["reason"] for log in logs if log["event"] == "metrics.sink_failed"] == [
