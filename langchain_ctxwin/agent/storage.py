@@ -15,11 +15,9 @@ from langgraph.runtime import Runtime
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import accepted_tokens
-from langchain_ctxwin.core.plan import Snapshot
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Pending, content_digest
 from langchain_ctxwin.core.updates import after_failure, with_cost
-from langchain_ctxwin.core.view import position_of
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import Clock
@@ -138,7 +136,7 @@ class BackgroundSummaries:
             writer = self._engine.summarizer
             is_on_demand = isinstance(writer, NativeSummarizer)
             due = planning.prepare(window, is_on_demand=is_on_demand)
-            return self._start(window, due) if due else window
+            return self._start(window, *due) if due else window
         if pending.is_written:
             return self._still_usable(window, pending)
         job = self._engine.jobs.find(pending.key)
@@ -229,8 +227,8 @@ class BackgroundSummaries:
             return self.failed(window, pending, "there is no room for it any more")
         return window
 
-    def _start(self, window: Window, due: Snapshot) -> Window:
-        messages, place = window.parts.messages, self._place
+    def _start(self, window: Window, due: Pending, reason: str) -> Window:
+        place = self._place
         # Equal messages after another past, in another branch, or read by another summarizer, make another summary.
         about = (
             place.thread,
@@ -240,16 +238,8 @@ class BackgroundSummaries:
             self._engine.writer,
         )
         work = "\0".join(about)
-        pending = Pending(
-            key=hashlib.blake2b(
-                work.encode("utf-8", "surrogatepass"), digest_size=12
-            ).hexdigest(),
-            start=position_of(messages, due.start),
-            through=position_of(messages, due.stop - 1),
-            digest=due.digest,
-            since_seconds=self._clock(),
-            max_tokens=due.max_tokens,
-        )
+        digest = hashlib.blake2b(work.encode("utf-8", "surrogatepass"), digest_size=12)
+        pending = replace(due, key=digest.hexdigest(), since_seconds=self._clock())
         is_begun = self._engine.jobs.start(
             pending.key,
             self._writing(window, pending),
@@ -259,9 +249,9 @@ class BackgroundSummaries:
         )
         if not is_begun:
             return window
-        size = due.stop - due.start
+        size = pending.stop - pending.start.index
         self._engine.report_summary(
-            window, "started", pending.key, reason=due.reason, messages=size
+            window, "started", pending.key, reason=reason, messages=size
         )
         return _with_pending(window, pending)
 

@@ -1,7 +1,7 @@
 """Plans for a priced request: what leaves it and when, and from what a summary is written.
 
     summary_due, relieve (soft)  |  emergency (hard):  Request -> Compaction | None
-    prepare:  Request -> Snapshot | None
+    prepare:  Request -> (Pending, reason) | None
 
 What leaves is decided by one loop over tiers, functions from a request to a smaller one.
 """
@@ -361,21 +361,13 @@ def _summary_stop(
     return first_enough(cuts, is_enough) if cuts else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """What a background summary is to cover."""
+def prepare(
+    request: Request, *, is_on_demand: bool = False
+) -> tuple[Pending, str] | None:
+    """Return a summary to begin ahead of need, without a key yet, and why it is due.
 
-    start: int
-    stop: int  # excluded
-    digest: str
-    max_tokens: int  # length of the summary
-    reason: str
-
-
-def prepare(request: Request, *, is_on_demand: bool = False) -> Snapshot | None:
-    """Return the messages to summarize ahead of need; None while a summary is on its way or would not pay for itself.
-
-    One that the provider makes on demand is begun late: what is said meanwhile stays behind it.
+    None while one is on its way or would not pay for itself. One that the provider makes on demand is begun late: what
+    is said meanwhile stays behind it.
     """
     if request.session.pending or not _may_summarize(request):
         return None
@@ -422,10 +414,15 @@ def prepare(request: Request, *, is_on_demand: bool = False) -> Snapshot | None:
         after = _without(request, stop) if stop > request.start else request
         if not _pays(request, after.total_tokens + max_tokens):
             return None
-    digest = content_digest(messages, start, stop)
-    return Snapshot(
-        start=start, stop=stop, digest=digest, max_tokens=max_tokens, reason=reason
+    pending = Pending(
+        key="",
+        start=position_of(messages, start),
+        through=position_of(messages, stop - 1),
+        digest=content_digest(messages, start, stop),
+        since_seconds=0.0,
+        max_tokens=max_tokens,
     )
+    return pending, reason
 
 
 def _without(request: Request, stop: int) -> Request:
