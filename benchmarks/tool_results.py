@@ -34,7 +34,6 @@ from langchain_core.messages import ToolMessage
 import exact
 from common import parser_of, quiet, rows_of
 from langchain_ctxwin.config import ToolResultConfig
-from langchain_ctxwin.tool_results.contents import Content, content_of
 from langchain_ctxwin.tool_results.cursors import (
     Cursor,
     CursorSigner,
@@ -42,10 +41,14 @@ from langchain_ctxwin.tool_results.cursors import (
     Style,
 )
 from langchain_ctxwin.tool_results.guard import ContentPrices
-from langchain_ctxwin.tool_results.pages import Page, PagePlace
+from langchain_ctxwin.tool_results.pages import NotedPage, Page, PagePlace, Reader
 from langchain_ctxwin.tool_results.query import Question
-from langchain_ctxwin.tool_results.reading import NotedPage, Reader
-from langchain_ctxwin.tool_results.showing import ResultView, inside_text
+from langchain_ctxwin.tool_results.showing import (
+    Content,
+    ResultView,
+    content_of,
+    inside_text,
+)
 from transcripts import prose
 
 BUDGETS = (1_000, 4_000)

@@ -369,7 +369,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         self._engine = engine if limits is None else bounded
         self.validator = validator
         """Watches how far off the counts are; None watches nothing."""
-        self.guard = guard and guard.reporting(reporter)
+        self.guard = guard and guard.within(reporter)
         """Makes the results of tools fit; None leaves them as they are."""
         self._selector, self._routed = (
             tool_selector,

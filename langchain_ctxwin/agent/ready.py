@@ -33,7 +33,6 @@ from langchain_ctxwin.engine import ContextEngine, is_registry
 from langchain_ctxwin.errors import expect
 from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
-from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
@@ -107,7 +106,7 @@ def create_context_agent(
         )
         ```
     """
-    is_guard = guard is None or hasattr(guard, "counting")
+    is_guard = guard is None or hasattr(guard, "within")
     expect(guard, object if is_guard else (), "guard", "a ToolResultGuard, or None")
     chat, tools = _chat_model(model), checked_tools(tools)
     tools = with_recall(tools, chat) if recall else tools
@@ -126,8 +125,7 @@ def create_context_agent(
     )
     tool_node = _tool_node(
         runnable_tools(tools, tool_selector),
-        guard and guard.counting(counted_by),
-        engine.reporter,
+        guard and guard.within(engine.reporter, counted_by),
     )
     bound: list[Any] = [
         *tool_node.tools_by_name.values(),
@@ -183,12 +181,9 @@ def _after_tools(final: Collection[str], state: State) -> str:
     )
 
 
-def _tool_node(
-    tools: Sequence[Any], guard: ToolResultGuard | None, reporter: Reporter
-) -> ToolNode:
+def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None) -> ToolNode:
     if guard is None:
         return ToolNode(tools)
-    guard = guard.reporting(reporter)
     return ToolNode(
         [*guard.others(tools), *guard.tools],
         wrap_tool_call=guard.wrap_tool_call,

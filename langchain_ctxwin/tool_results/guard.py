@@ -10,12 +10,22 @@ from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages.tool import ToolOutputMixin
 from langchain_core.runnables.config import ensure_config
-from langchain_core.tools import BaseTool
+from langchain_core.tools import (
+    BaseTool,
+    InjectedToolArg,
+    StructuredTool,
+    ToolException,
+)
 from langchain_core.tools import tool as as_tool
+from langchain_core.tools.base import get_all_basemodel_annotations
+from langgraph.prebuilt import ToolRuntime
+from langgraph.types import Command
+from pydantic import BaseModel, RootModel, create_model
 
 from langchain_ctxwin.config import ToolResultConfig, group_of
 from langchain_ctxwin.core.events import ToolResultEvent
@@ -25,7 +35,7 @@ from langchain_ctxwin.core.pairing import is_user
 from langchain_ctxwin.core.provider_blocks import leaves
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.tool_schemas import listed
-from langchain_ctxwin.errors import ConfigError, ResultGoneError, expect
+from langchain_ctxwin.errors import ConfigError, CursorError, ResultGoneError, expect
 from langchain_ctxwin.pricing import GuardedCounter
 from langchain_ctxwin.protocols import (
     Clock,
@@ -35,14 +45,6 @@ from langchain_ctxwin.protocols import (
     TokenCounter,
 )
 from langchain_ctxwin.reporting import Reporter
-from langchain_ctxwin.tool_results.contents import (
-    Content,
-    content_of,
-    is_blocks,
-    is_media,
-    stays_blocks,
-    with_addresses,
-)
 from langchain_ctxwin.tool_results.cursors import (
     ID_CHARS,
     PROCESS_KEY,
@@ -53,16 +55,19 @@ from langchain_ctxwin.tool_results.cursors import (
     key_of,
     parsed,
 )
+from langchain_ctxwin.tool_results.pages import THREAD_SECONDS, Reader
 from langchain_ctxwin.tool_results.query import Question, question_of
-from langchain_ctxwin.tool_results.reading import THREAD_SECONDS, Reader
-from langchain_ctxwin.tool_results.showing import is_shortened, query_words
-from langchain_ctxwin.tool_results.stores import MemoryResultStore
-from langchain_ctxwin.tool_results.wrapping import (
-    is_read_more,
-    read_more_tool,
-    with_views,
-    wrapped,
+from langchain_ctxwin.tool_results.showing import (
+    Content,
+    content_of,
+    is_blocks,
+    is_media,
+    is_shortened,
+    query_words,
+    stays_blocks,
+    with_addresses,
 )
+from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from langchain_ctxwin.util.log import log_failure
 from langchain_ctxwin.util.work import in_daemon
 
@@ -158,22 +163,16 @@ class ToolResultGuard:
         """The tools that the model needs to read on: bind them beside your own."""
         return [self._read_more]
 
-    def counting(self, counter: TokenCounter) -> ToolResultGuard:
-        """Return this guard with a counter, where it was made without one; kept results and settings are the same."""
-        if self._counter is not None:
-            return self
-        return self._with(_counter=counter, _prices=ContentPrices(counter))
-
-    def reporting(self, reporter: Reporter) -> ToolResultGuard:
-        """Return this guard with the sinks of an agent, where it was made without any; otherwise it is the same."""
-        if self._reporter.sinks or not reporter.sinks:
-            return self
-        return self._with(_reporter=reporter)
-
-    def _with(self, **changed: Any) -> ToolResultGuard:
+    def within(
+        self, reporter: Reporter, counter: TokenCounter | None = None
+    ) -> ToolResultGuard:
+        """Return this guard with the sinks and the counter of an agent, where it was made without any."""
         other = copy(self)
-        vars(other).update(changed)
-        other._read_more = read_more_tool(other.read, other.aread)  # noqa: SLF001  # a copy of this one
+        if self._counter is None:
+            other._prices = ContentPrices(counter)  # noqa: SLF001  # a copy of this one
+        if not self._reporter.sinks:
+            other._reporter = reporter  # noqa: SLF001
+        other._read_more = read_more_tool(other.read, other.aread)  # noqa: SLF001
         return other
 
     def wrap(self, tools: Sequence[Any]) -> list[BaseTool]:
@@ -288,10 +287,10 @@ class ToolResultGuard:
         size, config = self._prices.content(content), call.config
         shown, is_large = content, size > call.budget_tokens
         facts: dict[str, Any] = {}
-        if is_large or config.chosen_fields or config.page_rows:
+        if is_large or config.chosen_fields:
             read = content_of(with_addresses(content))
-            if is_large or is_shortened(read, config.chosen_fields, config.page_rows):
-                media = self._media(content, call.budget_tokens, is_oversized=is_large)
+            if is_large or is_shortened(read, config.chosen_fields):
+                media = self._media(content, call.budget_tokens)
                 text, is_stored = self._first_page(call, read, media.tokens)
                 shown = [{"type": "text", "text": text}, *media.kept]
                 facts |= {
@@ -341,17 +340,13 @@ class ToolResultGuard:
             return first(is_stored=False).text, False
         return f"{answer.text}{place}", True
 
-    def _media(
-        self, content: Any, budget_tokens: int, *, is_oversized: bool
-    ) -> Fit[Any]:
+    def _media(self, content: Any, budget_tokens: int) -> Fit[Any]:
         """The media that stay beside the text: as many as the budget holds, where the text is short."""
         blocks = with_addresses(list(content)) if is_blocks(content) else []
         media = [block for block in blocks if is_media(block) and stays_blocks([block])]
-        room = budget_tokens
-        if is_oversized:
-            others = [block for block in blocks if not is_media(block)]
-            text_tokens = MIN_TOKENS + self._prices.content(others)
-            room = max(int(MEDIA_SHARE * budget_tokens), budget_tokens - text_tokens)
+        others = [block for block in blocks if not is_media(block)]
+        text_tokens = MIN_TOKENS + self._prices.content(others)
+        room = max(int(MEDIA_SHARE * budget_tokens), budget_tokens - text_tokens)
         return take_while_fits(
             media, room, lambda block: self._prices.content([block]), on_overflow="skip"
         )
@@ -512,3 +507,174 @@ def _as_own_tool(one: Any) -> BaseTool:
     if own.name == READ_MORE and not is_read_more(own):
         raise ConfigError(NAME_TAKEN)
     return own
+
+
+# ----------------------------------------------------------------------------------------------------------- wrapping
+
+DESCRIPTION = (
+    "Read more of a tool result that was too large to show at once. Copy `cursor` from the note beside the result. "
+    "Without more it gives the next page. All other arguments ask the whole result at once and can be combined. "
+    "Notation: id|user.name names the fields of the rows below, an empty cell is a field that the row lacks; … and […] "
+    "and [41 more characters]: text left out; (goes on): begun on the page before."
+)
+"""What the tool does, and the notation of all pages: said once here, because it stands in every request anyway."""
+
+TAG = "ctxwin:read_more"  # marks the tool, also in traces
+OUR_RUNTIME = "ctxwin_runtime"  # the argument for a wrapped tool's runtime: it may have a `runtime` of its own
+
+
+Look = Callable[[Any], Any]
+Paths = list[str] | str | None
+
+
+def wrapped(tool: BaseTool, guard: Any) -> BaseTool:
+    """Return a copy of a tool whose output goes through a guard's `output` and `aoutput`.
+
+    The tool itself runs, so that what it remembers is in one place; name, schema, errors and callbacks stay. The copy
+    asks LangGraph for the runtime, also where the tool does not: the guard needs the state and the thread.
+    """
+    kind: Any = type(tool)
+    asks_itself = _asks_for_runtime(tool)
+
+    def run(_: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+        own_input, arguments, runtime = _taken_apart(tool, tool_input)
+        output = tool.run(own_input, *args, **kwargs)
+        return guard.output(output, tool.name, arguments, runtime)
+
+    async def arun(_: Any, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+        own_input, arguments, runtime = _taken_apart(tool, tool_input)
+        output = await tool.arun(own_input, *args, **kwargs)
+        return await guard.aoutput(output, tool.name, arguments, runtime)
+
+    def get_input_schema(_: Any, config: Any = None) -> Any:
+        schema: Any = tool.get_input_schema(config)
+        if asks_itself or not issubclass(schema, BaseModel):
+            return schema
+        extra: dict[str, Any] = {
+            OUR_RUNTIME: (Annotated[Any, InjectedToolArg, ToolRuntime], None)
+        }
+        # Of a tool with a JSON schema this is a root model, which takes no fields and tells nothing about arguments.
+        base = None if issubclass(schema, RootModel) else schema
+        return create_model(schema.__name__, __base__=base, **extra)
+
+    methods = {"run": run, "arun": arun, "get_input_schema": get_input_schema}
+    changed: Any = type(kind)(
+        kind.__name__, (kind,), {"__module__": kind.__module__, **methods}
+    )
+    copy = tool.model_copy()
+    copy.__class__ = changed
+    return copy
+
+
+def _taken_apart(tool: BaseTool, tool_input: Any) -> tuple[Any, dict[str, Any], Any]:
+    """The input that the tool expects, the arguments of the model, and the runtime."""
+    if not isinstance(tool_input, dict):
+        return tool_input, {"input": tool_input}, None
+    runtimes = (one for one in tool_input.values() if isinstance(one, ToolRuntime))
+    own_input = {key: value for key, value in tool_input.items() if key != OUR_RUNTIME}
+    arguments = {key: value for key, value in own_input.items() if key in tool.args}
+    return own_input, arguments, next(runtimes, None)
+
+
+def _asks_for_runtime(tool: BaseTool) -> bool:
+    """Say whether the tool has an argument that LangGraph fills with a runtime: by its name, or by its type."""
+    func = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    annotations = {
+        **getattr(func, "__annotations__", {}),
+        **get_all_basemodel_annotations(tool.get_input_schema()),
+    }
+    return "runtime" in annotations or any(
+        "ToolRuntime" in str(one) for one in annotations.values()
+    )
+
+
+def with_views(output: Any, look: Look, call_id: str | None = None) -> Any:
+    """Return the output with views in the place of its contents; ids, status and artifacts stay.
+
+    Of a command that hands a conversation over only the answer to this call is looked at.
+    """
+    match output:
+        case ToolMessage():
+            is_other = call_id is not None and output.tool_call_id != call_id
+            return (
+                output
+                if is_other
+                else output.model_copy(update={"content": look(output.content)})
+            )
+        case list() if any(isinstance(item, ToolOutputMixin) for item in output):
+            return [with_views(item, look, call_id) for item in output]
+        case Command(update={"messages": list() | ToolMessage() as messages, **others}):
+            listed = messages if isinstance(messages, list) else [messages]
+            guarded = [
+                with_views(item, look, call_id)
+                if isinstance(item, ToolMessage)
+                else item
+                for item in listed
+            ]
+            return replace(output, update={"messages": guarded, **others})
+        case Command():
+            return output
+    return look(output)
+
+
+def is_read_more(tool: BaseTool) -> bool:
+    """Say whether this is the tool of a guard, rather than another one of the same name."""
+    return tool.name == READ_MORE and TAG in (tool.tags or ())
+
+
+def read_more_tool(
+    read: Callable[..., str], aread: Callable[..., Awaitable[str]]
+) -> BaseTool:
+    """Return the tool of a guard; a fault of a cursor is an answer to the model, in a sentence that it can act on."""
+
+    def read_more(
+        cursor: Annotated[str, "The cursor, exactly as it stands in the note."],
+        contains: Annotated[
+            str | None, "Only what matches this regular expression, whatever its case."
+        ] = None,
+        fields: Annotated[
+            Paths,
+            'Paths of the fields to show, such as "price.amount, items[].id"; "*" for all.',
+        ] = None,
+        where: Annotated[
+            str | None,
+            'Only rows such as: total > 100 and city in (Graz, "Bad Ischl").',
+        ] = None,
+        sort: Annotated[
+            Paths, 'Fields to sort by, "-total" for the largest first.'
+        ] = None,
+        count_by: Annotated[
+            Paths, "Fields whose values are counted, instead of rows."
+        ] = None,
+        page_tokens: Annotated[
+            int | None, "Largest size of the page in tokens."
+        ] = None,
+        runtime: Annotated[Any, InjectedToolArg] = None,
+    ) -> str:
+        question = {
+            "contains": contains,
+            "fields": fields,
+            "where": where,
+            "sort": sort,
+            "count_by": count_by,
+        }
+        try:
+            return read(cursor, **question, page_tokens=page_tokens, runtime=runtime)
+        except (CursorError, ConfigError) as error:
+            raise ToolException(str(error)) from error
+
+    async def aread_more(cursor: str, **question: Any) -> str:
+        try:
+            return await aread(cursor, **question)
+        except (CursorError, ConfigError) as error:
+            raise ToolException(str(error)) from error
+
+    return StructuredTool.from_function(
+        read_more,
+        aread_more,
+        name=READ_MORE,
+        description=DESCRIPTION,
+        tags=[TAG],
+        handle_tool_error=True,
+        parse_docstring=False,
+    )

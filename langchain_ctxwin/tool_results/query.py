@@ -23,17 +23,17 @@ from typing import Any
 from langchain_ctxwin.core.field_paths import Step, compile_fields
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.text import Span
-from langchain_ctxwin.tool_results.contents import json_value
-from langchain_ctxwin.tool_results.pages import QUESTION_BITS
 from langchain_ctxwin.tool_results.showing import (
     GAP,
     Layout,
     ResultView,
     joined,
+    json_value,
     print_value,
 )
 
 MAX_CHARS = 500  # of a text to search for, and of an expression: a sentence or two
+QUESTION_BITS = 12  # for the digest of a question; the other bits of a cursor's offset are for the place
 _PATH = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^,])+')
 
 Fields = Sequence[str] | str | None
@@ -250,8 +250,8 @@ def values_at(value: Any, steps: Sequence[Step]) -> Iterator[Any]:
 
 # shown on either side of a match, within its line: one and a half printed lines
 AROUND_CHARS = 150
-# a line is searched in pieces: time grows with a power of their size
-PIECE_CHARS, SHARED_CHARS = (500, 100)
+# a line is searched in pieces, which share their ends: time grows with a power of their size
+_PIECE = re.compile(r"(?=([^\n]{1,500}))[^\n]{1,400}")
 SEARCH_SECONDS = 2.0  # of one search
 # how often signs may stand in an expression: each multiplies its time
 MOST_SIGNS = {"[*+{]": 2, "[?(|]": 12}
@@ -304,21 +304,16 @@ class Pattern:
                 yield start, last
 
     def _spans(self, text: str) -> Iterator[Span]:
-        if self._is_plain:
-            yield from (match.span() for match in self._pattern.finditer(text))
-            return
-        start = 0
-        while start < len(text):
+        pieces = [(0, len(text))]
+        if not self._is_plain:
+            pieces = [piece.span(1) for piece in _PIECE.finditer(text)]
+        for start, stop in pieces:
             if time.monotonic() > self._deadline:
                 raise ConfigError(
                     f"contains={self.text!r:.60} takes too long to search for: {TOO_MUCH}"
                 )
-            line = text.find("\n", start, start + PIECE_CHARS)
-            stop = min(len(text), start + PIECE_CHARS) if line < 0 else line
-            yield from (
-                match.span() for match in self._pattern.finditer(text, start, stop)
-            )
-            start = stop + 1 if line >= 0 or stop == len(text) else stop - SHARED_CHARS
+            for match in self._pattern.finditer(text, start, stop):
+                yield match.span()
 
 
 def _is_too_much(text: str) -> bool:
@@ -344,10 +339,6 @@ def _texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 # -------------------------------------------------------------------------------------------------------------- where
 
-# a text in quotes; an equals sign alone; words of SQL
-_OTHER_SPELLINGS = re.compile(
-    r"""("[^"]*"|'[^']*')|(?<![<>=!])=(?!=)|\b(AND|OR|NOT|IN)\b"""
-)
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _SIGNS: dict[type, Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
@@ -371,11 +362,8 @@ def condition_of(text: str, layout: Layout | None = None) -> tuple[Test, list[st
     if not text.strip():
         return lambda _: True, []
     paths: list[str] = []
-    python = _OTHER_SPELLINGS.sub(
-        lambda match: match[1] or (match[2] or "==").lower(), text.strip()
-    )
     try:
-        return _test(ast.parse(python, mode="eval").body, paths, layout), paths
+        return _test(ast.parse(text.strip(), mode="eval").body, paths, layout), paths
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigError(
             f"where={text!r:.80} cannot be read ({error!s:.60}): {EXAMPLE}"

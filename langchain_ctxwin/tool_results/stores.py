@@ -1,20 +1,25 @@
-"""Stores of large tool results, until they expire: in memory, on a Redis server, or in a LangGraph store."""
+"""Stores of large tool results: in memory, on a Redis server, in a LangGraph store, or as files of an agent."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import threading
 import time
 from collections import OrderedDict
+from dataclasses import asdict
 from math import ceil
 from typing import Any
 
 from langgraph.store.base import BaseStore
 
+from langchain_ctxwin.core.provider_blocks import compact_json
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import Clock
+from langchain_ctxwin.tool_results.cursors import ResultRecord
+from langchain_ctxwin.tool_results.showing import json_value
 from langchain_ctxwin.util.stores import delete_items, redis_client
 
 __all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
@@ -236,3 +241,85 @@ class RedisResultStore:
 def _literal(text: str) -> str:
     """A text as a pattern of Redis that only this text matches."""
     return re.sub(r"([*?\[\]\\^-])", r"\\\1", text)
+
+
+# -------------------------------------------------------------------------------------------------- files of an agent
+
+__all__ = ["BackendResultStore"]
+
+NAMESPACE_CHARS = 12  # of a namespace in a path, which a model has to copy
+
+
+class BackendResultStore:
+    """Keeps each large result as a file of a deepagents backend: of the state, a store, a file system or a sandbox.
+
+    The first line of a file says what the result is, the rest is the result, JSON by lines. Files stay until somebody
+    deletes them, whatever time to live is set; those of a `StateBackend` go with their thread. Who shares a backend
+    can read its files: give each tenant one of its own, as for the other files of an agent.
+
+    Setup:
+        ```bash
+        pip install langchain-ctxwin deepagents
+        ```
+
+    Key init args:
+        backend: that of the agent, as `create_deep_agent(backend=)` takes it.
+        root: folder of the files.
+
+    Instantiate:
+        ```python
+        guard = ToolResultGuard(store=BackendResultStore(backend))
+        ```
+    """
+
+    def __init__(self, backend: Any, *, root: str = "/tool_results") -> None:
+        self._backend = backend
+        self._root = root.rstrip("/")
+
+    def path_of(self, key: str) -> str:
+        """Return the path of the file with this result."""
+        namespace, _, name = key.rpartition("/")
+        return f"{self._folder(namespace)}/{name}.txt"
+
+    def put(self, key: str, value: bytes, ttl_seconds: float) -> None:  # noqa: ARG002  # files do not expire
+        """Write the result, unless it is there: no result changes.
+
+        Raises:
+            OSError: the backend cannot write.
+        """
+        if self.get(key) is not None:
+            return
+        facts = asdict(ResultRecord.from_bytes(value))
+        text = facts.pop("text")
+        rows = json_value(text)
+        if rows is not None:
+            text = json.dumps(rows, ensure_ascii=False, indent=1)
+        raw = f"{compact_json(facts)}\n{text}".encode("utf-8", "surrogatepass")
+        (written,) = self._backend.upload_files([(self.path_of(key), raw)])
+        if written.error:
+            raise OSError(f"{written.path}: {written.error}")
+
+    def get(self, key: str) -> bytes | None:
+        """Return the result, or None: never kept, deleted, or no longer what was written."""
+        (read,) = self._backend.download_files([self.path_of(key)])
+        if read.content is None:
+            return None
+        facts, _, text = read.content.decode("utf-8", "surrogatepass").partition("\n")
+        try:
+            return ResultRecord(**json.loads(facts), text=text).to_bytes()
+        except (TypeError, ValueError):
+            return None
+
+    def delete(self, key: str) -> None:
+        """Delete the file of a result; no effect when there is none."""
+        self._backend.delete(self.path_of(key))
+
+    def clear(self, namespace: str) -> int:
+        """Delete the files of a namespace, and return how many there were."""
+        files = self._backend.ls(self._folder(namespace)).entries or []
+        for file in files:
+            self._backend.delete(file["path"])
+        return len(files)
+
+    def _folder(self, namespace: str) -> str:
+        return f"{self._root}/{namespace[:NAMESPACE_CHARS]}"

@@ -14,8 +14,8 @@ from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.errors import ResultGoneError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import CompactionEvent, MemorySink
-from langchain_ctxwin.tool_results.backends import BackendResultStore
 from langchain_ctxwin.tool_results.cursors import namespace_of_results
+from langchain_ctxwin.tool_results.stores import BackendResultStore
 from support.agents import THREAD, WORD, model_of
 
 deepagents = pytest.importorskip(

@@ -5,13 +5,11 @@ import re
 from langchain_ctxwin import CursorSigner, ToolResultGuard
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.tool_results import Cursor
-from langchain_ctxwin.tool_results.contents import content_of
 from langchain_ctxwin.tool_results.cursors import ResultRecord
 from langchain_ctxwin.tool_results.guard import ContentPrices
-from langchain_ctxwin.tool_results.pages import PagePlace
+from langchain_ctxwin.tool_results.pages import PagePlace, Reader
 from langchain_ctxwin.tool_results.query import Question
-from langchain_ctxwin.tool_results.reading import Reader
-from langchain_ctxwin.tool_results.showing import inside_text
+from langchain_ctxwin.tool_results.showing import content_of, inside_text
 from support.result_stores import FakeClock
 
 TOOL = "rows"

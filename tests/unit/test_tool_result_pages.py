@@ -67,20 +67,12 @@ def test_a_wrong_field_is_refused_and_spends_no_page(fields):
     assert numbers_in([page], r"(?m:^(\d+)\|)")[:3] == [0, 1, 2]
 
 
-def test_pages_have_as_many_rows_as_are_configured_also_of_results_that_fit():
-    small, large = (
-        walk(guard_of(max_tokens=tokens, page_rows=50), listing(150))
-        for tokens in (20_000, 2_000)
-    )
+def test_pages_have_as_many_rows_as_are_configured():
+    large = walk(guard_of(max_tokens=2_000, page_rows=50), listing(150))
     rows = [{"id": at, "body": LOGIN * 9} for at in range(200)]
     (first, *_) = walk(guard_of(max_tokens=4_000, page_rows=50), rows)
 
-    for pages in (small, large):
-        assert [len(re.findall(r"ch_\d+", body_of(page))) for page in pages] == [
-            50,
-            50,
-            50,
-        ]
+    assert [len(re.findall(r"ch_\d+", body_of(page))) for page in large] == [50] * 3
     assert len(re.findall(r"(?m)^\d+\|", body_of(first))) == 50
 
 

@@ -8,11 +8,15 @@ from hypothesis import strategies as st
 from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results import showing as module
-from langchain_ctxwin.tool_results.contents import content_of
 from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tool_results.query import Question
-from langchain_ctxwin.tool_results.showing import ResultView, inside_text, layout_of
+from langchain_ctxwin.tool_results.showing import (
+    ResultView,
+    content_of,
+    inside_text,
+    layout_of,
+)
 from support.walking import PRICE, answers, ask, entries_in, guard_of
 
 RUNS = settings(
