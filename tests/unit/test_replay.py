@@ -2,7 +2,6 @@
 
 import json
 import re
-import unicodedata
 
 import pytest
 from hypothesis import given
@@ -384,13 +383,6 @@ def test_the_command_says_what_it_cannot_do(
     code, out = run(capsys, *files, *arguments)
     assert code == 2
     assert why in out.err
-
-
-UNSEEN = [
-    c
-    for c in map(chr, range(0x110000))
-    if unicodedata.category(c) in {"Cc", "Cf", "Zl", "Zp"}
-]
 
 
 def test_a_recommendation_is_a_file_that_can_be_used_and_is_drawn(
