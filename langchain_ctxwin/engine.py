@@ -168,9 +168,9 @@ class ContextEngine:
         wanted = "a ContextConfig, for example ContextConfig(keep=0.4)"
         expect(config, ContextConfig | LiveConfig | None, "config", wanted)
         # a coroutine would be true of every message
-        is_plain = not iscoroutinefunction(pin_when)
+        is_plain = callable(pin_when) and not iscoroutinefunction(pin_when)
         wanted = "a plain function that takes a message and returns a bool, or None"
-        expect(pin_when, Callable | None if is_plain else (), "pin_when", wanted)
+        expect(pin_when, object if is_plain else type(None), "pin_when", wanted)
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._settings = self._refused = self._live.current
         self._registry = limits if is_registry(limits) else None
@@ -722,19 +722,7 @@ class ContextEngine:
         """Pass a stated limit on to the memory of limits, where there is one."""
         learned = for_everybody(learned_limit(window, overflow), window.parts.declared)
         if self._learned is not None and learned:
-            learn = self._learned.learn
-            self._ask_memory("limits.not_learned", learn, window.parts.model, learned)
-
-    @staticmethod
-    def _ask_memory(
-        event: str, ask: Callable[..., Any], model: str, *values: Any
-    ) -> Any:
-        """Ask a memory of limits; the conversation knows its own, so that a broken one is no reason to end it."""
-        try:
-            return ask(model, *values)
-        except Exception as error:  # noqa: BLE001  # a memory may be anybody's
-            log.warning(event, model=model, reason=type(error).__name__)
-        return None
+            self._learned.learn(window.parts.model, learned)
 
     def _window(
         self,
@@ -744,14 +732,9 @@ class ContextEngine:
         *,
         was_refused: bool = False,
     ) -> Window:
-        memory, limits = self._learned, None
-        if memory is not None:
-            limits = self._ask_memory(
-                "limits.not_recalled",
-                lambda model: for_everybody(memory.recall(model), parts.declared),
-                parts.model,
-            )
-        return measured(parts, session, declared, limits or {}, was_refused=was_refused)
+        limits = self._learned.recall(parts.model) if self._learned is not None else {}
+        learned = for_everybody(limits, parts.declared)
+        return measured(parts, session, declared, learned, was_refused=was_refused)
 
     def _parts(
         self,

@@ -366,21 +366,9 @@ def with_recall(
     is_free = not recall_name(others) and all(
         name_of(tool) != ours.name for tool in others
     )
-    return [*others, ours] if is_free and _takes_tools(model) else others
-
-
-def _takes_tools(model: Any) -> bool:
-    """True for a model that can be given tools; of a router's candidates each, as far as they are models already."""
-    inner = unbound(model)
-    if router := router_of(inner):
-        models = [unbound(one.model) for one in router.candidates]
-        return all(map(_takes_tools, filter(_is_chat_model, models)))
     none = BaseChatModel.bind_tools
-    return getattr(type(inner), "bind_tools", none) is not none
-
-
-def _is_chat_model(value: Any) -> bool:
-    return isinstance(value, BaseChatModel)
+    takes_tools = getattr(type(unbound(model)), "bind_tools", none) is not none
+    return [*others, ours] if is_free and takes_tools else others
 
 
 def checked_tools(value: Any) -> list[Any]:
