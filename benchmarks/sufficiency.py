@@ -138,16 +138,9 @@ class Ours:
         history: Sequence[AnyMessage],
         sizes: Sequence[int],  # noqa: ARG002
     ) -> list[AnyMessage]:  # it prices itself
-        window = self.engine.measure(history, session=self.session, **self.about)
-        for verb in (self.engine.plan, self.engine.emergency):
-            if compaction := verb(window):
-                self.session = {**self.session, **self.engine.apply(compaction, window)}
-                window = self.engine.measure(
-                    history, session=self.session, **self.about
-                )
-        return [
-            m for m in self.engine.build(window) if not isinstance(m, SystemMessage)
-        ]
+        fitted = self.engine.fit(history, session=self.session, **self.about)
+        self.session = fitted.session
+        return [m for m in fitted.request if not isinstance(m, SystemMessage)]
 
 
 class Talk:
