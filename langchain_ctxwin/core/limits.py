@@ -72,16 +72,10 @@ class ModelLimits:
     source: str = "explicit"
 
     def __post_init__(self) -> None:
-        for name in LIMIT_NAMES:
-            require_tokens(name, getattr(self, name), minimum=1, optional=True)
-        for name in MEDIA_NAMES:
-            require_tokens(
-                name,
-                getattr(self, name),
-                minimum=1,
-                optional=True,
-                unit=name.split("_")[-1],
-            )
+        for name in (*LIMIT_NAMES, *MEDIA_NAMES):
+            unit = name.rpartition("_")[2] if name in MEDIA_NAMES else "tokens"
+            value = getattr(self, name)
+            require_tokens(name, value, minimum=1, optional=True, unit=unit)
         window, requested = self.context_window, self.requested_output_tokens
         for name, bound_name in (
             ("max_input_tokens", "context_window"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -148,10 +148,7 @@ class Request:
             message=block,
         )
         lead = parts.lead(view)
-        pinned = list[Step]()
-        for step in self._pinned_steps(view, start, begin, lead) if view.pinned else ():
-            pinned.append(step)
-            begin = begin.following(step)
+        pinned, begin = self._pinned_steps(view, start, begin, lead)
         is_first = lead is not None and lead >= start
         if is_first or block is not None:
             begin = replace(begin, message=block)
@@ -173,7 +170,7 @@ class Request:
             record=record,
             block=block,
             summary_text=beside,
-            pinned=tuple(pinned),
+            pinned=pinned,
             steps=steps,
             fixed_estimates=fixed,
             leading=len(steps[0].messages) if is_first and steps else 0,
@@ -262,12 +259,12 @@ class Request:
 
     def _pinned_steps(
         self, view: View, start: int, before: Before, lead: int | None
-    ) -> Iterator[Step]:
-        """The pinned messages before the start, by step; a finished question never looks open.
+    ) -> tuple[tuple[Step, ...], Before]:
+        """The pinned messages before the start, by step, and what they precede; a finished question never looks open.
 
         Of a step that compacted only that stays, before all others when the provider ignores what precedes it.
         """
-        messages = self.parts.messages
+        messages, steps = self.parts.messages, list[Step]()
         provider_compaction = self.parts.kept_compaction(view)
         taken = set[str]()
         pinned = {position.index for position in view.pinned if position.index < start}
@@ -289,7 +286,8 @@ class Request:
                 marker = answer_marker(message_id(messages, group.index))
                 step = replace(step, messages=(*step.messages, marker))
             before = before.following(step)
-            yield step
+            steps.append(step)
+        return tuple(steps), before
 
     # ---- what it costs ----------------------------------------------------------------------------------------------
 

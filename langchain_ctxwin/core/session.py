@@ -341,11 +341,9 @@ def read_session(
     if not any(stored.values()):
         return Session()
     messages = history.messages
-    faults: list[str] = []
-    values: dict[str, Any] = {}
-    for name, value in stored.items():
-        values[name], key_faults = read_key(name, value)
-        faults += key_faults
+    read = {name: read_key(name, value) for name, value in stored.items()}
+    values = {name: value for name, (value, _) in read.items()}
+    faults = [fault for _, key_faults in read.values() for fault in key_faults]
     counts, guard, pending = (
         values[f"context_{name}"] for name in ("counts", "guard", "pending")
     )
