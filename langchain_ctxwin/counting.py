@@ -45,7 +45,7 @@ from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.provider_blocks import compact_json
 from langchain_ctxwin.core.tokens import TokenEstimator, request_tokens
 from langchain_ctxwin.core.tool_schemas import FRAMING, tool_definition
-from langchain_ctxwin.errors import PATH, ConfigError, expect
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.protocols import Clock, TokenCounter
 from langchain_ctxwin.util.log import log, reason_of
 from langchain_ctxwin.util.memo import Lru
@@ -168,7 +168,6 @@ class TokenizerFileCounter(LocalCounter):
     def __init__(
         self, path: str | os.PathLike[str], *, family: str = "generic"
     ) -> None:
-        expect(path, PATH, "path", "the path of a tokenizer.json")
         try:
             from tokenizers import Tokenizer  # noqa: PLC0415  # optional
         except ImportError as error:

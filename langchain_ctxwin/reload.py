@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Self
 
 from langchain_ctxwin.config import FileConfig, changes, read_bytes
-from langchain_ctxwin.errors import PATH, ConfigError, expect
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.log import log, log_failure
 from langchain_ctxwin.util.work import renew_after_fork
 
@@ -72,9 +72,7 @@ class ConfigFile:
         *,
         on_change: Callable[[FileConfig, FileConfig], object] | None = None,
     ) -> None:
-        self.path = Path(
-            expect(path, PATH, "path", "the path of a settings file")
-        ).absolute()
+        self.path = Path(path).absolute()
         """The file, as it was given; links are followed anew at each look."""
         self.problem = ""
         """Why the file as it is now was rejected; empty when it is what is active."""

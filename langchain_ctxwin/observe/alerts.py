@@ -21,7 +21,6 @@ from langchain_ctxwin.core.events import (
     SummaryEvent,
     ToolResultEvent,
 )
-from langchain_ctxwin.errors import expect
 from langchain_ctxwin.reporting import LogSink, Reporter
 from langchain_ctxwin.util.memo import Lru, once
 
@@ -96,9 +95,6 @@ class Alerts:
         then: takes each `AlertEvent`, such as the `emit` of a sink. It is called in the turn, so have what is slow done
             elsewhere; what it raises is logged. Alerts are logged in any case.
 
-    Raises:
-        ConfigError: an argument is of the wrong type.
-
     Instantiate:
         ```python
         alerts = Alerts(
@@ -121,14 +117,6 @@ class Alerts:
         then: Callable[[AlertEvent], object] = lambda _: None,
     ) -> None:
         self._config: Any = AlertConfig() if config is None else config
-        expect(
-            self._settings(),
-            AlertConfig,
-            "config",
-            "an AlertConfig, a FileConfig or a ConfigFile, or None",
-        )
-        wanted = "a function of one AlertEvent, such as the emit of a sink"
-        expect(then, Callable, "then", wanted)
         self._reporter = Reporter([SimpleNamespace(emit=then)], own=(LogSink,))
         self._samples: Lru[deque[float]] = Lru(MAX_MEASURES)
         self._raised: dict[Key, AlertEvent] = {}

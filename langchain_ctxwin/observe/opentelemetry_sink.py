@@ -8,7 +8,6 @@ from typing import Any
 
 from langchain_ctxwin.core import events
 from langchain_ctxwin.core.events import OTHER, Event
-from langchain_ctxwin.errors import expect
 
 try:
     from opentelemetry import metrics, trace
@@ -124,9 +123,6 @@ class OpenTelemetrySink:
         ```python
         agent = create_context_agent(model, tools, sinks=[sink])
         ```
-
-    Raises:
-        ConfigError: a provider is none.
     """
 
     def __init__(
@@ -136,9 +132,6 @@ class OpenTelemetrySink:
         *,
         chat_spans: bool = True,
     ) -> None:
-        wanted = "a provider of the OpenTelemetry SDK, or None"
-        expect(meter_provider, MeterProvider | None, "meter_provider", wanted)
-        expect(tracer_provider, TracerProvider | None, "tracer_provider", wanted)
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         self._chat_spans = chat_spans

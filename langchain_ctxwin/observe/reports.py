@@ -27,11 +27,8 @@ from langchain_ctxwin.errors import (
     ConfigError,
     NoModelFitsError,
     escaped,
-    expect_each,
 )
 from langchain_ctxwin.util.log import aligned
-
-EVENTS_WANTED = "the events of a History or of a MemorySink"
 
 MONEY_DIGITS = 6
 """Digits of USD behind the point: a call of a thousand tokens to a small model costs a few millionths."""
@@ -74,9 +71,9 @@ def report(events: Iterable[Event]) -> Report:
         >>> report(events).tables["usage"][0]["new_tokens"]
         90
     """
-    checked_events = expect_each(events, Event, "events", EVENTS_WANTED)
-    tables = {name: table.rows(checked_events) for name, table in TABLES.items()}
-    return Report(events=len(checked_events), tables=tables)
+    listed = list(events)
+    tables = {name: table.rows(listed) for name, table in TABLES.items()}
+    return Report(events=len(listed), tables=tables)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,17 +347,15 @@ def quality_report(
         >>> quality_report(steps, gates={"utilization": (0.8, None)}).failed
         ('utilization',)
     """
-    checked_events = expect_each(events, Event, "events", EVENTS_WANTED)
+    listed = list(events)
     if unmeasured := [name for name in gates if name not in MEASURES]:
         raise ConfigError(
             f"gates for {', '.join(unmeasured)}: no such measure, use {', '.join(MEASURES)}"
         )
     requests = sum(
-        isinstance(event, StepEvent) or _is_failed(event) for event in checked_events
+        isinstance(event, StepEvent) or _is_failed(event) for event in listed
     )
-    measures = {
-        name: Measure.of(pairs(checked_events)) for name, pairs in MEASURES.items()
-    }
+    measures = {name: Measure.of(pairs(listed)) for name, pairs in MEASURES.items()}
     return QualityReport(requests=requests, measures=measures, gates=dict(gates))
 
 

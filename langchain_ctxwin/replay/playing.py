@@ -27,12 +27,7 @@ from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.counting import VocabularyCounter
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import (
-    BudgetExceededError,
-    ConfigError,
-    expect,
-    expect_each,
-)
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError
 from langchain_ctxwin.replay.policies import Policy
 from langchain_ctxwin.replay.reading import Conversation, Tell, short
 from langchain_ctxwin.util.log import NAME
@@ -152,12 +147,6 @@ def replay(
     Raises:
         ConfigError: the window leaves no room for input.
     """
-    expect(
-        conversation,
-        Conversation,
-        "conversation",
-        "a Conversation, for example of read_conversations",
-    )
     return _Play(conversation, policy, window, heard).run()
 
 
@@ -188,10 +177,7 @@ def compare(
     for policy in policies:
         input_limit(window, policy)
     totals = [ReplayResult(policy=policy.name, window=window) for policy in policies]
-    wanted = "Conversations, for example those of read_conversations"
-    several = expect(conversations, Iterable, "conversations", wanted)
-    checked = (expect(one, Conversation, "a conversation", wanted) for one in several)
-    for played in _each(checked, policies, window, jobs or os.cpu_count() or 1):
+    for played in _each(conversations, policies, window, jobs or os.cpu_count() or 1):
         if isinstance(played, str):
             tell(played)
         else:
@@ -205,12 +191,6 @@ def recommended(results: Sequence[ReplayResult]) -> ReplayResult:
     Raises:
         ConfigError: nothing had to leave, or nothing that was needed had been seen before: all settings are as good.
     """
-    expect_each(
-        results,
-        ReplayResult,
-        "results",
-        "a list of ReplayResults, as compare yields it",
-    )
     fewest = min((result.unsent for result in results), default=0)
     telling = [
         result

@@ -46,7 +46,7 @@ from langgraph.graph import START, StateGraph
 from pydantic import ValidationError
 
 from langchain_ctxwin.agent.state import ContextState
-from langchain_ctxwin.errors import PATH, ConfigError, expect_each
+from langchain_ctxwin.errors import ConfigError
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 ROLES = {"human", "user", "ai", "assistant", "system", "developer", "tool", "function"}
@@ -107,12 +107,7 @@ def read_conversations(
             ...
         ```
     """
-    several = expect_each(
-        [paths] if isinstance(paths, PATH) else paths,
-        PATH,
-        "paths",
-        "paths of files or folders",
-    )
+    several = [paths] if isinstance(paths, str | Path) else paths
     taken = set[str]()
     for place, is_named in [source for path in several for source in _places(path)]:
         try:

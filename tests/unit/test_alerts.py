@@ -9,7 +9,6 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import (
     ConfigError,
-    ContextConfig,
 )
 from langchain_ctxwin.observe import (
     AlertConfig,
@@ -175,17 +174,9 @@ def test_what_is_done_about_an_alert_may_raise():
             lambda: AlertConfig(window=10, least=11),
             "least=11 is more than window=10: no share would ever be looked at",
         ),
-        (
-            lambda: Alerts(ContextConfig()),
-            "pass an AlertConfig, a FileConfig or a ConfigFile, or None",
-        ),
-        (
-            lambda: Alerts(then="log"),
-            "then='log': pass a function of one AlertEvent, such as the emit of a sink",
-        ),
     ],
 )
-def test_thresholds_and_arguments_that_cannot_be_are_refused(make, fault):
+def test_thresholds_that_cannot_be_are_refused(make, fault):
     """With what they are, and what to do."""
     with pytest.raises(ConfigError) as caught:
         make()

@@ -122,14 +122,9 @@ def test_the_report_judges_its_gates():
     )
 
 
-def test_a_gate_without_a_measure_and_what_is_no_event_are_refused():
+def test_a_gate_without_a_measure_is_refused():
     with pytest.raises(
         ConfigError,
         match="gates for speed: no such measure, use limit_compliance, fallback_success",
     ):
         quality_report([], gates={"speed": (0.5, None)})
-    with pytest.raises(
-        ConfigError,
-        match=r"events\[0\]=3: pass the events of a History or of a MemorySink",
-    ):
-        quality_report([3])
