@@ -107,7 +107,6 @@ def create_map_reduce_graph(
     map_prompt: str = MAP_PROMPT,
     reduce_prompt: str = REDUCE_PROMPT,
     max_concurrency: int = MAX_CONCURRENCY,
-    output_reserve: int | None = None,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     **compile_options: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -131,7 +130,6 @@ def create_map_reduce_graph(
         reduce_prompt: instructions for the calls that combine answers.
         max_concurrency: calls at a time; `max_concurrency` in the config of a run wins. LangGraph waits for streamed
             events on one of so many threads: with 1, `stream` of messages or custom events waits for ever.
-        output_reserve: tokens kept for each answer.
         checkpointer: makes runs resumable.
         **compile_options: passed to `StateGraph.compile`.
 
@@ -150,16 +148,17 @@ def create_map_reduce_graph(
         ```
     """
     expect(model, Runnable, "model", "a chat model or a Runnable around one")
-    parts = _Parts(model, limits, counter, output_reserve, (map_prompt, reduce_prompt))
+    parts = _Parts(model, limits, counter, (map_prompt, reduce_prompt))
     parts.check("")  # prompts that leave no room are refused here
     nodes = _Nodes(model, parts)
     builder = StateGraph(
         State, input_schema=MapReduceInput, output_schema=MapReduceOutput
     )
     builder.add_node("split", nodes.split, destinations=("map",))
-    builder.add_node("map", _node("map", nodes.answer))
+    answer = _node(nodes.answer)
+    builder.add_node("map", answer)
     builder.add_node("collect", nodes.collect, destinations=("map", "reduce", END))
-    builder.add_node("reduce", _node("reduce", nodes.answer))
+    builder.add_node("reduce", answer)
     builder.add_edge(START, "split")
     builder.add_edge("map", "collect")
     builder.add_edge("reduce", "collect")
@@ -267,6 +266,8 @@ class _Nodes:
 
         When one that cannot become smaller is refused, too, its size is not the reason: the rest is not sent.
         """
+        if work["level"] and len(work["chunks"]) == 1:  # to the next level as it is
+            return {"outcomes": [_outcome(work["part"], *work["chunks"])]}
         waiting, outcome = [work], _outcome(work["part"])
         is_only = work["parts"] == 1
         config = config if is_only else merge_configs(config, CALL_CONFIG)
@@ -337,29 +338,12 @@ class _Nodes:
             raise ContextWindowError(
                 f"none of {len(outcomes)} parts was answered: {failures[-1]['error']}"
             )
-        update: dict[str, Any] = {"failures": failures}
+        update = {"failures": failures, "outcomes": Overwrite([])}
         if len(answers) == 1:
-            return Command(
-                update={
-                    **update,
-                    "answer": answers[0]["text"],
-                    "outcomes": Overwrite([]),
-                },
-                goto=END,
-            )
+            return Command(update={**update, "answer": answers[0]["text"]}, goto=END)
         level = state["level"] + 1
         works = self._parts.of_answers(state["question"], level, answers)
-        works_to_ask = [work for work in works if len(work["chunks"]) > 1]
-        # an answer that is alone in its part goes to the next level as it is
-        carried_over = [
-            _outcome(work["part"], work["chunks"][0])
-            for work in works
-            if len(work["chunks"]) == 1
-        ]
-        return Command(
-            update={**update, "level": level, "outcomes": Overwrite(carried_over)},
-            goto=_sends(works_to_ask),
-        )
+        return Command(update={**update, "level": level}, goto=_sends(works))
 
 
 class _Parts:
@@ -370,11 +354,9 @@ class _Parts:
         model: Any,
         limits: Any,
         counter: TokenCounter | None,
-        output_reserve: int | None,
         prompts: tuple[str, str],
     ) -> None:
         self._limits_source = model if limits is None else limits
-        self._output_reserve = output_reserve
         self._prompts = prompts
         family = family_of(model)
         self._pricing = Pricing(counter or TokenEstimator(family), family=family)
@@ -504,7 +486,7 @@ class _Parts:
         raise BudgetExceededError(
             f"instructions and question need {frame:,} tokens of an input limit of {limit:,} (output reserve "
             f"{reserved:,}), which leaves {max(0, limit - frame):,} for the documents (at least {LEAST_ROOM_TOKENS} "
-            "are needed): shorten the question or the prompts, lower output_reserve or use a larger window",
+            "are needed): shorten the question or the prompts, lower the model's max_tokens or use a larger window",
             report={
                 "input_limit": limit,
                 "total_tokens": frame,
@@ -514,7 +496,7 @@ class _Parts:
 
     def _limits(self) -> tuple[int, int]:
         limits = ModelLimits.of(self._limits_source)
-        reserved = limits.output_reserve(self._output_reserve)
+        reserved = limits.output_reserve()
         return limits.input_limit(reserved), reserved
 
     def _is_over(self, work: Part) -> bool:
@@ -538,16 +520,14 @@ class _Parts:
         return ceil(upper(tokens) if upper else tokens * PLAIN_MARGIN)
 
 
-def _node(
-    name: str, work_of: Callable[[Any, RunnableConfig], Work[Any]]
-) -> Runnable[Any, Any]:
+def _node(work_of: Callable[[Any, RunnableConfig], Work[Any]]) -> Runnable[Any, Any]:
     def do(values: Any, config: RunnableConfig) -> Any:
         return run(work_of(values, config))
 
     async def ado(values: Any, config: RunnableConfig) -> Any:
         return await arun(work_of(values, config), aside=True)
 
-    return RunnableLambda(do, afunc=ado, name=name)
+    return RunnableLambda(do, afunc=ado)
 
 
 def _chunks_of(state: State) -> list[Chunk]:
@@ -558,9 +538,8 @@ def _chunks_of(state: State) -> list[Chunk]:
             "the input needs either documents or text, and only one of them"
         )
     wanted = "a list of Documents or texts, or pass text="
-    sources = expect(
-        [text] if documents is None else documents, list | tuple, "documents", wanted
-    )
+    given = [text] if documents is None else documents
+    sources = expect(given, list | tuple, "documents", wanted)
     chunks = [_chunk(number, document) for number, document in enumerate(sources)]
     if not any(chunk["text"].strip() for chunk in chunks):
         raise ConfigError(

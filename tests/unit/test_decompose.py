@@ -447,7 +447,7 @@ async def test_an_interrupt_is_no_failure(is_async):
 
 def parts_of(window=WINDOW, counter=None):
     limits = ModelLimits(window, requested_output_tokens=window // 8)
-    return _Parts(model_of(), limits, counter, None, ("Answer.", "Combine."))
+    return _Parts(model_of(), limits, counter, ("Answer.", "Combine."))
 
 
 @pytest.mark.parametrize(
