@@ -67,7 +67,7 @@ class HistorySink:
     """
 
     def __init__(self, path: str | Path, *, max_events: int = MAX_EVENTS) -> None:
-        if not isinstance(max_events, int) or max_events < 1:
+        if max_events < 1:
             raise ConfigError(
                 f"max_events={max_events!r}: give a whole number of events, at least 1"
             )
@@ -164,11 +164,7 @@ class History:
             ConfigError: the quality is not from 0 to 1, no event in the file is about this answer, or the file cannot
                 be written.
         """
-        if (
-            isinstance(quality, bool)
-            or not isinstance(quality, int | float)
-            or not 0 <= quality <= 1
-        ):
+        if not 0 <= quality <= 1:
             raise ConfigError(f"quality={brief(quality)}: give a number from 0 to 1")
         update = "UPDATE events SET json = json_set(json, '$.quality', ?) WHERE answer_id = ? AND answer_id != ''"
         if not self._execute("rw", update, (float(quality), answer_id))[1]:

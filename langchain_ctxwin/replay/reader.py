@@ -191,8 +191,6 @@ def read_conversation(
     conversation: Conversation,
     policies: Sequence[Policy],
     window: int,
-    *,
-    steps: int = STEPS_PER_CONVERSATION,
 ) -> Iterator[Read]:
     """Read recorded answers of one conversation behind all of the history, and behind the request of each policy.
 
@@ -203,7 +201,6 @@ def read_conversation(
         conversation: the recording.
         policies: whose requests are read.
         window: context window in tokens; a quarter of it is kept for the answer.
-        steps: answers that are read.
     """
     conversation = _readable(conversation)
     if (
@@ -212,9 +209,7 @@ def read_conversation(
     ):
         return
     requests = {one.name: _requests(conversation, one, window) for one in policies}
-    chosen = _chosen(
-        conversation, set.intersection(*map(set, requests.values())), steps
-    )
+    chosen = _chosen(conversation, set.intersection(*map(set, requests.values())))
     whole: Any = {at: conversation.messages[:at] for at, _ in chosen}
     tools = _tools(conversation.tools)
     # one after the other, so that a request that grows is read once
@@ -258,7 +253,7 @@ def _requests(
 
 
 def _chosen(
-    conversation: Conversation, positions: Iterable[int], most: int
+    conversation: Conversation, positions: Iterable[int]
 ) -> list[tuple[int, list[str]]]:
     """Positions of answers with calls, and what they need of the far past: half need something, if so many do."""
     texts = list(map(readable_text, conversation.messages))
@@ -272,8 +267,9 @@ def _chosen(
     random.Random(conversation.name).shuffle(answers)  # noqa: S311  # a reproducible sample
     far = [answer for answer in answers if answer[1]]
     near_only = [answer for answer in answers if not answer[1]]
-    half = -(-most // 2)
-    return sorted([*far[:half], *near_only, *far[half:]][:most])
+    half = -(-STEPS_PER_CONVERSATION // 2)
+    chosen = [*far[:half], *near_only, *far[half:]]
+    return sorted(chosen[:STEPS_PER_CONVERSATION])
 
 
 def _tools(tools: Sequence[Any]) -> str:
@@ -344,10 +340,6 @@ class LanguageModel:
             raise ConfigError(
                 f"a reader needs llama.cpp ({error}): pip install 'langchain-ctxwin[reader]'"
             ) from error
-        if not Path(model).is_file():
-            raise ConfigError(
-                f"--reader {model}: there is no such file; give a model in the GGUF format"
-            )
         settings = llama.CommonParams()
         settings.model.path = str(model)
         settings.n_ctx, settings.n_parallel = context_tokens, 1
