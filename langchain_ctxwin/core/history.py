@@ -226,10 +226,10 @@ class Before:
     message: AnyMessage | None = None
     """The message right before it; None at the start of the history."""
 
-    calls: frozenset[str] = frozenset()
-    """Ids of the tool calls that were made before it."""
+    calls: set[str] = field(default_factory=set)
+    """Ids of the tool calls that were made before it; those of each step that is shown join them."""
 
-    unanswered: frozenset[str] = frozenset()
+    unanswered: set[str] = field(default_factory=set)
     """Those of them that are shown without a result."""
 
     unbound: int = 0
@@ -246,13 +246,9 @@ class Before:
 
     def following(self, step: Step) -> Before:
         """Return the context of the step that follows this one."""
-        late = unanswered_in(step.messages)
-        return replace(
-            self,
-            message=step.messages[-1] if step.messages else self.message,
-            calls=self.calls.union(step.calls),
-            unanswered=self.unanswered.union(late),
-        )
+        self.unanswered.update(unanswered_in(step.messages))
+        last = step.messages[-1] if step.messages else self.message
+        return replace(self, message=last)
 
 
 def show_steps(
@@ -266,9 +262,7 @@ def show_steps(
     """
     messages, edited, rules = history.messages, view.edited, before.rules
     memo = history.visible_steps.setdefault(rules, {})
-    taken = set(before.calls)
-    last = before.message
-    unanswered = set(before.unanswered)
+    taken, last = before.calls, before.message
     for step in history.steps_from(start):
         is_unsealed = step.index < before.unsealed
         is_own = taken.isdisjoint(step.calls) and (
@@ -294,15 +288,14 @@ def show_steps(
             follows = replace(
                 before,
                 message=last,
-                unanswered=frozenset(unanswered),
                 is_answered=step.stop == len(messages) or _says(messages[step.stop]),
             )
-            visible_step = show_step(step, view, follows, taken)
+            visible_step = show_step(step, view, follows)
             if is_known:
                 memo[key] = (step, visible_step)
         taken.update(visible_step.calls)
         if visible_step is not step:
-            unanswered.update(unanswered_in(visible_step.messages))
+            before.unanswered.update(unanswered_in(visible_step.messages))
         if visible_step.messages:
             last = visible_step.messages[-1]
         yield visible_step
@@ -317,8 +310,8 @@ def may_follow(step: Step, last: AnyMessage | None, rules: Rules) -> bool:
     return not step.calls or rules.calls_after_ai or not isinstance(last, AIMessage)
 
 
-def show_step(step: Step, view: View, before: Before, taken: set[str]) -> Step:
-    """Return one step as the model sees it after what precedes it: edited and valid; its calls join `taken`.
+def show_step(step: Step, view: View, before: Before) -> Step:
+    """Return one step as the model sees it after what precedes it: edited and valid.
 
     The same step where nothing of it changes.
     """
@@ -342,7 +335,7 @@ def show_step(step: Step, view: View, before: Before, taken: set[str]) -> Step:
         before.unanswered,
         is_answered=before.is_answered,
     )
-    visible_messages = unique_calls(messages, taken)
+    visible_messages = unique_calls(messages, before.calls)
     if len(visible_messages) == step.size and all(
         map(is_, visible_messages, step.messages)
     ):

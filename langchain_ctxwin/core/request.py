@@ -266,7 +266,6 @@ class Request:
         """
         messages, steps = self.parts.messages, list[Step]()
         provider_compaction = self.parts.kept_compaction(view)
-        taken = set[str]()
         pinned = {position.index for position in view.pinned if position.index < start}
         groups = sorted(
             pinned_groups(messages, pinned, start),
@@ -280,7 +279,7 @@ class Request:
                 step = replace(
                     group, messages=(only_compaction(messages[group.index]),), calls=()
                 )
-            step = show_step(replace(step, price=self.parts.price), view, before, taken)
+            step = show_step(replace(step, price=self.parts.price), view, before)
             after = messages[following] if following < len(messages) else None
             if following > group.stop and looks_open(messages[group.index], after):
                 marker = answer_marker(message_id(messages, group.index))

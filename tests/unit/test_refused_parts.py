@@ -289,5 +289,5 @@ def test_a_step_in_standard_form_is_one_that_no_provider_needs_otherwise(
     results = [result("c", content)] if answer.tool_calls else []
     step = next(split_steps([answer, *results]))
     before = [Before(message=ASKED, rules=rules, is_answered=True) for rules in RULES]
-    sent = [show_step(step, View(), one, set()) for one in before]
+    sent = [show_step(step, View(), one) for one in before]
     assert not step.is_standard or all(one is step for one in sent)

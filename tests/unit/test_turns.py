@@ -174,7 +174,7 @@ def test_a_step_in_standard_form_is_taken_by_every_provider(messages, rules):
     for step in split_steps(messages):
         before = Before(message=last, rules=rules)
         if step.is_standard and may_follow(step, last, rules):
-            assert show_step(step, View(), before, set()) is step
+            assert show_step(step, View(), before) is step
         last = step.messages[-1]
 
 
