@@ -62,8 +62,6 @@ RETRY_SECONDS = 60.0  # until a source that failed is asked again
 GRACE_SECONDS = 1.5
 
 Catalogs = Literal["offline", "online"] | Sequence[str | os.PathLike[str]]
-# seconds since the epoch, and what a source stated then
-Answer = tuple[float, list[ModelInfo]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ class ModelRegistry:
         self._reporter = Reporter(sinks, own=(), clock=clock)
         self._warned = Seen()
         self._faults: dict[str, str] = {}
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, list[ModelInfo]] = {}
         self._due = dict.fromkeys(self._sources, -inf)
         self._listing = Listing()
         self.renew()
@@ -276,13 +274,13 @@ class ModelRegistry:
             return
         self._faults.pop(name, None)
         with self._lock:
-            before = self._answers.get(name, (0.0, []))[1]
-            answers = {**self._answers, name: (self._clock(), models)}
+            before = self._answers.get(name, [])
+            answers = {**self._answers, name: models}
             if models != before:
                 self._listing = Listing(
                     Claim(one, getattr(source, "tier", "provider"), info)
                     for one, source in self._sources.items()
-                    for info in answers.get(one, (0.0, []))[1]
+                    for info in answers.get(one, ())
                 )
             # at last: whoever finds an answer here finds it listed
             self._answers = answers

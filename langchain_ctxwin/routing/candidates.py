@@ -125,12 +125,10 @@ def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
         min(filter(None, (getattr(one, name) for one in every)), default=None)
         for name in names
     )
-    if largest is not None and window is not None and largest > window:
-        largest = None
     joint = ModelLimits(
         window,
         None,
-        largest,
+        largest if (largest or 0) <= (window or inf) else None,
         max_request_bytes=most_bytes,
         max_images=most_images,
         source="+".join(dict.fromkeys(one.source for one in every)),

@@ -146,7 +146,7 @@ class Fallbacks:
 
     @contextmanager
     def watched(self, *, final: bool = False) -> Iterator[None]:
-        """Watch what a candidate does; a failure that another may survive is kept for `next`, any other one is raised.
+        """Watch what a candidate does; a failure that another may survive is kept, any other one is raised.
 
         Once part of the answer was shown (`final`), no other candidate can take over.
         """

@@ -39,13 +39,6 @@ GEMINI_SECOND = {
     ]
 }
 
-_ANTHROPIC_CAN = {
-    "batch": {"supported": True},
-    "image_input": {"supported": True},
-    "pdf_input": {"supported": False},
-    "structured_outputs": {"supported": True},
-    "thinking": {"supported": True, "types": {"enabled": {"supported": True}}},
-}
 ANTHROPIC = {
     "data": [
         {
@@ -55,7 +48,6 @@ ANTHROPIC = {
             "created_at": "2099-01-01T00:00:00Z",
             "max_input_tokens": 200000,
             "max_tokens": 64000,
-            "capabilities": _ANTHROPIC_CAN,
         }
     ],
     "has_more": True,
@@ -81,12 +73,7 @@ OPENROUTER = {
     "data": [
         {
             "id": "maker/test-routed",
-            "canonical_slug": "maker/test-routed-2099",
             "context_length": 128000,
-            "architecture": {
-                "input_modalities": ["text", "image", "file"],
-                "output_modalities": ["text"],
-            },
             "pricing": {
                 "prompt": "0.00000025",
                 "completion": "0.000002",
@@ -95,22 +82,13 @@ OPENROUTER = {
             "top_provider": {
                 "context_length": 96000,
                 "max_completion_tokens": 16000,
-                "is_moderated": False,
             },
-            "supported_parameters": [
-                "tools",
-                "tool_choice",
-                "temperature",
-                "structured_outputs",
-            ],
-            "expiration_date": "2099-12-31",
         },
         {
             "id": "house/auto",
             "context_length": 2000000,
             "pricing": {"prompt": "-1", "completion": "-1"},
             "top_provider": {"context_length": None, "max_completion_tokens": None},
-            "supported_parameters": [],
         },
     ]
 }
@@ -119,15 +97,7 @@ MISTRAL = listed(
     {
         "id": "test-wind-latest",
         "owned_by": "mistralai",
-        "capabilities": {
-            "completion_chat": True,
-            "function_calling": True,
-            "vision": False,
-            "fine_tuning": False,
-        },
         "max_context_length": 131072,
-        "aliases": ["test-wind-2099"],
-        "deprecation": "2099-06-30T12:00:00Z",
     }
 )
 
@@ -176,12 +146,9 @@ LM_STUDIO = listed({"id": "test-desk", "owned_by": "organization_owner"})
 LM_STUDIO_OWN = listed(
     {
         "id": "test-desk",
-        "type": "vlm",
-        "publisher": "maker",
         "state": "loaded",
         "max_context_length": 131072,
         "loaded_context_length": 4096,
-        "capabilities": ["tool_use"],
     }
 )
 
@@ -191,13 +158,6 @@ TOGETHER = [
         "object": "model",
         "type": "chat",
         "context_length": "131072",
-        "pricing": {
-            "hourly": 0,
-            "input": 0.88,
-            "output": 0.88,
-            "base": 0,
-            "finetune": 0,
-        },
     }
 ]
 
@@ -206,9 +166,6 @@ FIREWORKS = listed(
         "id": "accounts/fireworks/models/test-spark",
         "owned_by": "fireworks",
         "kind": "HF_BASE_MODEL",
-        "supports_chat": True,
-        "supports_image_input": False,
-        "supports_tools": True,
         "context_length": 163840,
     }
 )
@@ -221,7 +178,6 @@ COHERE = {
             "name": "test-reply",
             "endpoints": ["chat"],
             "context_length": 256000.0,
-            "is_deprecated": True,
         }
     ]
 }

@@ -6,7 +6,7 @@ from math import ceil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import tool
 
@@ -14,7 +14,7 @@ from langchain_ctxwin import ContextOverflow, ModelLimits, TokenEstimator
 from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError, UnknownModelError
 from langchain_ctxwin.routing import ModelRouter, RouteRequest
-from langchain_ctxwin.routing.candidates import Size, conversation_key
+from langchain_ctxwin.routing.candidates import Size
 from support.fakes import ScriptedChatModel
 from support.routing import TableRegistry, exact, info, likely, scripted
 
@@ -392,18 +392,6 @@ def test_a_name_that_a_mapping_calls_by_another_is_made_by_itself(monkeypatch):
     registry = TableRegistry({"google:quick": info("quick", 8_192)})
     ModelRouter({"fast": "google:quick"}, registry, **likely()).instance("fast")
     assert made == ["google_genai:quick"]
-
-
-def test_a_conversation_is_known_by_its_thread_or_its_first_message():
-    """System messages do not tell conversations apart; what follows the first message does not matter."""
-    opening = [SystemMessage("You help."), HumanMessage("Where is my order?")]
-    longer = [*opening, AIMessage("On its way."), HumanMessage("Since when?")]
-    assert conversation_key(opening) == conversation_key(longer)
-    assert conversation_key(opening) != conversation_key(
-        [opening[0], HumanMessage("Refund me.")]
-    )
-    assert conversation_key(longer, {"configurable": {"thread_id": 7}}) == "thread:7"
-    assert conversation_key([]) == ""
 
 
 windows = st.lists(st.integers(300, 200_000), min_size=1, max_size=5, unique=True)
