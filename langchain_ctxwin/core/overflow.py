@@ -383,7 +383,7 @@ class Evidence:
 def evidence_of(source: object) -> Iterator[Evidence]:
     """Yield what `source` says; for an exception also what its causes and the members of a group say, nearest first.
 
-    Never raises, and ends on cyclic chains. The source may be an exception, a text or a decoded body.
+    Never raises. The source may be an exception, a text or a decoded body.
     """
     if not isinstance(source, BaseException):
         yield Evidence(codes=_codes([source]), text=_joined([source]))
@@ -397,7 +397,7 @@ def evidence_of(source: object) -> Iterator[Evidence]:
         bodies = [
             body
             for body in bodies
-            if isinstance(body, str | bytes | bytearray | Mapping | list | tuple)
+            if isinstance(body, str | bytes | Mapping | list | tuple)
         ]
         attributes = [
             getattr(place, name, None)
@@ -419,17 +419,16 @@ def evidence_of(source: object) -> Iterator[Evidence]:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    queue, seen = deque([error]), set[int]()
-    while queue and len(seen) < MAX_EXCEPTIONS:
+    queue = deque([error])
+    for _ in range(MAX_EXCEPTIONS):
+        if not queue:
+            return
         current = queue.popleft()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
         yield current
         members = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
         context = None if current.__suppress_context__ else current.__context__
-        behind = (*members[:MAX_EXCEPTIONS], current.__cause__, context)
-        queue.extend(cause for cause in behind if isinstance(cause, BaseException))
+        behind = (*members, current.__cause__, context)
+        queue.extend(cause for cause in behind if cause is not None)
 
 
 def _codes(bodies: list[Any]) -> frozenset[str]:
@@ -449,8 +448,8 @@ def _joined(sources: Iterable[object]) -> str:
 
 
 def _text(source: object) -> str:
-    if isinstance(source, bytes | bytearray):
-        source = bytes(source).decode("utf-8", "replace")
+    if isinstance(source, bytes):
+        source = source.decode("utf-8", "replace")
     if isinstance(source, Mapping | list | tuple):
         leaves = [f"{key}: {_bounded(str(value))}" for key, value in _leaves(source)]
         return _bounded(
@@ -474,12 +473,9 @@ def _leaves(body: object) -> list[tuple[str, Any]]:
             break
         key, value = queue.popleft()
         if isinstance(value, Mapping):
-            queue.extend(
-                (str(name), part)
-                for name, part in islice(value.items(), MAX_BODY_NODES)
-            )
+            queue.extend((str(name), part) for name, part in value.items())
         elif isinstance(value, list | tuple):
-            queue.extend((key, item) for item in value[:MAX_BODY_NODES])
+            queue.extend((key, item) for item in value)
         elif isinstance(value, str | int | float):
             leaves.append((key, value))
     return leaves
