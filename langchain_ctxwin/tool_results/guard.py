@@ -450,9 +450,8 @@ class ContentPrices:
         """Return the tokens of a message's content, media by kind and size."""
         if stays_blocks(content):
             return self.message(ToolMessage(content, tool_call_id=""))
-        return self.text(
-            content if isinstance(content, str) else content_of(content).text
-        )
+        text = content if isinstance(content, str) else content_of(content).text
+        return self.text(text)
 
     def message(self, message: Any) -> int:
         """Return the tokens of a message."""
@@ -594,22 +593,18 @@ def with_views(output: Any, look: Look, call_id: str | None = None) -> Any:
     Of a command that hands a conversation over only the answer to this call is looked at.
     """
     match output:
+        case ToolMessage() if call_id in (None, output.tool_call_id):
+            return output.model_copy(update={"content": look(output.content)})
         case ToolMessage():
-            is_other = call_id is not None and output.tool_call_id != call_id
-            return (
-                output
-                if is_other
-                else output.model_copy(update={"content": look(output.content)})
-            )
+            return output
         case list() if any(isinstance(item, ToolOutputMixin) for item in output):
             return [with_views(item, look, call_id) for item in output]
         case Command(update={"messages": list() | ToolMessage() as messages, **others}):
-            listed = messages if isinstance(messages, list) else [messages]
             guarded = [
                 with_views(item, look, call_id)
                 if isinstance(item, ToolMessage)
                 else item
-                for item in listed
+                for item in (messages if isinstance(messages, list) else [messages])
             ]
             return replace(output, update={"messages": guarded, **others})
         case Command():

@@ -76,7 +76,7 @@ def print_rows(rows: Sequence[Any]) -> tuple[str, list[str]]:
         ('id|owner.login', ['1|ann', '2|"7"'])
     """
     is_table = len(rows) > 1 and all(type(row) is dict for row in rows)
-    columns = _columns(rows, "") if is_table else None
+    columns = _columns(rows) if is_table else None
     if not columns:
         return "", list(map(print_value, rows))
     lines = [
@@ -122,30 +122,24 @@ def print_value(value: Any) -> str:
     return json.dumps(value)
 
 
-def _columns(
-    rows: Sequence[dict[str, Any]], prefix: str
-) -> dict[str, list[Any]] | None:
+def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]] | None:
     """A column per field of rows and of the objects in them; None when too many cells would be empty."""
-    keys = dict.fromkeys(chain.from_iterable(rows))
-    if sum(map(len, rows)) < MIN_FILLED * len(keys) * len(rows):
+    flat_rows = [_flat(row, "") for row in rows]
+    paths = dict.fromkeys(chain.from_iterable(flat_rows))
+    if sum(map(len, flat_rows)) < MIN_FILLED * len(paths) * len(rows):
         return None
-    columns: dict[str, list[Any]] = {}
-    for key in keys:
-        column = [row.get(key, _ABSENT) for row in rows]
+    return {path: [row.get(path, _ABSENT) for row in flat_rows] for path in paths}
+
+
+def _flat(row: dict[str, Any], prefix: str) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in row.items():
         path = f"{prefix}{_text(key, _BARE_KEY)}"
-        inside = None
-        if dict in set(map(type, column)):
-            inside = _columns(
-                [value if type(value) is dict else {} for value in column], f"{path}."
-            )
-        if inside:
-            column = [
-                _ABSENT if type(value) is dict and value else value for value in column
-            ]
-        if not inside or any(value is not _ABSENT for value in column):
-            columns[path] = column
-        columns.update(inside or {})
-    return columns
+        if type(value) is dict and value:
+            flat.update(_flat(value, f"{path}."))
+        else:
+            flat[path] = value
+    return flat
 
 
 def _cell(value: Any) -> str:

@@ -189,6 +189,4 @@ def test_what_a_cursor_cannot_hold_is_refused(signer, changed):
 def test_equal_arguments_have_one_digest_whatever_their_order():
     one, other = {"a": 1, "b": ["x", {2}]}, {"b": ["x", {2}], "a": 1}
     assert args_digest(one) == args_digest(other) != args_digest({"a": 2})
-    assert [
-        len(args_digest(odd)) for odd in ({}, {1: "a", "b": 2}, {"a": object()})
-    ] == [32] * 3
+    assert [len(args_digest(odd)) for odd in ({}, {"a": object()})] == [32] * 2
