@@ -23,12 +23,11 @@ from langchain_ctxwin.agent.state import (
     OUR_KEYS,
     RECORD_CHANNEL,
     MessagesDeltaChannel,
-    State,
     newer,
     turn_is_finished,
 )
 from langchain_ctxwin.agent.steering import sought_step
-from langchain_ctxwin.agent.step import AgentStep, CallSetup
+from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
@@ -129,11 +128,9 @@ class ContextAgentState(ContextKeys, total=False):
 class AgentCall:
     """One model call of an agent: its request, what the agent answers with, and what the session learns on the way."""
 
-    def __init__(self, request: ModelRequest[Any], setup: CallSetup) -> None:
+    def __init__(self, request: ModelRequest[Any], step: AgentStep) -> None:
         self._request = request
-        stored: State = request.state
-        state = {key: stored[key] for key in OUR_KEYS if key in stored}
-        self.step = AgentStep({**state, "messages": request.messages}, setup)
+        self.step = step
         """What is done around the call."""
         self._answer: ModelResponse[Any] = ModelResponse(result=[])
 
@@ -151,7 +148,7 @@ class AgentCall:
 
         yield from step.prepare()
         answer = yield from ModelCall(
-            step, step.setup.called, send, validator=validator
+            step, step.call, send, validator=validator
         ).answer()
         # its last AI message in the form that the session refers to: with an id
         result = self._answer.result
@@ -443,24 +440,25 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         )
         engine = engine_of(self._engine_of(model), request.runtime)
         engine.require_summarizer(model)
-        prompt, is_bounded = request.system_message or "", self._engine is not None
-        setup = CallSetup(
+        prompt = request.system_message or ""
+        stored: Mapping[str, Any] = request.state
+        state = {key: stored[key] for key in OUR_KEYS if key in stored}
+        step = AgentStep(
+            state={**state, "messages": request.messages},
             engine=engine,
             choices=self._choices_of(request, engine),
             system_prompt=prompt,
-            tools=with_recall(request.tools, model, is_given=True),
+            all_tools=with_recall(request.tools, model, is_given=True),
             format_tools=definitions_of(request.response_format),
-            model=limited_by(engine, model) if is_bounded else model,
-            called=model,
-            is_bounded=is_bounded,
+            model=limited_by(engine, model),
+            call=model,
             bind=lambda tools: bound_by_agent(request, model, tools),
             place=place_of(request.runtime, prompt),
-            state_messages=request.state["messages"],
+            stored_messages=stored["messages"],
         )
-        call = AgentCall(request, setup)
         if take_step := sought_step.get():
-            take_step(call.step)
-        return call.work(handler, self.validator)
+            take_step(step)
+        return AgentCall(request, step).work(handler, self.validator)
 
     def _choices_of(
         self, request: ModelRequest[ContextT], engine: ContextEngine

@@ -282,7 +282,7 @@ class ModelCall:
     def _has_moved(self) -> bool:
         """Move to another candidate, or measure for this one by its learned limit; false when that changes nothing."""
         step = self._step
-        trial = AgentStep(step.state, step.setup)
+        trial = replace(step)
         trial.choose_model()
         fit(trial)
         is_same = known_name(trial.state) == known_name(step.state)
@@ -297,7 +297,7 @@ class ModelCall:
         if self._router is not None:
             extras = step.choices.arguments(step.state)
         else:
-            thread = step.setup.place.thread
+            thread = step.place.thread
             extras = self._engine.call_options(
                 window, request, conversation=thread, call=self._call
             )
@@ -400,7 +400,7 @@ class ModelCall:
             **{name: report[name] for name in REPORTED},
         )
         self._report(event)
-        thread = self._step.setup.place.thread
+        thread = self._step.place.thread
         if not thread or not event.reported_tokens:
             return
         sent = SentRequest(

@@ -36,7 +36,6 @@ from langchain_ctxwin.agent.state import (
 )
 from langchain_ctxwin.agent.step import (
     AgentStep,
-    CallSetup,
     Destination,
     request_waits,
     route_of,
@@ -272,21 +271,21 @@ class ContextNodes:
         """A step of this run: what is given per request is asked for once."""
         runtime = current_runtime()
         prompt = _resolved(self._system_prompt, state, runtime)
-        setup = CallSetup(
+        step = AgentStep(
+            state={**state},
             engine=engine_of(self.engine, runtime),
             choices=self.choices,
             system_prompt=prompt,
-            tools=self._all_tools(_resolved(self._tools, state, runtime)),
+            all_tools=self._all_tools(_resolved(self._tools, state, runtime)),
             model=None
             if self.choices.router
             else _resolved(self._model, state, runtime),
-            called=self._call,
+            call=self._call,
             bind=lambda tools: (
                 None if self._call is None else self._bound(self._call, tools)
             ),
             place=place_of(runtime, prompt),
         )
-        step = AgentStep(state, setup)
         # A step keeps its list of messages alive, so that an id cannot come to mean another one.
         if before := self._steps.get(id(state.get("messages"))):
             step.take_over(before)

@@ -1,13 +1,13 @@
 """`AgentStep`: what is done around one model call, the same for nodes, middleware and the ready agent.
 
-AgentStep(state, setup)  ->  check  ->  [summarize]  ->  [compress]  ->  request  ->  ModelCall  ->  [summarize]
+AgentStep  ->  check  ->  [summarize]  ->  [compress]  ->  request  ->  ModelCall  ->  [summarize]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
@@ -50,16 +50,20 @@ from langchain_ctxwin.util.work import Wait, Work
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallSetup:
-    """The model call that a step leads to, as its adapter describes it."""
+@dataclass(kw_only=True, eq=False)
+class AgentStep:
+    """The state of one conversation on its way through a step, and the request measured for it.
 
+    An adapter says what the model call is that the step leads to.
+    """
+
+    state: Update
     engine: ContextEngine
     choices: Choices
     """Chooses the tools and the model of each request."""
 
     system_prompt: str | SystemMessage = ""
-    tools: Sequence[Any] = ()
+    all_tools: Sequence[Any] = ()
     """All tools of the agent, those included that a selector chooses from."""
 
     format_tools: Sequence[Any] = ()
@@ -68,11 +72,8 @@ class CallSetup:
     model: Any = None
     """Whose limits hold when no router chooses; None takes those of the engine."""
 
-    called: Any = None
+    call: Any = None
     """What the request goes to, when no router chooses; None when that is unknown."""
-
-    is_bounded: bool = True
-    """Limits that were set on the engine as numbers hold for a chosen candidate, too."""
 
     bind: Callable[[Sequence[Any]], Any] = lambda _: None
     """Returns what the request goes to with these tools bound; None when that is unknown."""
@@ -80,27 +81,24 @@ class CallSetup:
     place: RunPlace = NOWHERE
     """Where the conversation runs."""
 
-    state_messages: Sequence[AnyMessage] = ()
+    stored_messages: Sequence[AnyMessage] = ()
     """The messages of the state, where those of the request may be others."""
 
+    news: Update = field(default_factory=dict, init=False)
+    """What the step found out: the update of the state."""
 
-class AgentStep:
-    """The state of one conversation on its way through a step, and the request measured for it."""
+    _window: Window | None = field(default=None, init=False)
+    _request: list[AnyMessage] | None = field(default=None, init=False)
+    _planned: Compaction | None = field(default=None, init=False)
 
-    def __init__(self, state: State, setup: CallSetup) -> None:
-        self.state: Update = dict(state)
-        self.news: Update = {}
-        """What the step found out: the update of the state."""
-        self.setup, self.engine, self.choices = setup, setup.engine, setup.choices
+    def __post_init__(self) -> None:
+        self.state = dict(self.state)
         self.summaries = BackgroundSummaries(
-            setup.engine, setup.place, called=lambda: self.called
+            self.engine, self.place, called=lambda: self.called
         )
-        self._window: Window | None = None
-        self._request: list[AnyMessage] | None = None
-        self._planned: Compaction | None = None
 
     def take_over(self, before: AgentStep) -> None:
-        """Take the request of an earlier node, where that measured this very state with this setup.
+        """Take the request of an earlier node, where that measured this very state for this call.
 
         LangGraph hands the nodes of a run the same list of messages until a node writes to it. Settings that changed
         since make another request.
@@ -114,40 +112,37 @@ class AgentStep:
 
     def _identity(self) -> tuple[Any, ...]:
         """Identity of a request's parts; both objects of a comparison are alive, so equal ids mean the same object."""
-        setup, session = self.setup, [self.state.get(key) for key in SESSION]
-        ids = [
-            id(one) for one in (self.state.get("messages"), setup.model, *setup.tools)
-        ]
-        return ids, setup.system_prompt, session
+        session = [self.state.get(key) for key in SESSION]
+        parts = (self.state.get("messages"), self.model, *self.all_tools)
+        return [id(one) for one in parts], self.system_prompt, session
 
     @property
     def window(self) -> Window:
         """The request as the state is now, measured once."""
         if self._window is None:
-            setup, model = self.setup, self.choices.model(self.state)
-            tools = self.tools
-            if model and setup.is_bounded:
+            model, tools = self.choices.model(self.state), self.tools
+            if model:
                 model = limited_by(self.engine, model)
             self._window = self.engine.measure(
                 self.state.get("messages") or [],
-                system_prompt=setup.system_prompt,
-                tools=[*tools, *setup.format_tools] if setup.format_tools else tools,
+                system_prompt=self.system_prompt,
+                tools=[*tools, *self.format_tools] if self.format_tools else tools,
                 session=self.state,
-                model=model or setup.model,
-                called=self.choices.provider(self.state) or setup.called,
+                model=model or self.model,
+                called=self.choices.provider(self.state) or self.call,
             )
         return self._window
 
     @property
     def tools(self) -> Sequence[Any]:
         """The tools of the request, without those of a response format."""
-        setup, loads = self.setup, self._loads_tools()
-        return self.choices.tools(self.state, setup.tools, loads_tools=loads)
+        loads = self._loads_tools()
+        return self.choices.tools(self.state, self.all_tools, loads_tools=loads)
 
     @property
     def called(self) -> Any:
         """What the request goes to, tools bound; None when that is unknown. A router's choice may change until then."""
-        return None if self.choices.router else self.setup.bind(self.tools)
+        return None if self.choices.router else self.bind(self.tools)
 
     def request(self) -> list[AnyMessage]:
         """Return the messages of the request, built once; one that holds nothing to answer is refused.
@@ -176,7 +171,7 @@ class AgentStep:
     @property
     def state_messages(self) -> Sequence[AnyMessage]:
         """The messages of the state, where those of the request may be others."""
-        return self.setup.state_messages or self.state.get("messages") or ()
+        return self.stored_messages or self.state.get("messages") or ()
 
     def rewrite(
         self, keys: Collection[str | None], change: Callable[[AnyMessage], AnyMessage]
@@ -334,7 +329,7 @@ class AgentStep:
         if selector is None or not selector.deferred_forms:
             return False
         return self.engine.rules_of(
-            self.choices.provider(self.state) or self.setup.called
+            self.choices.provider(self.state) or self.call
         ).loads_tools
 
     def _due(self, window: Window) -> tuple[Update, Compaction | None]:
@@ -465,7 +460,7 @@ def within_budget(step: AgentStep) -> None:
     if settings.max_thread_cost is not None:
         _require_prices(step, settings.max_thread_cost)
     while over := next((one for one in _bounds(step) if one.spent >= one.limit), None):
-        if settings.on_budget == "raise" or not step.setup.place.thread:
+        if settings.on_budget == "raise" or not step.place.thread:
             _report(step, step.window, "budget_spent", over)
             raise ThreadBudgetError(
                 f"the thread spent {over.spent} of {over.setting}={over.limit}: raise {over.setting}, begin another "
@@ -598,7 +593,7 @@ def placing_media(step: AgentStep) -> Work[None]:
     Raises:
         ConfigError: data are to be in a store, and the run has none.
     """
-    window, place = step.window, step.setup.place
+    window, place = step.window, step.place
     is_apart, store = settings_of(window).media == "store", place.media
     if is_apart and place.thread and store is None:
         raise ConfigError(NO_STORE)

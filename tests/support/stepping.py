@@ -1,7 +1,7 @@
 """The steps of an engine outside of a graph: each takes the state and returns what is news."""
 
 from langchain_ctxwin.agent.choices import Choices
-from langchain_ctxwin.agent.step import AgentStep, CallSetup
+from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import NOWHERE
 from langchain_ctxwin.util.work import arun, run
 
@@ -15,10 +15,11 @@ class Steps:
 
     def step(self, state, place=NOWHERE):
         return AgentStep(
-            state,
-            CallSetup(
-                engine=self.engine, choices=self.choices, **self.setup, place=place
-            ),
+            state=state,
+            engine=self.engine,
+            choices=self.choices,
+            **self.setup,
+            place=place,
         )
 
     def check(self, state, place=NOWHERE):

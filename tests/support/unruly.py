@@ -155,7 +155,7 @@ class Conversation:
             self.config,
             jobs=self.jobs,
         )
-        self.flow = Steps(self.engine, system_prompt=PROMPT, tools=TOOLS)
+        self.flow = Steps(self.engine, system_prompt=PROMPT, all_tools=TOOLS)
 
     def measure(self, state):
         return self.engine.measure(
