@@ -23,7 +23,6 @@ from pydantic import Field
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.errors import expect
-from langchain_ctxwin.models.sources import CAPABILITIES
 from langchain_ctxwin.routing.candidates import RouteRequest, conversation_key
 from langchain_ctxwin.routing.fallbacks import Fallbacks
 from langchain_ctxwin.routing.router import ModelRouter
@@ -98,15 +97,10 @@ class RoutedChatModel(BaseChatModel):
         return "routed"
 
     def bind_tools(
-        self,
-        tools: Sequence[Any],
-        *,
-        tool_choice: str | None = None,
-        **kwargs: Any,
+        self, tools: Sequence[Any], **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools as they are; each candidate formats them in its own way when it is called."""
-        choice = {} if tool_choice is None else {"tool_choice": tool_choice}
-        return self.bind(tools=list(tools), **choice, **kwargs)
+        return self.bind(tools=list(tools), **kwargs)
 
     def _generate(
         self,
@@ -206,20 +200,13 @@ class RoutedChatModel(BaseChatModel):
         return Fallbacks(self.router, request, {"stop": stop, **arguments})
 
     def _resolve_model_profile(self) -> ModelProfile:
-        """The smallest limits, and each capability that all candidates have or one is known to lack."""
-        limits, candidates = self.router.limits, self.router.candidates
+        """The smallest limits; a capability is each candidate's own."""
+        limits = self.router.limits
         inputs = filter(None, (limits.context_window, limits.max_input_tokens))
-        profile: dict[str, Any] = {
-            "max_input_tokens": min(inputs),
-            "max_output_tokens": limits.max_output_tokens,
-        }
-        for capability, key in CAPABILITIES.items():
-            states = {one.states(capability) for one in candidates}
-            profile[key] = (
-                False if False in states else None if None in states else True
-            )
-        known = {key: value for key, value in profile.items() if value is not None}
-        return cast("ModelProfile", known)
+        profile = {"max_input_tokens": min(inputs)}
+        if limits.max_output_tokens:
+            profile["max_output_tokens"] = limits.max_output_tokens
+        return cast("ModelProfile", profile)
 
 
 def _wish(route: Any) -> tuple[str, str]:
