@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import json
 import sqlite3
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -18,10 +18,9 @@ from langchain_ctxwin.core.events import TYPES, Event
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.files import place
 from langchain_ctxwin.util.log import FailureLog
-from langchain_ctxwin.util.work import Worker
+from langchain_ctxwin.util.work import Worker, renew_after_fork
 
 MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
-MAX_WAITING = 10_000  # events that are not written yet; of more, the newest are lost
 BUSY_SECONDS = 1.0  # how long a write waits for another process; each of them takes some milliseconds
 EXIT_SECONDS = 1.0  # how long the end of the process waits
 BATCH_ROWS = 1_000  # events that are read at once
@@ -75,32 +74,43 @@ class HistorySink:
         self.max_events = max_events
         self.lost = 0
         """Events that could not be written."""
+        self._waiting = deque[Event]()
         self._failures = FailureLog(path=str(self.path))
-        self._worker = Worker("ctxwin-history", max_waiting=MAX_WAITING)
+        self._worker = Worker("ctxwin-history")
         atexit.register(self.flush)
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Forget, in a forked process, the events that its parent writes."""
+        self._waiting.clear()
 
     def emit(self, event: Event) -> None:
         """Have an event written; never waits."""
-        if not self._worker.submit(partial(self._write, event)):
-            self.lost += 1
+        self._waiting.append(event)
+        # if one task waits already, that one writes this event, too
+        self._worker.submit(self._write)
 
     def flush(self, timeout_seconds: float = EXIT_SECONDS) -> bool:
         """Wait until all events are written; false when that takes longer. Blocks its thread."""
         return self._worker.flush(timeout_seconds)
 
-    def _write(self, event: Event) -> None:
+    def _write(self) -> None:
+        """Write the events that wait, in one transaction: each of them has the disk wait."""
+        events = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        if not events:  # an earlier task took them along
+            return
         try:
-            text = json.dumps(event.to_dict(), default=str)
+            rows = [(json.dumps(event.to_dict(), default=str),) for event in events]
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _opened(self.path, "rwc") as file:
                 file.executescript(SCHEMA)
-                file.execute("INSERT INTO events (json) VALUES (?)", (text,))
+                file.executemany("INSERT INTO events (json) VALUES (?)", rows)
                 file.execute(
                     "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?",
                     (self.max_events,),
                 )
         except (sqlite3.Error, OSError, ValueError) as error:
-            self.lost += 1
+            self.lost += len(events)
             reason = f"{type(error).__name__}: {error}"
             self._failures.note("history.not_saved", reason)
         else:
