@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from langchain_ctxwin.agent.middleware import (
         ContextWindowMiddleware as ContextWindowMiddleware,
     )
-    from langchain_ctxwin.agent.steering import (
+    from langchain_ctxwin.agent.ready import (
         ThreadCompaction,
         acompact,
         aundo,
@@ -77,11 +77,11 @@ _LAZY = {
     "BudgetedRetriever": "retrieval",
     "ContextAgentState": "middleware",
     "ContextWindowMiddleware": "middleware",
-    "ThreadCompaction": "agent.steering",
-    "acompact": "agent.steering",
-    "aundo": "agent.steering",
-    "compact": "agent.steering",
-    "undo": "agent.steering",
+    "ThreadCompaction": "agent.ready",
+    "acompact": "agent.ready",
+    "aundo": "agent.ready",
+    "compact": "agent.ready",
+    "undo": "agent.ready",
     "create_map_reduce_graph": "decompose",
     "create_recall_tool": "recall",
     "forget": "pruning",

@@ -19,6 +19,7 @@ from langchain_ctxwin.agent.choices import (
     with_recall,
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
+from langchain_ctxwin.agent.ready import sought_step
 from langchain_ctxwin.agent.state import (
     OUR_KEYS,
     RECORD_CHANNEL,
@@ -26,7 +27,6 @@ from langchain_ctxwin.agent.state import (
     newer,
     turn_is_finished,
 )
-from langchain_ctxwin.agent.steering import sought_step
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
