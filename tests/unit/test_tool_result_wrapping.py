@@ -53,12 +53,6 @@ def with_state(query: str, state: Annotated[Any, InjectedState]) -> str:
     return large(query, state["messages"][0].text)
 
 
-def with_a_field(
-    query: str, history: Annotated[list[Any], InjectedState("messages")]
-) -> str:
-    return large(query, history[0].text)
-
-
 def with_store(query: str, store: Annotated[BaseStore, InjectedStore()]) -> str:
     return large(query, store.get(("facts",), "one").value["fact"])
 
@@ -158,7 +152,7 @@ class WithRuntimeField(BaseTool):
 
 callbacks = tool_of(with_callbacks)
 SYNC = [
-    *((tool_of(look), ("x", "What is there?")) for look in (with_state, with_a_field)),
+    (tool_of(with_state), ("x", "What is there?")),
     *((tool_of(look), ("x", "c1", 2)) for look in (with_runtime, with_a_named_runtime)),
     (tool_of(with_store), ("x", "it rains")), (tool_of(with_call_id), ("x", "c1")),
     (tool_of(with_config), ("x", "acme")), (callbacks, ("x", True)), (with_model, ("x", 3)), (single, ("x",)),
