@@ -63,6 +63,9 @@ from langchain_ctxwin.routing.judging import (
 )
 from langchain_ctxwin.util.memo import Lru
 
+# Until the registry is asked again, which keeps its own, longer time to live: a lookup of a chat model takes half a
+# millisecond, and a step asks for the candidates many times.
+FACTS_SECONDS = 60.0
 REST_SECONDS = 30.0  # that a failed candidate is passed over: most rate limits and restarts are over by then
 EXPECTED_OUTPUT_TOKENS = (
     400  # of a usual answer, a few paragraphs or two tool calls, for the estimated cost
@@ -188,6 +191,7 @@ class ModelRouter:
         self._counter = counter
         self._registry = ModelRegistry() if registry is None else registry
         self._read = candidates_of(candidates, self._registry)
+        self._read_at = clock()
         # What happened so far; losing it costs a few refused requests.
         # what failed, and until when the candidate rests
         self._failures: dict[str, tuple[str, float]] = {}
@@ -212,7 +216,9 @@ class ModelRouter:
 
     def candidates_of(self, conversation: str) -> tuple[Candidate, ...]:
         """Return the candidates with the limits that hold for a conversation: some were stated to it alone."""
-        self._read = tuple(map(self._read_again, self._read))
+        if self.clock() - self._read_at >= FACTS_SECONDS:
+            self._read_at = self.clock()
+            self._read = tuple(map(self._read_again, self._read))
         return tuple(self.candidate(one.name, conversation) for one in self._read)
 
     @property
