@@ -166,12 +166,14 @@ def listed_tail(parts: Parts) -> Any:
     """The strongest plain way: a tail that drops to .3 of the room when it is full, and lists identifiers that left."""
     from langchain.agents.middleware import wrap_model_call
 
-    policy = Dropped(parts.room_tokens, keep=0.3, list_share=0.1)
+    def size(message: Any) -> int:
+        return parts_of([message], [])[1].tokens
+
+    policy = Dropped(parts.room_tokens, size)
 
     @wrap_model_call
     def shortened(request: Any, handler: Any) -> Any:
-        sizes = [part.tokens for part in parts_of(request.messages, [])[1:]]
-        return handler(request.override(messages=policy.view(request.messages, sizes)))
+        return handler(request.override(messages=policy.view(request.messages)))
 
     return _agent(parts, shortened)
 

@@ -30,7 +30,7 @@ from langchain_ctxwin import (
     ExtractiveSummarizer,
     ModelInfo,
 )
-from plain_tails import Dropped
+from langchain_ctxwin.replay.policies import KeepLast, Plain
 from prompt_caches import (
     FIRST_TOKEN_SECONDS,
     RULES,
@@ -49,7 +49,6 @@ from sufficiency import (
     TO_HALF,
     Job,
     Ours,
-    Policy,
     Talk,
     conversations,
 )
@@ -65,7 +64,6 @@ SUMMARIZED, NEVER = "`SummarizationMiddleware`", "never compacted"
 WINDOWS = (8_192, 32_768)
 ARMS = (OURS, SUMMARIZED, TO_HALF, LISTED, NEVER)
 PER_FILE = 20
-ENDLESS = 10**9  # tokens: the room of those who never drop anything
 IDLE, NOT_IDLE = "`compact_when_idle`", "without it"
 
 Books = dict[tuple[str, str], Bill]
@@ -87,11 +85,7 @@ class Timed(Ours):
         self.engine = ContextEngine(model, config=config, clock=lambda: clock.seconds)
         self.clock = clock
 
-    def view(
-        self,
-        history: Sequence[AnyMessage],
-        sizes: Sequence[int],  # noqa: ARG002
-    ) -> list[AnyMessage]:
+    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
         fitted = self.engine.fit(history, session=self.session, **self.about)
         counts = dict(fitted.session.get("context_counts") or {})
         counts["answered_seconds"] = self.clock.seconds + FIRST_TOKEN_SECONDS
@@ -122,11 +116,7 @@ class Summarized:
             summarizer=self._summary,
         )
 
-    def view(
-        self,
-        history: Sequence[AnyMessage],
-        sizes: Sequence[int],  # noqa: ARG002
-    ) -> list[AnyMessage]:
+    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
         self.messages += history[self.taken :]
         self.taken = len(history)
         update = self._middleware.before_model({"messages": self.messages}, None) or {}  # type: ignore[arg-type]
@@ -157,10 +147,10 @@ class Session(Talk):
         if self.is_small:
             return {}, self.tally
         summarized = Summarized(self.job, self.tokens(self.head))
-        policies: dict[str, Policy] = {
+        policies: dict[str, Plain] = {
             **self.policies(Ours(self.job, self.prompt)),
             SUMMARIZED: summarized,
-            NEVER: Dropped(ENDLESS, keep=1.0),
+            NEVER: KeepLast(1, lambda _: 0),
             IDLE: Timed(self.job, self.prompt, self.clock, when_idle=True),
             NOT_IDLE: Timed(self.job, self.prompt, self.clock, when_idle=False),
         }

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from common import goals, head, parser_of, pooled, quiet, row, rows_of
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits, TokenEstimator
 from langchain_ctxwin.recall import create_recall_tool, handles, search_messages
-from plain_tails import Newest
+from langchain_ctxwin.replay.policies import KeepLast
 
 LIMIT = 8_192  # of the input
 RECALL_TOKENS = 2_000
@@ -144,8 +144,7 @@ def newest(messages: list[AnyMessage]) -> list[AnyMessage]:
     """The newest messages that fit."""
     count = TokenEstimator()
     frame = count([])
-    sizes = [count([message]) - frame for message in messages]
-    return Newest(LIMIT - frame).view(messages, sizes)
+    return KeepLast(LIMIT - frame, lambda one: count([one]) - frame).view(messages)
 
 
 def recalled(state: State, query: str) -> Shown:

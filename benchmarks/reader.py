@@ -44,7 +44,6 @@ from plain_tails import Dropped
 SEED = 11
 WINDOW = 5_462  # an input limit of 4,096 beside a quarter for the answer
 RULES_WINDOW = 10_923  # the same of 8,192
-LISTED_KEEP, LIST_SHARE = 0.3, 0.1
 QUESTIONS = 5  # of a conversation
 ANSWER_CHARS = range(3, 41)
 PLANTED = 10  # conversations that all rules are planted in, some at a time
@@ -107,19 +106,6 @@ class WithTask:
         )
 
 
-class Listed:
-    """The tail whose start moves far, with the identifiers of what left as a bare list."""
-
-    def __init__(self, room: int, size: Callable[[AnyMessage], int]) -> None:
-        self.size, self.tail = (
-            size,
-            Dropped(room, keep=LISTED_KEEP, list_share=LIST_SHARE),
-        )
-
-    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
-        return self.tail.view(history, list(map(self.size, history)))
-
-
 def policies() -> list[Policy]:
     return [
         Policy(name="ours", config=ContextConfig()),
@@ -133,7 +119,7 @@ def policies() -> list[Policy]:
             name="half and task",
             make=lambda room, size: WithTask(room, size, DropToHalf),
         ),
-        Policy(name="bare list", make=Listed),
+        Policy(name="bare list", make=Dropped),
         Policy.named("summarize-at-a-fraction"),
     ]
 

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
@@ -27,7 +27,8 @@ import exact
 from common import goals, head, parser_of, pooled, quiet, row, usage_of
 from langchain_ctxwin import BudgetExceededError, ContextEngine, ModelLimits
 from langchain_ctxwin.replay.playing import needed_values
-from plain_tails import Dropped, Newest
+from langchain_ctxwin.replay.policies import KeepLast, Plain
+from plain_tails import Dropped
 from transcripts import Transcript, load
 
 RESERVE = 0.25  # part of the window that stays free for the answer
@@ -105,12 +106,6 @@ def plain_words(text: str) -> set[str]:
     return {word.lower() for word in PLAIN.findall(text)}
 
 
-class Policy(Protocol):
-    def view(
-        self, history: Sequence[AnyMessage], sizes: Sequence[int]
-    ) -> list[AnyMessage]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     transcript: Transcript
@@ -133,11 +128,7 @@ class Ours:
         self.about = {"system_prompt": system, "tools": job.transcript.tools}
         self.session: dict[str, Any] = {}
 
-    def view(
-        self,
-        history: Sequence[AnyMessage],
-        sizes: Sequence[int],  # noqa: ARG002
-    ) -> list[AnyMessage]:  # it prices itself
+    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
         fitted = self.engine.fit(history, session=self.session, **self.about)
         self.session = fitted.session
         return [m for m in fitted.request if not isinstance(m, SystemMessage)]
@@ -166,16 +157,16 @@ class Talk:
     def tokens(self, request: Sequence[AnyMessage]) -> int:
         return exact.request_tokens(request, self.tools)
 
-    def policies(self, ours: Policy) -> dict[str, Policy]:
+    def policies(self, ours: Plain) -> dict[str, Plain]:
         return {
             OURS: ours,
-            NEWEST: Newest(self.room),
-            TO_HALF: Dropped(self.room, keep=0.5),
-            LISTED: Dropped(self.room, keep=0.3, list_share=0.1),
+            NEWEST: KeepLast(self.room, exact.message_tokens),
+            TO_HALF: Dropped(self.room, keep=0.5, list_share=0.0),
+            LISTED: Dropped(self.room),
         }
 
     def requests(
-        self, arms: Mapping[str, Policy]
+        self, arms: Mapping[str, Plain]
     ) -> Iterator[tuple[int, AIMessage, dict[str, list[AnyMessage]]]]:
         """Yield each reply with its place and the requests before it, until one is refused.
 
@@ -188,7 +179,7 @@ class Talk:
                 continue
             try:
                 found = {
-                    arm: [*self.head, *policy.view(history, self.sizes[:at])]
+                    arm: [*self.head, *policy.view(history)]
                     for arm, policy in arms.items()
                 }
             except BudgetExceededError:  # the conversation ends for everybody
