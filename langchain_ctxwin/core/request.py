@@ -407,29 +407,21 @@ class Request:
 
         Both in tokens, as we estimate them.
         """
-        messages = self.parts.messages
-        clamped = {**self.view.clamped, **self.view.without_media}
-        cut = dict[str, list[int]]()
+        messages, view, price = self.parts.messages, self.view, self.parts.price
+        clamped = view.clamped.keys() | view.without_media.keys()
         if not clamped:
-            return cut
-        current = last_user(messages)
-        newest = self.newest
+            return {}
+        current, newest = last_user(messages), self.newest
         indexes = [] if current is None else [current]
         if newest:
-            indexes += [
-                index
-                for index in range(newest.index, newest.stop)
-                if is_result(messages[index])
-            ]
-        for index in indexes:
-            name = message_id(messages, index)
-            price = self.parts.price
-            if name in clamped:
-                cut[name] = [
-                    price(edit(messages[index], name, self.view)),
-                    price(messages[index]),
-                ]
-        return cut
+            results = range(newest.index, newest.stop)
+            indexes += [index for index in results if is_result(messages[index])]
+        named = ((message_id(messages, index), messages[index]) for index in indexes)
+        return {
+            name: [price(edit(message, name, view)), price(message)]
+            for name, message in named
+            if name in clamped
+        }
 
     @property
     def tied_to(self) -> str:
