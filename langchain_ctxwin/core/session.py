@@ -223,8 +223,8 @@ def read_key(name: str, value: Any) -> tuple[Any, tuple[str, ...]]:
         return empty(), (f"{name} holds nothing of ours: it was dropped",)
 
 
-def _is_from(least: int, most: int = MAX_COUNT) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and least <= value <= most
+def _is_positive(value: Any) -> bool:
+    return type(value) is int and 0 < value <= MAX_COUNT
 
 
 def _is_position(value: Any) -> bool:
@@ -243,8 +243,8 @@ _COUNTS = {
     "checked": _CHECKED,
     "sizes": {str: lambda value: bool(Sizes.from_json(value))},
     "speakers": {str: str},
-    "limits": {str: {str: _is_from(1)}},
-    "media": {str: {str: _is_from(1)}},
+    "limits": {str: {str: _is_positive}},
+    "media": {str: {str: _is_positive}},
     "tied_to": str,
     "answered_seconds": lambda value: isinstance(value, float) and value > 0,
     "messages": int,
