@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
-import re
 import threading
 import time
 from collections import OrderedDict
@@ -30,10 +28,6 @@ MAX_BYTES = 64 * 1024 * 1024
 SCANNED = 1_000  # keys that a Redis server looks at in one go: less than a millisecond of its time
 
 PREFIX = "ctxwin:result:"  # of every key on a Redis server, so that results stand apart from other keys
-
-
-def _as_bytes(key: str) -> bytes:
-    return key.encode("utf-8", "surrogatepass")  # scopes may hold lone surrogates
 
 
 class MemoryResultStore:
@@ -63,7 +57,7 @@ class MemoryResultStore:
         Raises:
             ConfigError: key and value are larger than the whole store may be.
         """
-        size_bytes = len(_as_bytes(key)) + len(value)
+        size_bytes = len(key) + len(value)
         if size_bytes > self._max_bytes:
             raise ConfigError(
                 f"a result of {size_bytes:,} bytes does not fit into max_bytes={self._max_bytes:,}: raise max_bytes of "
@@ -104,7 +98,7 @@ class MemoryResultStore:
     def _drop(self, key: str) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._size_bytes -= len(_as_bytes(key)) + len(entry[0])
+            self._size_bytes -= len(key) + len(entry[0])
 
     def _drop_expired(self, now: float) -> None:
         for key in [key for key, (_, expiry) in self._entries.items() if expiry <= now]:
@@ -164,10 +158,8 @@ class LangGraphResultStore:
 
 
 def _place(key: str) -> tuple[tuple[str, ...], str]:
-    """Namespace and key in a LangGraph store; hashed, because stores and databases refuse some characters."""
-    namespace, name = (
-        hashlib.sha256(_as_bytes(part)).hexdigest() for part in key.rpartition("/")[::2]
-    )
+    """Namespace and key in a LangGraph store."""
+    namespace, _, name = key.rpartition("/")
     return ("ctxwin", "results", namespace), name
 
 
@@ -182,7 +174,8 @@ class RedisResultStore:
         ```
 
     Key init args:
-        client: a `redis.Redis` client of your own; give it time-outs. Async runs use it from other threads.
+        client: a `redis.Redis` client of your own, which decodes no answers; give it time-outs. Async runs use it from
+            other threads.
         prefix: start of every key.
 
     Instantiate:
@@ -215,32 +208,23 @@ class RedisResultStore:
 
     def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
         """Keep `value` for `ttl_seconds`, in the place of what was kept under this key."""
-        key_bytes = _as_bytes(f"{self._prefix}{key}")
-        self._client.set(key_bytes, value, px=ceil(ttl_seconds * 1000))
+        key, life = f"{self._prefix}{key}", ceil(ttl_seconds * 1000)
+        self._client.set(key, value, px=life)
 
     def get(self, key: str) -> bytes | None:
         """Return the value stored under this key, or None: never stored, expired, displaced or deleted."""
-        # also for a client that decodes every other answer
-        as_bytes: dict[str, Any] = {"NEVER_DECODE": True}
-        value: bytes | None = self._client.execute_command(
-            "GET", _as_bytes(f"{self._prefix}{key}"), **as_bytes
-        )
+        value: bytes | None = self._client.get(f"{self._prefix}{key}")
         return value
 
     def delete(self, key: str) -> None:
         """Forget what is kept under this key; no effect when there is nothing."""
-        self._client.delete(_as_bytes(f"{self._prefix}{key}"))
+        self._client.delete(f"{self._prefix}{key}")
 
     def clear(self, namespace: str) -> int:
         """Forget all results of a namespace, and return how many there were; walks through all keys of the server."""
-        pattern = _as_bytes(f"{_literal(self._prefix)}{_literal(namespace)}/*")
+        pattern = f"{self._prefix}{namespace}/*"
         keys = list(self._client.scan_iter(match=pattern, count=SCANNED))
         return int(self._client.delete(*keys)) if keys else 0
-
-
-def _literal(text: str) -> str:
-    """A text as a pattern of Redis that only this text matches."""
-    return re.sub(r"([*?\[\]\\^-])", r"\\\1", text)
 
 
 # -------------------------------------------------------------------------------------------------- files of an agent

@@ -17,6 +17,7 @@ from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from langchain_ctxwin.tool_results import stores
+from langchain_ctxwin.tool_results.cursors import key_of
 from langchain_ctxwin.util import stores as store_clients
 from langchain_ctxwin.util.work import in_daemon
 
@@ -48,12 +49,8 @@ async def opened_store(
     async with AsyncExitStack() as stack:
         if kind == "memory":
             yield stores.MemoryResultStore(clock=clock)
-        elif kind in ("valkey", "decoding client"):
-            yield _valkey_store(
-                stack,
-                request.getfixturevalue("valkey_url"),
-                decodes=kind == "decoding client",
-            )
+        elif kind == "valkey":
+            yield _valkey_store(stack, request.getfixturevalue("valkey_url"))
         else:
             base = await _base_store(stack, kind, request)
             if kind != "langgraph memory":
@@ -61,19 +58,14 @@ async def opened_store(
             yield stores.LangGraphResultStore(base, clock=clock)
 
 
-def _valkey_store(stack: AsyncExitStack, url: str, *, decodes: bool) -> Any:
+def _valkey_store(stack: AsyncExitStack, url: str) -> Any:
     from redis import Redis
 
-    client = stack.enter_context(Redis.from_url(url, decode_responses=decodes))
-    client.flushall()
+    stack.enter_context(Redis.from_url(url)).flushall()
     stack.enter_context(pytest.MonkeyPatch.context()).setattr(
         store_clients, "ANSWER_SECONDS", PATIENCE_SECONDS
     )
-    return (
-        stores.RedisResultStore(client)
-        if decodes
-        else stores.RedisResultStore.from_url(url)
-    )
+    return stores.RedisResultStore.from_url(url)
 
 
 async def _base_store(stack: AsyncExitStack, kind: str, request: Any) -> Any:
@@ -126,8 +118,8 @@ def what_was_deleted_is_gone(store: Any) -> None:
 
 
 def tenants_do_not_see_each_other(store: Any) -> None:
-    """The same name in another namespace is another result, however odd the namespaces are."""
-    namespaces = [
+    """The same name in another namespace is another result, however odd the tenants are."""
+    tenants = [
         "one",
         "One",
         "one.two",
@@ -140,10 +132,10 @@ def tenants_do_not_see_each_other(store: Any) -> None:
         "日本",
         "a" * 5000,
     ]
-    for namespace in namespaces:
-        store.put(f"{namespace}/r", repr(namespace).encode(), TTL_SECONDS)
-    found = [store.get(f"{namespace}/r") for namespace in namespaces]
-    assert found == [repr(namespace).encode() for namespace in namespaces]
+    for tenant in tenants:
+        store.put(key_of(tenant, "r"), repr(tenant).encode(), TTL_SECONDS)
+    found = [store.get(key_of(tenant, "r")) for tenant in tenants]
+    assert found == [repr(tenant).encode() for tenant in tenants]
 
 
 def many_threads_may_use_it_at_once(store: Any) -> None:
