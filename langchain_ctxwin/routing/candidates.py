@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -25,11 +25,14 @@ from langchain_ctxwin.core.model_info import (
 )
 from langchain_ctxwin.core.provider_blocks import MEDIA_TYPES, compact_json
 from langchain_ctxwin.core.recovery import only_model
+from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.core.turns import as_messages
+from langchain_ctxwin.core.view import first_after_system
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect, expect_each
 from langchain_ctxwin.models.registry import ModelRegistry
-from langchain_ctxwin.protocols import TokenCounter
+from langchain_ctxwin.pricing import Pricing
+from langchain_ctxwin.protocols import RequestCounter, TokenCounter
 from langchain_ctxwin.routing.judging import Complexity
 from langchain_ctxwin.util.chat_models import chat_model_named
 
@@ -324,22 +327,34 @@ def thread_key(config: Mapping[str, Any] | None = None) -> str:
     return "" if thread is None or thread == "" else f"{THREAD}{thread}"
 
 
-def sizes_of(
-    request: RouteRequest, counters: Mapping[str, TokenCounter]
-) -> Mapping[str, Size]:
-    """Return the size for each tokenizer family: as measured elsewhere, else by its counter."""
-    return {
-        family: request.sizes.get(family) or _counted(request, counter)
-        for family, counter in counters.items()
-    }
+class RequestSizes:
+    """Counts requests with one counter, or with the estimator of each tokenizer family; a message is priced once."""
 
+    def __init__(self, counter: TokenCounter | RequestCounter | None) -> None:
+        self._counter = counter
+        self._pricings: dict[str, Pricing] = {}
 
-def _counted(request: RouteRequest, counter: TokenCounter) -> Size:
-    tokens = request.estimated_tokens
-    if tokens is not None:
-        return Size(tokens=tokens, upper=tokens, lower=tokens)
-    tokens = counter(request.messages, tools=request.tools or None)
-    factor = 1.0 if getattr(counter, "exact", False) else HEADROOM
-    upper = getattr(counter, "upper", lambda tokens: ceil(tokens * factor))
-    lower = getattr(counter, "lower", lambda tokens: int(tokens / factor))
-    return Size(tokens=tokens, upper=upper(tokens), lower=lower(tokens))
+    def of(self, request: RouteRequest, families: Iterable[str]) -> Mapping[str, Size]:
+        """Return the size for each family: as measured elsewhere, else counted."""
+        return {
+            family: request.sizes.get(family) or self._counted(request, family)
+            for family in families
+        }
+
+    def _counted(self, request: RouteRequest, family: str) -> Size:
+        tokens = request.estimated_tokens
+        if tokens is not None:
+            return Size(tokens=tokens, upper=tokens, lower=tokens)
+        if family not in self._pricings:
+            counter: Any = self._counter or TokenEstimator(family)
+            self._pricings[family] = Pricing(counter, family=family)
+        priced = self._pricings[family]
+        tokens = priced.base_tokens + priced.tools(request.tools)
+        first = first_after_system(request.messages)
+        tokens += sum(map(priced.price, request.messages[:first]))
+        steps = priced.history(request.messages[first:]).steps
+        tokens += sum(step.tokens for step in steps)
+        factor = 1.0 if priced.exact else HEADROOM
+        upper = getattr(priced.counter, "upper", lambda tokens: ceil(tokens * factor))
+        lower = getattr(priced.counter, "lower", lambda tokens: int(tokens / factor))
+        return Size(tokens=tokens, upper=upper(tokens), lower=lower(tokens))

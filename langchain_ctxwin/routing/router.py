@@ -25,7 +25,6 @@ from langchain_ctxwin.core.limits import (
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.recovery import only_model
-from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import (
@@ -40,13 +39,13 @@ from langchain_ctxwin.routing.candidates import (
     Candidate,
     CandidateModel,
     Instance,
+    RequestSizes,
     RouteRequest,
     candidate_of,
     candidates_of,
     is_named,
     made_model,
     needed_capabilities,
-    sizes_of,
     smallest_limits,
 )
 from langchain_ctxwin.routing.judging import (
@@ -186,9 +185,7 @@ class ModelRouter:
         self._classify = classify
         self._strengths = strengths or {}
         self.clock = clock
-        if isinstance(counter, RequestCounter):
-            counter = counter.estimator
-        self._counter = counter
+        self._sizes = RequestSizes(counter)
         self._registry = ModelRegistry() if registry is None else registry
         self._read = candidates_of(candidates, self._registry)
         self._read_at = clock()
@@ -414,10 +411,9 @@ class ModelRouter:
         """The candidates, and the request with its size for each, all that it needs of them, and what to reserve."""
         candidates = self.candidates_of(request.conversation)
         families = {one.family for one in candidates}
-        counters = {one: self._counter or TokenEstimator(one) for one in families}
         return candidates, replace(
             request,
-            sizes=sizes_of(request, counters),
+            sizes=self._sizes.of(request, families),
             requires=needed_capabilities(request),
             judged=self._judged(request),
             reserve=self._reserve(request),

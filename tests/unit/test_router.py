@@ -6,7 +6,7 @@ from math import ceil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import tool
 
@@ -113,6 +113,22 @@ def test_a_conversation_moves_up_for_a_hard_request_and_never_down():
 
 
 ESTIMATOR = TokenEstimator("openai")
+
+
+def test_a_message_is_priced_once_while_its_conversation_is_routed():
+    """Of a longer request only what is new is counted; a prompt, which may be made anew, by its text."""
+    priced = []
+
+    def counter(messages, *, tools=None):
+        priced.extend(message.content for message in messages)
+        return exact(messages)
+
+    routes = of_infos(info("small", 4_000), counter=counter)
+    messages = []
+    for text in "abc":
+        messages = [*messages, HumanMessage(text, id=text)]
+        routes.route([SystemMessage("Be brief."), *messages])
+    assert sorted(priced) == ["Be brief.", *"abc"]
 
 
 @pytest.mark.parametrize(
