@@ -366,8 +366,13 @@ def with_recall(
     is_free = not recall_name(others) and all(
         name_of(tool) != ours.name for tool in others
     )
-    none = BaseChatModel.bind_tools
-    takes_tools = getattr(type(unbound(model)), "bind_tools", none) is not none
+    none, models, router = BaseChatModel.bind_tools, [model], router_of(unbound(model))
+    if router:
+        candidates = (one.model for one in router.candidates)
+        models = [one for one in candidates if isinstance(one, Runnable)]
+    takes_tools = all(
+        getattr(type(unbound(one)), "bind_tools", none) is not none for one in models
+    )
     return [*others, ours] if is_free and takes_tools else others
 
 
