@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.core.clamping import HEAD_SHARE
@@ -171,8 +172,8 @@ def _body(view: ResultView, start: int, stop: int) -> str:
 
 def chosen(
     content: Content, record: ResultRecord, config: ToolResultConfig, room: PageRoom
-) -> tuple[ResultRecord, ResultView]:
-    """Return the record of a result that is too large with the style of its pages, and the view of its first page.
+) -> ResultView:
+    """Return the view of a result that is too large; its style is the record to keep.
 
     Styles are tried from the mildest on, until all rows fit, or as many as a page shall have. Configured fields are
     what the user wants to see, however much would fit.
@@ -185,9 +186,7 @@ def chosen(
         styles += [replace(record, text_chars=chars) for chars in lengths]
     views = [ResultView(layout, style) for style in styles]
     last = _last_entry(views[0], 0, room)
-    fitting = (view for view in views if _has_room(view, last, room))
-    best = views.index(next(fitting, views[-1]))
-    return styles[best], views[best]
+    return next((view for view in views if _has_room(view, last, room)), views[-1])
 
 
 def _has_room(view: ResultView, stop: int, room: PageRoom) -> bool:
@@ -294,7 +293,8 @@ class Reader:
         room = PageRoom(
             tokens=_body_tokens(tokens), price=self._price, rows=config.page_rows
         )
-        styled_record, view = chosen(content, record, config, room)
+        view = chosen(content, record, config, room)
+        styled_record: Any = view.style
 
         def page(body_tokens: int) -> Page:
             return first_page(view, replace(room, tokens=body_tokens))
