@@ -203,9 +203,8 @@ def _counted(
             *(list(values_at(entry, path)) or [None] for path in steps)
         )
     )
-    names = [path.rpartition(".")[2].removesuffix("[]") for path in paths]
     return [
-        {**dict(zip(names, json.loads(group), strict=True)), "count": number}
+        {**dict(zip(paths, json.loads(group), strict=True)), "count": number}
         for group, number in times.most_common()
     ]
 
