@@ -106,14 +106,13 @@ class WordIndex:
         first = math.nextafter(max(scores, default=0.0), math.inf)
         for wish in wishes:
             if wish.is_clear:
-                scores[best_first(wish.scores)[0]] = first
+                scores[wish.scores.index(max(wish.scores))] = first
         return Ranking(wishes=tuple(wishes), scores=scores)
 
     def _wish(self, text: str, *, by_name: bool) -> Wish:
         scores = self._scores(text)
-        is_clear = any(scores) and self._serves(
-            best_first(scores)[0], text, by_name=by_name
-        )
+        best = scores.index(max(scores)) if any(scores) else None
+        is_clear = best is not None and self._serves(best, text, by_name=by_name)
         return Wish(scores=scores, is_clear=is_clear)
 
     def _scores(self, text: str) -> Scores:
