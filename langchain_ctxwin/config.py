@@ -291,7 +291,7 @@ class ContextConfig(Settings):
     summary_max_tokens: Count | None = None
     summary_prompt: SummaryPrompt | None = None
     summary_sections: Texts = ()
-    record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.38
+    record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.6
     rules: Pattern | Callable[[str], bool] | None = None
     clear_tools: ToolNames = ()
     summary_timeout_seconds: Seconds = 60.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from typing import Literal
 
-from langchain_ctxwin.core.notes import lasting, record_lines, requested_lines
+from langchain_ctxwin.core.notes import lasting, record_lines
 from langchain_ctxwin.core.pairing import is_user, result_ids
 from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.core.record import FOCUSED, RecordLine, extended, has_place
@@ -290,10 +290,7 @@ def recorded(
             int((1 - NEWEST_SHARE) * most), most - portion(parts.settings.keep, most)
         )
         free = max(record_room(beside)[1], share)
-    lines: Iterable[RecordLine] = chain(
-        _lines(after, sorted({*dropped, *edited}), room),
-        requested_lines(parts.messages),
-    )
+    lines: Iterable[RecordLine] = _lines(after, sorted({*dropped, *edited}), room)
     if parts.focus:
         lines = _named([*record.lines, *lines], parts.focus)
         record = replace(record, lines=())

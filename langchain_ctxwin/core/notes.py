@@ -24,7 +24,6 @@ from langchain_ctxwin.core.record import (
     EDGES,
     HOLDS,
     JOINT,
-    KEEP,
     MAX_VALUE_CHARS,
     NAMED,
     PREFIX,
@@ -46,11 +45,7 @@ from langchain_ctxwin.core.standing import (
     sentences,
     statements,
 )
-from langchain_ctxwin.core.view import Position, message_id
 
-# Key in `additional_kwargs` that marks the answer of the tool by which an agent compacts; its value is what must stay.
-# It needs no state of its own: the answer is in the history, before the request that is to be small.
-COMPACT_KEY = "ctxwin_compact"
 # The tool by which a model reads on in a large result, and its argument that says where. It ends within minutes.
 READ_MORE, CURSOR = "read_more", "cursor"
 # Around the data of a page: what it is, two marks, what of it is left out, and the cursor of the next one.
@@ -61,7 +56,6 @@ PAGE_FRAME = re.compile(
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
 MAX_NAMES = 16  # taken from one text that a result showed, the rarest first
 MAX_VALUES = 2_000  # things taken from one message: many times more than a record holds
-MAX_KEPT = 20  # lines of one request to keep something: a screenful, which most records have room for
 OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents without tool calls get their results
 SHORT_CHARS = 40  # an answer that says no more than that it was one
 # read at a glance
@@ -74,6 +68,9 @@ ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, SCRIPT_CHARS, OUTCOME_CHARS = (
 )
 # of a row, of a text field kept whole, and of its name
 ROW_CHARS, TEXT_VALUE_CHARS, LABEL_CHARS = (160, 48, 40)
+MAX_TITLED = (
+    4  # keys of an object that stand behind its title; more are a list of others
+)
 SHORT_WORD = 5  # of a field: "yes" and "False" say nothing without its name
 # lines, most of them of one word: a listing, which leaves its size only
 LISTING_LINES, LISTING_SHARE = (40, 0.8)
@@ -132,6 +129,7 @@ _CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: |noted: ")
 _KEY_FIELD = re.compile(
     r"(?:^|_)(?:id|key|uuid|sku|path|url|email|number)s?$|[a-z](?:I[dD]|Key|Number)s?$"
 )
+_TITLE_FIELD = re.compile(r"(?:^|_)(?:name|title|subject|label)$")
 _ID_FIELD = re.compile(r"(?:^i|_i|I)[dD]s?$")
 _ENDING = re.compile(r"(?:_ids?|I[dD]s?|s)$")
 _STATE_FIELD = re.compile(
@@ -179,48 +177,6 @@ _LICENCE = re.compile(
 )
 
 
-def asks_to_compact(messages: Sequence[AnyMessage], since: Position | None) -> bool:
-    """True when an agent asked for a compaction after its last answer, and none has happened since (at `since`)."""
-    newest = next(_requests(messages), None)
-    compacted = since.find(messages) if since and newest is not None else None
-    return newest is not None and (compacted is None or compacted < newest)
-
-
-def requested_lines(messages: Sequence[AnyMessage]) -> tuple[RecordLine, ...]:
-    """Return the lines that the agent asked to keep since its last answer, when it asked to compact."""
-    positions = sorted(_requests(messages))
-    return tuple(
-        line
-        for i in positions
-        for line in _lines_of_request(messages[i], message_id(messages, i))
-    )
-
-
-def lines_to_keep(text: str, key: str) -> Iterator[RecordLine]:
-    """Yield one line for each statement of a text that must stay."""
-    said = filter(None, map(one_line, sentences(text)[:MAX_KEPT]))
-    for statement in said:  # what only controls a terminal says nothing
-        yield RecordLine("open", f"{KEEP}{statement[:STATEMENT_CHARS]}", key, HOLDS)
-
-
-def _lines_of_request(message: AnyMessage, key: str) -> Iterator[RecordLine]:
-    keep = (
-        message.additional_kwargs.get(COMPACT_KEY)
-        if isinstance(message, ToolMessage)
-        else None
-    )
-    return lines_to_keep(keep, key) if isinstance(keep, str) else iter(())
-
-
-def _requests(messages: Sequence[AnyMessage]) -> Iterator[int]:
-    """Positions of the requests to compact after the last answer, newest first."""
-    for index in range(len(messages) - 1, -1, -1):
-        if isinstance(messages[index], AIMessage):
-            return
-        if COMPACT_KEY in messages[index].additional_kwargs:
-            yield index
-
-
 def record_lines(
     messages: Sequence[AnyMessage],
     ids: Sequence[str],
@@ -252,12 +208,9 @@ def lasting(
     before: AnyMessage | None = None,
     holds: StandingTest = is_standing,
 ) -> list[RecordLine]:
-    """Return the lines for what goes on to hold: what the agent asked to keep, and what a person said.
-
-    Of a person's words also those with a value, unless they are in a document.
-    """
+    """Return the lines for what a person said that goes on to hold, or has a value outside of a document."""
     if not is_user(message):
-        return [*_lines_of_request(message, key)]
+        return []
     text = _text(message.content)
     is_document = len(text) > DOCUMENT_CHARS
     if _commands_before(text, before):
@@ -322,7 +275,6 @@ def _notes(
             yield from _values(_text(message.content), key, uses=USED)
         before = message
     for message, key in others:
-        yield from _lines_of_request(message, key)
         yield from _seen(_result_text(message), key, parameters)
 
 
@@ -370,9 +322,6 @@ def _of_answer(
     for call, keyed_result in zip(message.tool_calls, results, strict=True):
         # who deletes a result takes back what it said
         result, result_key = keyed_result or (None, key)
-        if result is not None and COMPACT_KEY in result.additional_kwargs:
-            yield from _lines_of_request(result, result_key)
-            continue
         args = {
             name: value
             for name, value in call["args"].items()
@@ -386,11 +335,15 @@ def _of_answer(
         yield RecordLine(
             "done", f"{_call(call['name'], args)} → {outcome}", result_key, USED
         )
-        yield from _values(
-            "\n".join(str(value) for _, value in _leaves(args)), result_key, uses=USED
-        )
+        texts = [str(value) for _, value in _leaves(args)]
+        # stays when its line has no room any more
+        if any(map(is_value, texts)) and all(map(WORD.fullmatch, texts)):
+            asked = f"{_name(call['name'])}({', '.join(texts)})"
+            yield RecordLine("seen", asked, result_key, USED)
+        else:
+            yield from _values("\n".join(texts), result_key, uses=USED)
         if result is not None:
-            yield from _seen(_result_text(result), result_key, parameters)
+            yield from _seen(_result_text(result), result_key, parameters, texts)
     intents = [
         sentence
         for sentence in sentences(text[-DOCUMENT_CHARS:])
@@ -556,18 +509,24 @@ def _without_frame(line: str) -> str:
 # ---- what a text shows ----------------------------------------------------------------------------------------------
 
 
-def _seen(text: str, key: str, parameters: Collection[str]) -> Iterator[RecordLine]:
+def _seen(
+    text: str, key: str, parameters: Collection[str], asked: Collection[str] = ()
+) -> Iterator[RecordLine]:
     """Lines for a result: of data one for each object; of other texts their values."""
     data = _data(text)
     if data is not None:
-        yield from islice(_rows(data, key, parameters), MAX_VALUES)
+        yield from islice(_rows(data, key, parameters, asked), MAX_VALUES)
     elif not _is_listing_or_licence(text):
         yield from _values(text, key, uses=SHOWN)
 
 
-def _rows(data: Any, key: str, parameters: Collection[str]) -> Iterator[RecordLine]:
-    """Lines for parameters of calls and for keys, by field; then for nested objects and values in their long texts."""
-    keys: dict[str, dict[str, None]] = {}
+def _rows(
+    data: Any, key: str, parameters: Collection[str], asked: Collection[str]
+) -> Iterator[RecordLine]:
+    """Lines for what objects are called and for their keys; then for all of each, and values in their long texts.
+
+    A key that was `asked` for stands in the call.
+    """
     rows = list[RecordLine]()
     for fields in _objects(data):
         taken = [
@@ -575,18 +534,25 @@ def _rows(data: Any, key: str, parameters: Collection[str]) -> Iterator[RecordLi
             for name in fields
             if _plain(name) in parameters or _KEY_FIELD.search(name)
         ]
-        for name in taken:
-            words = (
-                text for text in fields[name] if is_value(text) and WORD.fullmatch(text)
-            )
-            keys.setdefault(name, {}).update(dict.fromkeys(words))
+        keys = [
+            (_labelled(name, text), USED if _plain(name) in parameters else NAMED)
+            for name in taken
+            for text in fields[name]
+            if text not in asked and is_value(text) and WORD.fullmatch(text)
+        ]
+        title = _title(fields) if taken and len(keys) <= MAX_TITLED else ""
+        if title:
+            texts = " ".join([title, *(text for text, _ in keys)])
+            keys = [(texts, max([NAMED, *(uses for _, uses in keys)]))]
+        yield from (RecordLine("seen", text, key, uses) for text, uses in keys)
         rows += _row(fields, key, taken)
-    for name, texts in keys.items():
-        uses = USED if _plain(name) in parameters else NAMED
-        yield from (
-            RecordLine("seen", _labelled(name, text), key, uses) for text in texts
-        )
     yield from rows
+
+
+def _title(fields: Mapping[str, Iterable[str]]) -> str:
+    """What an object is called, so that its keys say what they are of."""
+    titles = (_thing(t) for n in fields if _TITLE_FIELD.search(n) for t in fields[n])
+    return next((title for title in titles if len(title) <= LABEL_CHARS), "")
 
 
 def _objects(data: Any) -> Iterator[dict[str, dict[str, None]]]:

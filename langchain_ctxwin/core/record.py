@@ -1,6 +1,7 @@
 """The record: lines of what left the view, as many as its room holds, shown as data; `notes` writes the lines.
 
-    messages that leave  ->  notes  ->  merged with the lines that are there  ->  ordered by worth, kept while they fit
+    messages that leave  ->  notes  ->  added behind the lines that are there
+    its room is full     ->  merged, ordered by worth, kept while they fit
 
 A line names the message it comes from and is of one kind: what a person `said` that still holds, what was `done` with
 what came of it, the names and rows that results showed (`seen`), what is `open`.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, Literal, TypeVar
 
 from langchain_ctxwin.core.fitting import take_while_fits
@@ -37,7 +38,6 @@ CLOSING = f"</{FENCE}>"
 # Uses that a line begins with: a result merely showed it; it names a thing, or is talk; a call takes it, or it has a
 # value; it goes on to hold. The last is given by a host that compacts with a focus.
 SHOWN, NAMED, USED, HOLDS, FOCUSED = range(5)
-KEEP = "keep: "  # begins an open line that somebody asked to keep: it stays like a rule, and others do not replace it
 # largest stored number believed, far above any conversation; floats hold its square
 MAX_COUNT = 10**12
 
@@ -49,10 +49,14 @@ LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
     "seen": (0.25, 8, 64, 64, 1_000),
     "open": (1_000, 1_000, 1_000, 1_000, 1_000),
 }
-VALUE_CHARS = 16  # of what was seen: longer things wait longer
+VALUE_CHARS = 32
 # used things of one message that share a rank; more are a log or a listing (20, 60 and no bound: 60 showed most in
 # `benchmarks/sufficiency.py`)
 FEW_THINGS = 60
+# Of its room: what a record that was full is written anew to, so that lines can be added to it for a while. Between
+# two writings its text only grows, and what stands in it stays in the provider's prompt cache.
+REWRITTEN_SHARE = 0.65
+HALF = 0.5  # of the free room: a choice of lines that fills less of it is made anew
 CHARS_PER_TOKEN = 3  # of a record, about
 MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
@@ -114,8 +118,9 @@ class Record:
 
     lines: tuple[RecordLine, ...] = ()
     messages: int = 0
-    visible_lines: int | None = None
-    """How many of the lines, by worth, the view has room for; None shows all. The others wait for a roomier view."""
+    selection: tuple[int, int] | None = None
+    """What of the lines the view has room for: so many, by worth, of so many first ones, and all later ones; None shows
+    all. The others wait for a roomier view."""
 
     def __bool__(self) -> bool:
         return bool(self.lines) or self.messages > 0
@@ -131,7 +136,7 @@ class Record:
                 [line.kind, line.text, line.source, line.uses] for line in self.lines
             ],
             "left": {"messages": self.messages},
-            **({} if self.visible_lines is None else {"shown": self.visible_lines}),
+            **({} if self.selection is None else {"shown": [*self.selection]}),
         }
 
     @classmethod
@@ -157,29 +162,31 @@ class Record:
                     kind, one_line(text), source, min(FOCUSED, stored_count(uses))
                 )
             )
-        visible_lines = value.get("shown")
+        shown = value.get("shown")
         return cls(
             lines=tuple(lines),
             messages=stored_count(value["left"]["messages"]),
-            visible_lines=None
-            if visible_lines is None
-            else stored_count(visible_lines),
+            selection=None
+            if shown is None
+            else (stored_count(shown[0]), stored_count(shown[1])),
         )
 
     @cached_property
     def text(self) -> str:
         """The record as a model sees it, without its frame; rendered once."""
-        if self.visible_lines is None:
+        if self.selection is None:
             return _text(self.lines)
-        items = _merged(self.lines)
-        return _text(_chosen(items, _by_worth(items)[: self.visible_lines]))
+        number, first = self.selection
+        items = _merged(self.lines[:first])
+        chosen = _chosen(items, _by_worth(items)[:number])
+        return _text([*_in_order(chosen), *self.lines[first:]])
 
     def of_messages(self, ids: Iterable[str]) -> Record:
         """Return the record without lines of messages that are gone: what was deleted is not remembered."""
         present_ids = {*ids}
-        return replace(
-            self, lines=tuple(line for line in self.lines if line.source in present_ids)
-        )
+        lines = tuple(line for line in self.lines if line.source in present_ids)
+        selection = self.selection and (self.selection[0], len(lines))
+        return replace(self, lines=lines, selection=selection)
 
 
 def render_record(record: Record | Mapping[str, Any]) -> str:
@@ -275,17 +282,26 @@ def extended(
     free_tokens: int,
     price: Price,
 ) -> Record:
-    """Return the record with lines added, as many as `room_tokens` hold; what was met again moves to the end.
+    """Return the record with lines added behind its own, so that what is shown begins as before.
 
-    Where room is short, values of results that stand in `visible_text`, the text of the messages that stay, get no
+    One past `room_tokens`, or with a statement that was corrected, is written anew: what was met again moves to the
+    end. Where room is short, values of results that stand in `visible_text`, the text of the messages that stay, get no
     line yet. The view can show `free_tokens` of lines now; the others wait for a roomier view.
     """
-    items = _merged(chain(record.lines, added))
-    lines = [*items.values()]
+    old, new = _merged(record.lines), _merged(added)
+    again = {key for key in new if key in old and new[key].kind == "said"}
+    is_corrected = any(old[key].text != new[key].text for key in again)
+    others = (line for key, line in new.items() if is_corrected or key not in again)
+    lines = (*record.lines, *_in_order(others))
+    items = _merged(lines)
+    if is_corrected:
+        record, lines = replace(record, selection=None), _in_order(items.values())
     if price(_text(lines)) > room_tokens:
         order = _by_worth(items, words_of(visible_text))
-        lines = _chosen(items, order[: _fitting(items, order, room_tokens, price)])
-    return fitted(replace(record, lines=_joined(lines)), free_tokens, price)
+        most = int(REWRITTEN_SHARE * room_tokens)
+        chosen = _chosen(items, order[: _fitting(items, order, most, price)])
+        record, lines = replace(record, selection=None), _in_order(chosen)
+    return fitted(replace(record, lines=lines), free_tokens, price)
 
 
 def has_place(
@@ -308,16 +324,35 @@ def has_place(
 def fitted(record: Record, free_tokens: int, price: Price) -> Record:
     """Return the record that shows as many of its lines as there is room for."""
     if price(_text(record.lines)) <= free_tokens:
-        return replace(record, visible_lines=None)
+        return replace(record, selection=None)
+    if record.selection and HALF * free_tokens <= price(record.text) <= free_tokens:
+        return record
     items = _merged(record.lines)
-    return replace(
-        record, visible_lines=_fitting(items, _by_worth(items), free_tokens, price)
+    number = _fitting(
+        items, _by_worth(items), int(REWRITTEN_SHARE * free_tokens), price
     )
+    return replace(record, selection=(number, len(record.lines)))
 
 
 # what makes two lines the same: the call, the statement or the thing, whatever came of it
 Key = tuple[str, str]
 Items = dict[Key, RecordLine]
+
+
+def _in_order(lines: Iterable[RecordLine]) -> tuple[RecordLine, ...]:
+    """The lines as they are stored and shown: rules before all others, the values of one message in one line."""
+    rules_first = sorted(
+        lines, key=lambda line: line.kind != "said" or line.uses < HOLDS
+    )
+    joined: list[RecordLine] = []
+    for (kind, _, _), run in groupby(
+        rules_first, key=lambda line: (line.kind, line.source, line.uses)
+    ):
+        group = [*run]
+        if kind == "seen":
+            group = [replace(group[0], text=JOINT.join(line.text for line in group))]
+        joined += group
+    return tuple(joined)
 
 
 def _merged(lines: Iterable[RecordLine]) -> Items:
@@ -342,7 +377,7 @@ def _key(kind: Kind, text: str) -> Key:
     same takes its place. "Order 7 is closed" and "delete 8.txt" are about other things than with other values.
     """
     if kind == "open":
-        return kind, text if text.startswith(KEEP) else ""
+        return kind, ""
     if kind != "said":
         return kind, text.partition(" → ")[0]
     words = [
@@ -400,44 +435,27 @@ def _chosen(items: Items, keys: Iterable[Key]) -> list[RecordLine]:
     return [line for key, line in items.items() if key in wanted]
 
 
-def _joined(lines: Iterable[RecordLine]) -> tuple[RecordLine, ...]:
-    """The lines as they are stored: the values of one message stand in one line."""
-    joined: list[RecordLine] = []
-    for (kind, _, _), run in groupby(
-        lines, key=lambda line: (line.kind, line.source, line.uses)
-    ):
-        group = [*run]
-        if kind == "seen":
-            group = [replace(group[0], text=JOINT.join(line.text for line in group))]
-        joined += group
-    return tuple(joined)
-
-
 # ---- showing ------------------------------------------------------------------------------------------------------
 
 
 def _text(lines: Iterable[RecordLine]) -> str:
-    """The lines as they are shown: rules, then what happened in its order, then what is open."""
-    rules_first = sorted(
-        lines,
-        key=lambda line: (
-            line.kind == "open",
-            line.kind != "said" or line.uses < HOLDS,
-        ),
-    )
-    return "\n".join(_paragraphs(rules_first))
+    """The lines as they are shown: in their order, and what is open still behind them."""
+    every = [*lines]
+    newest = [line for line in every if line.kind == "open"][-1:]
+    others = [line for line in every if line.kind != "open"]
+    return "\n".join(_paragraphs([*others, *(line for line in newest if line.text)]))
 
 
 def _paragraphs(lines: Sequence[RecordLine]) -> Iterator[str]:
     """Statements and calls, and below each call the values of its result that no other line has."""
     calls = {line.source for line in lines if line.kind == "done"}
-    written_words = {
-        word for line in lines if line.kind != "seen" for word in words_of(line.text)
-    }
+    written_words = set[str]()
     for (kind, call, _), run in groupby(
         lines, key=lambda line: (line.kind, calls & {line.source}, line.uses >= HOLDS)
     ):
         texts = [line.text for line in run]
+        if kind != "seen":
+            written_words.update(*map(words_of, texts))
         if kind == "said":
             yield PREFIX[kind] + " ".join(texts)
         elif kind != "seen":
@@ -457,7 +475,7 @@ def _without_repeats(text: str, written_words: set[str]) -> str:
     every = text.split(JOINT)
     in_rows = {word for part in every if " " in part for word in words_of(part)}
     for part in every:
-        words = words_of(part)
+        words = words_of(part if " " in part else _FIELD.sub("", part))
         if words and (words <= written_words or (" " not in part and words <= in_rows)):
             continue
         written_words |= words

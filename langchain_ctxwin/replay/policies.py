@@ -19,7 +19,7 @@ FRACTION, KEPT_FRACTION, SUMMARY_SHARE = 0.8, 0.3, 0.1
 """When `summarize-at-a-fraction` summarizes, what it keeps of the room, and how long its summary may be: the documented
 example of LangChain's `SummarizationMiddleware`."""
 
-KEEPS, RECORD_SHARES = (0.1, 0.25, 0.4, 0.6), (0.15, 0.38)
+KEEPS, RECORD_SHARES = (0.1, 0.25, 0.4, 0.6), (0.3, 0.6)
 """What a recommendation tries: how much a compaction leaves, and how much of the room the record may take."""
 
 Sizes = Callable[[AnyMessage], int]

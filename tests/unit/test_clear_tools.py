@@ -10,7 +10,6 @@ from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
 )
-from langchain_ctxwin.core.notes import lines_to_keep
 from langchain_ctxwin.core.provider_blocks import text_of
 from support import agents
 from support.agents import (
@@ -94,8 +93,3 @@ def plan() -> str:
 def log() -> str:
     """Read the log."""
     return WORD * 700
-
-
-def test_a_wished_line_that_says_nothing_is_no_line():
-    """Two escape characters are a statement of a text, and nothing on a line."""
-    assert list(lines_to_keep("\x1b\x1b", "m0")) == []

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -37,6 +38,7 @@ from langchain_ctxwin.core.record import (
     Record,
     RecordLine,
     extended,
+    fitted,
     one_line,
 )
 from langchain_ctxwin.core.tokens import readable_text
@@ -127,7 +129,7 @@ LEAVES = {
     "objects are seen in the result that brought them, their keys first": (
         [called("look", {}), result(ORDER)],
         [
-            ("seen", "id=10082", "r", NAMED),
+            ("seen", "Desk Lamp id=10082", "r", NAMED),
             ("seen", "order=#W12", "r", NAMED),
             ("seen", "id=10082 Desk Lamp", "r", NAMED),
         ],
@@ -135,9 +137,20 @@ LEAVES = {
     "a key is what a call takes where calls take ids": (
         [called("look", {"item_ids": ["10081"]}), result('{"id": 10082}')],
         [
-            ("seen", "10081", "r", USED),
+            ("seen", "look(10081)", "r", USED),
             ("seen", "id=10082", "r", USED),
             ("seen", "id=10082", "r", NAMED),
+        ],
+    ),
+    "a key that was asked for stands in the call": (
+        [
+            called("look", {"item_id": 10082}),
+            result('{"id": 10082, "name": "Desk Lamp", "owner_id": 10083}'),
+        ],
+        [
+            ("seen", "look(10082)", "r", USED),
+            ("seen", "Desk Lamp owner_id=10083", "r", NAMED),
+            ("seen", "id=10082 owner_id=10083 Desk Lamp", "r", NAMED),
         ],
     ),
     "what a pasted document names is what a person wrote": (
@@ -157,7 +170,7 @@ LEAVES = {
     ),
     "names that the agent wrote, and what it used": (
         [AIMessage("See T-4711.", id="b"), called("look", {"order": "A-88213"})],
-        [("seen", "See=T-4711", "b", NAMED), ("seen", "A-88213", "a", USED)],
+        [("seen", "See=T-4711", "b", NAMED), ("seen", "look(A-88213)", "a", USED)],
     ),
     "what the agent meant to do next": (
         [AIMessage("Fine. I'll check the invoice next.", id="b")],
@@ -244,7 +257,7 @@ LEAVES = {
         ],
         [
             ("done", "view(app.py) → 9 lines", "r", USED),
-            ("seen", "app.py", "r", USED),
+            ("seen", "view(app.py)", "r", USED),
             ("seen", "src/part_2500", "r", NAMED),
             ("seen", "src/part_2501", "r", NAMED),
             ("seen", "src/part_2502", "r", NAMED),
@@ -584,11 +597,11 @@ def call(path, text):
 
 def test_every_kind_is_shown_in_its_own_way():
     stored = [
+        ["said", "Never call Ann.", "m4", HOLDS],
         ["said", "Ship to Oslo only.", "m1", 1],
         ["done", "book(A-17) → ok", "m2", 1],
         ["seen", "order=88213; src/app.py; id=7 Desk Lamp; id=8 Bed", "m2", 0],
         ["seen", "88214; A-17", "m3", 0],
-        ["said", "Never call Ann.", "m4", HOLDS],
         ["open", "I'll check the invoice next.", "m4", 1],
     ]
     shown = (
@@ -779,16 +792,48 @@ def test_only_what_is_free_is_shown_and_the_rest_waits(price, before, free):
 
 
 def test_a_value_that_the_view_still_shows_needs_no_line():
-    found = lines_of(result("order 11111 and order 22222 " + "and more " * 9))
+    found = lines_of(result("order 11111, order 22222, order 33333 " + "more " * 30))
+    whole = "seen earlier: order=11111 order=22222 order=33333"
     record = extended(
         Record(),
         found,
-        visible_text="order 11111",
-        room_tokens=30,
-        free_tokens=30,
+        visible_text="order 11111 and order 33333",
+        room_tokens=len(whole) - 1,
+        free_tokens=ROOMY,
         price=len,
     )
     assert [line.text for line in record.lines] == ["order=22222"]
+    assert render_record(added(Record(), found)) == whole
+
+
+@given(st.lists(lines, max_size=12), st.lists(lines, max_size=12))
+@example([seen_line("A-1111", "m1", 1)], [seen_line("A-1111", "m2", 1)])
+def test_a_record_begins_as_before_until_it_is_written_anew(before, more):
+    """So what stands in it stays in the provider's prompt cache: it grows at its end, where what is open stands."""
+    record = added(Record(), before)
+    after = added(record, [line for line in more if line.kind in {"seen", "open"}])
+    settled = tuple(line for line in record.lines if line.kind != "open")
+    assert after.lines[: len(record.lines)] == record.lines
+    assert after.text.startswith(replace(record, lines=settled).text)
+
+
+def test_a_correction_takes_the_place_of_what_it_corrects_at_once():
+    record = record_of(said("The dose is 5 mg.", "u1"), said("Call Ann.", "u2"))
+    corrected = added(record, lines_of(said("The dose is now 10 mg.", "u3")))
+    assert render_record(corrected) == "user: Call Ann. The dose is now 10 mg."
+
+
+def test_a_choice_of_lines_stays_while_it_fits_and_is_made_anew_where_much_is_free():
+    """So the record begins as before although the view has no room for all of it."""
+    texts = [f"A-{number}" for number in range(1000, 1040)]
+    stored = added(Record(), [seen_line(text, text, 1) for text in texts])
+    narrow = fitted(stored, 100, len)
+    grown = fitted(
+        replace(narrow, lines=(*narrow.lines, seen_line("B-2000", "b", 1))), 110, len
+    )
+    assert render_record(grown).startswith(render_record(narrow))
+    assert render_record(grown).endswith("B-2000")
+    assert len(render_record(fitted(grown, 250, len))) > len(render_record(grown))
 
 
 # ---- data, never more -------------------------------------------------------------------------------------------
