@@ -792,17 +792,17 @@ def test_only_what_is_free_is_shown_and_the_rest_waits(price, before, free):
 
 
 def test_a_value_that_the_view_still_shows_needs_no_line():
-    found = lines_of(result("order 11111, order 22222, order 33333 " + "more " * 30))
-    whole = "seen earlier: order=11111 order=22222 order=33333"
+    found = lines_of(result("order 11111, bill 22222, case 33333 " + "more " * 30))
+    whole = "seen earlier: order=11111 bill=22222 case=33333"
     record = extended(
         Record(),
         found,
-        visible_text="order 11111 and order 33333",
+        visible_text="order 11111 and case 33333",
         room_tokens=len(whole) - 1,
         free_tokens=ROOMY,
         price=len,
     )
-    assert [line.text for line in record.lines] == ["order=22222"]
+    assert [line.text for line in record.lines] == ["bill=22222"]
     assert render_record(added(Record(), found)) == whole
 
 
