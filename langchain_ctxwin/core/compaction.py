@@ -11,7 +11,13 @@ from typing import Literal
 from langchain_ctxwin.core.notes import lasting, record_lines
 from langchain_ctxwin.core.pairing import is_user, result_ids
 from langchain_ctxwin.core.provider_blocks import text_of
-from langchain_ctxwin.core.record import FOCUSED, RecordLine, extended, has_place
+from langchain_ctxwin.core.record import (
+    FOCUSED,
+    REWRITTEN_SHARE,
+    RecordLine,
+    extended,
+    has_place,
+)
 from langchain_ctxwin.core.request import Request, portion
 from langchain_ctxwin.core.session import uncovered
 from langchain_ctxwin.core.standing import standing_test
@@ -251,13 +257,18 @@ def returned_pins(after: Request, before: View) -> list[int]:
 
 
 def recorded(
-    after: Request, before: Request, *, summary_tokens: int = 0, is_first: bool = False
+    after: Request,
+    before: Request,
+    *,
+    summary_tokens: int = 0,
+    is_first: bool = False,
+    is_cut: bool = False,
 ) -> Request:
     """Return the request with the record of what left since `before`, as much of it as its room holds.
 
     `summary_tokens` is the size of a summary that is still to be written, and will stand above the record. With
     `is_first`, before anything is clamped, it may take half of what the newest results would fill, but no room of old
-    messages that are kept.
+    messages that are kept. With `is_cut`, when messages had to be, it fills all that they leave.
     """
     old = before.view
     new = after.view
@@ -302,6 +313,7 @@ def recorded(
         room_tokens=room,
         free_tokens=free,
         price=after.text_tokens,
+        chosen_share=1.0 if is_cut else REWRITTEN_SHARE,
     )
     return after.shown_as(replace(new, record=record))
 

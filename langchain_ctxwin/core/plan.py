@@ -88,7 +88,7 @@ def smaller(before: Request) -> Request:
         beside = replace(
             clamped_to_fit(request), limit=int(RECORDED_SHARE * request.limit)
         )
-        request = replace(recorded(beside, before), limit=before.limit)
+        request = replace(recorded(beside, before, is_cut=True), limit=before.limit)
     return request
 
 

@@ -281,12 +281,14 @@ def extended(
     room_tokens: int,
     free_tokens: int,
     price: Price,
+    chosen_share: float = REWRITTEN_SHARE,
 ) -> Record:
     """Return the record with lines added behind its own, so that what is shown begins as before.
 
     One past `room_tokens`, or with a statement that was corrected, is written anew: what was met again moves to the
     end. Where room is short, values of results that stand in `visible_text`, the text of the messages that stay, get no
-    line yet. The view can show `free_tokens` of lines now; the others wait for a roomier view.
+    line yet. The view can show `free_tokens` of lines now; the others wait for a roomier view. Where they have no room
+    `chosen_share` of it is filled.
     """
     old, new = _merged(record.lines), _merged(added)
     again = {key for key in new if key in old and new[key].kind == "said"}
@@ -301,7 +303,7 @@ def extended(
         most = int(REWRITTEN_SHARE * room_tokens)
         chosen = _chosen(items, order[: _fitting(items, order, most, price)])
         record, lines = replace(record, selection=None), _in_order(chosen)
-    return fitted(replace(record, lines=lines), free_tokens, price)
+    return fitted(replace(record, lines=lines), free_tokens, price, chosen_share)
 
 
 def has_place(
@@ -321,16 +323,17 @@ def has_place(
     )
 
 
-def fitted(record: Record, free_tokens: int, price: Price) -> Record:
-    """Return the record that shows as many of its lines as there is room for."""
+def fitted(
+    record: Record, free_tokens: int, price: Price, chosen_share: float = 1.0
+) -> Record:
+    """Return the record that shows what there is room for; where that is not all its lines, in a part of it."""
     if price(_text(record.lines)) <= free_tokens:
         return replace(record, selection=None)
     if record.selection and HALF * free_tokens <= price(record.text) <= free_tokens:
         return record
     items = _merged(record.lines)
-    number = _fitting(
-        items, _by_worth(items), int(REWRITTEN_SHARE * free_tokens), price
-    )
+    most = int(chosen_share * free_tokens)
+    number = _fitting(items, _by_worth(items), most, price)
     return replace(record, selection=(number, len(record.lines)))
 
 

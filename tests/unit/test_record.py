@@ -827,13 +827,13 @@ def test_a_choice_of_lines_stays_while_it_fits_and_is_made_anew_where_much_is_fr
     """So the record begins as before although the view has no room for all of it."""
     texts = [f"A-{number}" for number in range(1000, 1040)]
     stored = added(Record(), [seen_line(text, text, 1) for text in texts])
-    narrow = fitted(stored, 100, len)
+    narrow = fitted(stored, 100, len, 0.65)
     grown = fitted(
         replace(narrow, lines=(*narrow.lines, seen_line("B-2000", "b", 1))), 110, len
     )
     assert render_record(grown).startswith(render_record(narrow))
     assert render_record(grown).endswith("B-2000")
-    assert len(render_record(fitted(grown, 250, len))) > len(render_record(grown))
+    assert len(render_record(fitted(grown, 250, len, 0.65))) > len(render_record(grown))
 
 
 # ---- data, never more -------------------------------------------------------------------------------------------
