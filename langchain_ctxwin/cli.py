@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import io
 import json
 import os
@@ -10,15 +11,17 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import langchain_core
 from langchain_core.exceptions import ContextOverflowError
+from langgraph.pregel import Pregel
 
 from langchain_ctxwin import __version__
+from langchain_ctxwin.agent.ready import compact, undo
 from langchain_ctxwin.config import FileConfig, listed
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
@@ -29,6 +32,7 @@ from langchain_ctxwin.errors import (
     ConfigError,
     ContextWindowError,
     UnknownModelError,
+    brief,
     escaped,
 )
 from langchain_ctxwin.models import sources
@@ -50,6 +54,7 @@ from langchain_ctxwin.observe.reports import DEFAULT_GATES
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_replay
 from langchain_ctxwin.replay.reader import MARGIN_NATS
+from langchain_ctxwin.replay.reading import is_address
 from langchain_ctxwin.util.chat_models import chat_model_named
 from langchain_ctxwin.util.log import say
 
@@ -78,6 +83,8 @@ MAX_SINCE_CHARS = 9  # longer numbers are before all history, and some are none 
 GATE = re.compile(
     r"(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)"
 )
+
+GRAPH_MODULE = "ctxwin_graph"  # what the file of a graph is imported as
 
 PROBED_BEYOND = (
     1.25  # times the limit that is stated: one that is stated too low is found, too
@@ -144,6 +151,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_models,
         _add_history,
         _add_replay,
+        _add_threads,
     ):
         add(commands)
     return parser
@@ -270,6 +278,31 @@ def _add_replay(commands: Any) -> None:
         "--margin", type=float, default=MARGIN_NATS, metavar="NATS", help=help_text
     )
     replayed.set_defaults(run=run_replay)
+
+
+def _add_threads(commands: Any) -> None:
+    compacted = commands.add_parser(
+        "compact", help="compact a thread now, or show what would leave"
+    )
+    undone = commands.add_parser(
+        "undo", help="bring the view before the latest compaction of a thread back"
+    )
+    for command in (compacted, undone):
+        help_text = "the compiled graph, as langgraph.json names it: path/to/file.py:graph or package.module:graph"
+        command.add_argument("graph", metavar="GRAPH", help=help_text)
+        command.add_argument(
+            "thread", metavar="THREAD", help="id of the thread; it must be idle"
+        )
+        help_text = "where its checkpoints are: a SQLite file or postgresql://... (default: the graph's own)"
+        command.add_argument("--checkpoints", metavar="PLACE", help=help_text)
+    compacted.add_argument(
+        "--focus", metavar="TEXT", default="", help="what matters most from now on"
+    )
+    compacted.add_argument(
+        "--preview", action="store_true", help="change nothing, and call no model"
+    )
+    compacted.set_defaults(run=lambda args: _with_graph(args, _compact))
+    undone.set_defaults(run=lambda args: _with_graph(args, _undo))
 
 
 def _positive(text: str) -> int:
@@ -458,6 +491,93 @@ def _since(text: str | None) -> float | None:
             f"--since {text}: give 12h, 7d, 2w, or a date such as 2030-01-31"
         ) from error
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+
+
+def _with_graph(
+    args: argparse.Namespace, act: Callable[[Any, Any, argparse.Namespace], None]
+) -> int:
+    graph, config = _graph(args.graph), {"configurable": {"thread_id": args.thread}}
+    if args.checkpoints is None:
+        act(graph, config, args)
+        return 0
+    with _saver(args.checkpoints) as saver:
+        act(graph.copy({"checkpointer": saver}), config, args)
+    return 0
+
+
+def _saver(place: str) -> AbstractContextManager[Any]:
+    """Open what keeps the checkpoints at a place."""
+    is_server = is_address(place)
+    if not is_server and not Path(place).is_file():
+        raise ConfigError(
+            f"--checkpoints {place}: there is no such file: name a SQLite file or postgresql://..."
+        )
+    try:
+        if is_server:
+            from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415  # optional packages
+
+            return PostgresSaver.from_conn_string(place)
+        from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415
+
+        return SqliteSaver.from_conn_string(place)
+    except ImportError as error:
+        package = f"langgraph-checkpoint-{'postgres' if is_server else 'sqlite'}"
+        raise ConfigError(
+            f"--checkpoints cannot be opened: pip install {package}"
+        ) from error
+
+
+def _compact(graph: Any, config: Any, args: argparse.Namespace) -> None:
+    done = compact(graph, config, focus=args.focus, preview=args.preview)
+    if done is None:
+        say("nothing leaves: less than a tenth of the request would become free")
+        return
+    would = "would leave" if args.preview else "left"
+    say(
+        f"{len(done.left)} messages {would} the view: {done.tokens_before:,} -> {done.tokens_after:,} tokens"
+    )
+    for message in done.left:
+        say(f"  {message.kind:7} {message.tokens:>7,} tokens  {message.id}")
+    for name, text in (("summary", done.summary), ("record", done.record)):
+        if text:
+            say(f"\nThe {name}:\n{text}")
+
+
+def _undo(graph: Any, config: Any, args: argparse.Namespace) -> None:
+    undo(graph, config)
+    say(f"thread {args.thread}: the view before the latest compaction is back")
+
+
+def _graph(name: str) -> Any:
+    """Import a graph by its name; a function without arguments that returns one will do."""
+    place, colon, attribute = name.rpartition(":")
+    if not colon or not attribute:
+        raise ConfigError(f"{name}: give path/to/file.py:graph or package.module:graph")
+    try:
+        graph = getattr(_module(place), attribute)
+        graph = graph if isinstance(graph, Pregel) or not callable(graph) else graph()
+    except Exception as error:  # whatever the program of somebody does
+        raise ConfigError(
+            f"{name} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(graph, Pregel):
+        raise ConfigError(
+            f"{name} is {brief(graph)}: name a compiled graph, or a function that returns one"
+        )
+    return graph
+
+
+def _module(place: str) -> Any:
+    if not place.endswith(".py"):
+        sys.path.insert(0, str(Path.cwd()))
+        return importlib.import_module(place)
+    sys.path.insert(0, str(Path(place).resolve().parent))
+    spec = importlib.util.spec_from_file_location(GRAPH_MODULE, place)
+    if spec is None or spec.loader is None:
+        raise ImportError(place)
+    module = sys.modules[GRAPH_MODULE] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _print_lines(lines: Iterable[str]) -> None:

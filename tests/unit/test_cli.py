@@ -1,10 +1,12 @@
 """What does the command `ctxwin` answer, and with which exit code?"""
 
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 
-from langchain_ctxwin import __version__
+from langchain_ctxwin import __version__, create_context_agent
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.config import FileConfig, listed
+from langchain_ctxwin.testing import ScriptedChatModel
 
 
 @pytest.fixture
@@ -150,3 +152,53 @@ def test_a_catalog_that_cannot_be_read_is_the_last_thing_said(
         path.write_text(content)
     assert main(["models", "--catalog", str(path)]) == 1
     assert f"--catalog {path}: " in capsys.readouterr().err.splitlines()[-1]
+
+
+GRAPH = """
+from langchain_ctxwin import create_context_agent
+from langchain_ctxwin.testing import ScriptedChatModel
+
+
+def graph():
+    return create_context_agent(ScriptedChatModel(window=4096, max_tokens=512), [])
+"""
+
+
+def test_a_thread_is_looked_at_compacted_and_brought_back(tmp_path, capsys):
+    (tmp_path / "app.py").write_text(GRAPH)
+    named, place = f"{tmp_path}/app.py:graph", str(tmp_path / "threads.sqlite")
+    with SqliteSaver.from_conn_string(place) as saver:
+        agent = create_context_agent(
+            ScriptedChatModel(window=4096, max_tokens=512), [], checkpointer=saver
+        )
+        for number in range(20):
+            agent.invoke(
+                {"messages": [("user", f"Note {number}. " * 30)]},
+                {"configurable": {"thread_id": "7"}},
+            )
+    told = []
+    for verb in (
+        ["compact", "--preview"],
+        ["compact", "--focus", "Note 3"],
+        ["undo"],
+        ["compact", "--preview"],
+    ):
+        assert main([verb[0], named, "7", "--checkpoints", place, *verb[1:]]) == 0
+        told.append(capsys.readouterr().out.splitlines()[0])
+    assert " messages would leave the view: " in told[0]
+    assert told[1] == told[0].replace("would leave", "left")
+    assert told[3].partition(":")[0] == told[0].partition(":")[0]
+    assert told[2] == "thread 7: the view before the latest compaction is back"
+
+
+@pytest.mark.parametrize(
+    ("graph", "said"),
+    [
+        ("app", "give path/to/file.py:graph"),
+        ("nowhere.py:graph", "cannot be imported"),
+        ("json:dumps", "json:dumps"),
+    ],
+)
+def test_a_graph_that_is_none_is_named(graph, said, capsys):
+    assert main(["compact", graph, "7"]) == 2
+    assert said in _complaint(capsys)
