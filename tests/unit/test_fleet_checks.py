@@ -184,22 +184,3 @@ def test_a_planted_fault_is_found(plant, expected):
 
 def test_every_row_was_seen_red():
     assert {name for _, expected in PLANTED.values() for name in expected} == {*FAULTS}
-
-
-@pytest.mark.parametrize(
-    ("turn", "text", "missing"),
-    [
-        (1, "", []),
-        (2, "", ["rule"]),
-        (3, "", ["rule", "pin"]),
-        (5, script.code(THREAD, "rule"), ["pin", "fact bicycle"]),
-        (
-            5,
-            f"{script.code(THREAD, 'rule')} {script.question(THREAD, script.PIN_TURN)}",
-            ["fact bicycle"],
-        ),
-    ],
-)
-def test_what_a_request_should_show_is_missed(turn, text, missing):
-    question = HumanMessage(script.question(THREAD, turn))
-    assert seen_in([HumanMessage(text), question], THREAD)["missing"] == missing

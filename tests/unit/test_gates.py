@@ -43,11 +43,6 @@ def measured(name, *events):
     [
         (
             "limit_compliance",
-            [STEP, DOWN, replace(STEP, reported_tokens=1_001)],
-            (2, 3, 0),
-        ),
-        (
-            "limit_compliance",
             [RECOVERED, AGAIN, REFUSED, NOT_SENT, SMALL, UNSIZED],
             (0, 3, 1),
         ),
@@ -67,11 +62,6 @@ def measured(name, *events):
             "token_efficiency",
             [replace(STEP, tools_called=()), replace(STEP, tools_called=("write",))],
             (900, 1_000, 0),
-        ),
-        (
-            "token_efficiency",
-            [STEP, replace(STEP, thread="b", tools_called=())],
-            (850, 1_000, 0),
         ),
         ("reserve_waste", [STEP, UNSIZED], (100, 200, 1)),
         (

@@ -2,17 +2,14 @@
 
 Python blocks run in order, one namespace per heading of the README and per page of the docs; `no-run` after the
 language only compiles a block. A block
-`text output` behind one is what it prints, random marks aside. In console blocks, make targets, extras and the names of
-our programs must exist.
+`text output` behind one is what it prints, random marks aside.
 """
 
 import ast
 import contextlib
 import io
 import re
-import shlex
 import sys
-import tomllib
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 MAX_README_BYTES = 12 * 1024
-CONSOLE = {"console", "bash", "sh", "shell"}
 RANDOM_MARK = re.compile(r"(?<=data )[\w-]{12}")
 
 
@@ -113,51 +109,6 @@ def sections_of(markdown: str) -> dict[str, list[Block]]:
     return sections
 
 
-def wrong_commands(
-    markdown: str, *, targets: set[str], extras: set[str], programs: set[str]
-) -> list[str]:
-    """List the commands of console blocks that name a make target, an extra or a program that does not exist."""
-    lines = [
-        line
-        for block in blocks_of(markdown)
-        if block.language in CONSOLE
-        for line in block.code.splitlines()
-    ]
-    commands = [line.removeprefix("$ ").split(" #")[0].strip() for line in lines]
-    return [
-        command for command in commands if _is_wrong(command, targets, extras, programs)
-    ]
-
-
-def _is_wrong(
-    command: str, targets: set[str], extras: set[str], programs: set[str]
-) -> bool:
-    words = command.split()
-    if not words:
-        return False
-    if words[0] == "make":
-        goals = {
-            word
-            for word in shlex.split(command)[1:]
-            if "=" not in word and not word.startswith("-")
-        }
-        return not goals <= targets
-    if "pip" in words:
-        named = re.findall(r"(?:langchain-ctxwin|\.)\[([^\]]*)\]", command)
-        asked = {extra.strip() for group in named for extra in group.split(",")}
-        return not asked <= extras or ("langchain_ctxwin" in command)
-    return words[0].startswith("ctx") and words[0] not in programs
-
-
-def make_targets(makefile: str) -> set[str]:
-    """Read the phony targets of a makefile."""
-    return {
-        name
-        for line in re.findall(r"^\.PHONY:(.*)$", makefile, flags=re.MULTILINE)
-        for name in line.split()
-    }
-
-
 def _readme() -> str:
     return README.read_text(encoding="utf-8")
 
@@ -192,21 +143,6 @@ def test_the_readme_and_the_docs_have_python_that_runs():
     ]
     assert runs[0]
     assert sum(map(bool, runs[1:])) > 20
-
-
-@pytest.mark.parametrize("path", [README, *PAGES], ids=_page)
-def test_the_commands_of_a_page_exist(path):
-    """Make targets, extras and programs in console blocks are real."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
-        "project"
-    ]
-    wrong = wrong_commands(
-        path.read_text(encoding="utf-8"),
-        targets=make_targets((ROOT / "Makefile").read_text(encoding="utf-8")),
-        extras=set(project["optional-dependencies"]),
-        programs=set(project["scripts"]),
-    )
-    assert wrong == []
 
 
 def test_the_readme_stays_short():
@@ -256,13 +192,6 @@ def test_a_block_that_raises_fails_with_its_line(tmp_path):
     assert failure.traceback[-1].lineno + 1 == 5
 
 
-def test_a_block_that_is_not_run_still_compiles():
-    """`no-run` blocks may await and may raise, but they must be Python."""
-    _run_markdown("```python no-run\nawait graph.ainvoke({})\nraise KeyError\n```\n")
-    with pytest.raises(SyntaxError):
-        _run_markdown("```python no-run\nx = = 1\n```\n")
-
-
 def test_an_output_that_is_not_printed_fails():
     """What is quoted is compared, whole, with what the block before it prints; random marks may differ."""
     quoted = (
@@ -271,35 +200,3 @@ def test_an_output_that_is_not_printed_fails():
     _run_markdown(quoted.format(printed="<data 0123456789ab>"))
     with pytest.raises(AssertionError, match="line 5"):
         _run_markdown(quoted.format(printed="<date 0123456789ab>"))
-
-
-def test_an_open_block_is_reported():
-    """A fence that is never closed would swallow the rest of the file."""
-    with pytest.raises(AssertionError, match="line 2"):
-        sections_of("# One\n```python\nx = 1\n")
-
-
-@pytest.mark.parametrize(
-    ("command", "wrong"),
-    [
-        ("make demo", False),
-        ('$ make demo ARGS="--window 4096"  # offline', False),
-        ("make PYTHON=python3.12 test", False),
-        ("make deploy", True),
-        ('pip install -e ".[agents]"', False),
-        ("pip install 'langchain-ctxwin[cli,agents]'", False),
-        ('uv pip install "langchain-ctxwin[everything]"', True),
-        ("pip install langchain_ctxwin", True),
-        ("ctxwin demo ~/code", False),
-        ("ctxwindow demo", True),
-        ("git clone somewhere", False),
-    ],
-)
-def test_a_command_is_checked_against_what_exists(command, wrong):
-    """Unknown targets, extras and programs are reported, everything else passes."""
-    markdown = f"```console\n{command}\n```\n"
-    extras, programs = {"cli", "agents"}, {"ctxwin"}
-    found = wrong_commands(
-        markdown, targets={"demo", "test"}, extras=extras, programs=programs
-    )
-    assert bool(found) is wrong
