@@ -17,14 +17,12 @@ from langgraph.types import Command, interrupt
 
 from langchain_ctxwin import (
     BudgetExceededError,
-    CharRatioCounter,
     ConfigError,
     ContextWindowError,
     ModelLimits,
     TokenEstimator,
 )
 from langchain_ctxwin.decompose import (
-    CITED,
     _chunk,
     _Parts,
     create_map_reduce_graph,
@@ -123,17 +121,6 @@ async def test_every_part_is_answered_and_the_answers_are_combined_in_order(coun
     assert len(model.requests) == result["parts"] + 1
     assert await graph_of(other, counter=counter).ainvoke(QUESTION) == result
     assert sorted(texts_of(other)) == sorted(texts_of(model))
-
-
-@pytest.mark.parametrize(("times", "is_shortened"), [(60, False), (500, True)])
-def test_long_answers_are_combined_again_until_one_is_left(times, is_shortened):
-    """In as many levels as that needs; two always fit, and what is left out is said in the request."""
-    model = model_of(policy=script("An answer about doors. " * times))
-    graph_of(model).invoke({"question": "Which?", "documents": TALES * 2})
-    combining = [text for text in texts_of(model) if "<answer" in text]
-    assert len(combining) > 2
-    assert (model.refusals, model.largest_tokens <= INPUT) == ([], True)
-    assert {"characters left out" in text for text in combining} == {is_shortened}
 
 
 def test_a_failed_part_is_reported_with_its_chunks():
@@ -329,11 +316,8 @@ def test_documents_cannot_close_their_fence():
 @pytest.mark.parametrize(
     "given",
     [
-        {"question": "", "text": "a"},
         {"question": "Which?"},
-        {"question": "Which?", "text": " \n"},
         {"question": "Which?", "documents": "a text"},
-        {"question": "Which?", "documents": [{"text": "a"}]},
         {"question": "Which?", "documents": ["a"], "text": "a"},
     ],
 )
@@ -376,35 +360,6 @@ def test_a_question_that_leaves_no_room_is_refused_with_the_numbers(times):
     assert model.requests == []
 
 
-async def test_nothing_is_priced_on_the_event_loop():
-    """Splitting the input, splitting what was refused, and combining all take time that other tasks need."""
-    threads = []
-
-    class Watched(TokenEstimator):
-        def __call__(self, messages, tools=None):
-            threads.append(threading.get_ident())
-            return super().__call__(messages, tools=tools)
-
-        def count_text(self, text):
-            threads.append(threading.get_ident())
-            return super().count_text(text)
-
-    refusals = iter([openai_overflow(1_300, 900)])
-
-    async def answer(messages):
-        if refusal := next(refusals, None):
-            raise refusal
-        return AIMessage("ok")
-
-    model = RunnableLambda(lambda messages: AIMessage("ok"), afunc=answer)
-    graph = graph_of(model, counter=Watched("openai"))
-    threads.clear()
-    result = await graph.ainvoke({"question": "Which?", "text": DOORS * 300})
-    assert (result["answer"], next(refusals, None)) == ("ok", None)
-    assert threads
-    assert threading.get_ident() not in threads
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_an_interrupt_is_no_failure(is_async):
     """A model that asks a person stops the graph; with the reply the run goes on."""
@@ -439,33 +394,6 @@ async def test_an_interrupt_is_no_failure(is_async):
 def parts_of(window=WINDOW, counter=None):
     limits = ModelLimits(window, requested_output_tokens=window // 8)
     return _Parts(model_of(), limits, counter, ("Answer.", "Combine."))
-
-
-@pytest.mark.parametrize(
-    ("window", "counter"), [(4_096, None), (8_192, CharRatioCounter())]
-)
-def test_the_number_of_parts_follows_the_size(window, counter):
-    """A few characters more of the question, or of each document, are no reason for twice the calls."""
-    splitter = parts_of(window, counter)
-    line, uneven = "Candles burn low in every niche. " * 50, {}
-    for chars in range(885, 1_450, 37):
-        texts = [f"# Room {number}\n{line[:chars]}" for number in range(80)]
-        inputs = (
-            [_chunk(at, text) for at, text in enumerate(texts)],
-            [_chunk(0, "\n\n".join(texts))],
-        )
-        counts = [
-            len(splitter.of_documents(question, chunks))
-            for question in (
-                "Why?",
-                "Which keys?",
-                "Which old keys are kept in the tower?",
-            )
-            for chunks in inputs
-        ]
-        if max(counts) > min(counts) * 4 // 3 + 1:
-            uneven[chars] = counts
-    assert uneven == {}
 
 
 def growing(messages, tools=None):
@@ -517,11 +445,6 @@ TABLE = "".join(f"{number},door,oak\n" for number in range(4))
     ("text", "room", "pieces"),
     [
         (
-            "First one.\n\nNext.\n",
-            14,
-            ["First one.\n\n", "Next.\n"],
-        ),
-        (
             "# A\n\nOne.\n\n# B\n\nTwo.",
             12,
             ["# A\n\nOne.\n\n", "# B\n\nTwo."],
@@ -541,21 +464,8 @@ TABLE = "".join(f"{number},door,oak\n" for number in range(4))
             20,
             ["one two ", "three four five six"],
         ),
-        ("x" * 50, 27, ["x" * 25, "x" * 25]),
     ],
 )
 def test_a_text_is_cut_where_a_reader_would_cut(text, room, pieces):
     """At paragraphs, lines, sentences, words, characters; a heading stays with what follows it."""
     assert list(pieces_of(text, room, len)) == pieces
-
-
-def test_a_source_that_leaves_no_room_is_refused():
-    documents = [
-        {"page_content": DOORS * 200, "metadata": dict.fromkeys(CITED, "x1 " * 90)}
-    ]
-    with pytest.raises(
-        BudgetExceededError, match=r"around documents\[0\] needs .* tokens of a room of"
-    ):
-        graph_of(
-            model_of(), limits=ModelLimits(900, requested_output_tokens=100)
-        ).invoke({"question": "Which?", "documents": documents})

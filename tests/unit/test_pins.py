@@ -26,11 +26,10 @@ from langchain_ctxwin.core.updates import after_measure
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import BudgetExceededError, ConfigError
 from support import agents
-from support.agents import RUNS, THREAD, agent_on, called, compacted, model_of
-from support.conversations import CharCounter, conversations, payload, ready
+from support.agents import RUNS, THREAD, agent_on, compacted, model_of
+from support.conversations import conversations, payload, ready
 
 WORDS = "lorem ipsum dolor sit amet "
-FLOOR_TOKENS = 110  # a message clamped to its floor, with the marker and its frame
 RULE = "Never book before nine."
 WINDOWS = st.sampled_from((400, 800, 2000))
 
@@ -40,18 +39,6 @@ def engine_of(window=800, counter=None, **options):
         return f"{len(messages)} more messages"
 
     return agents.engine_of(window, counter, digest, **{"summarize": "off", **options})
-
-
-def loop(steps=12):
-    """Return one turn that makes the same call again and again, all but the first."""
-    made = [
-        called(n, text(f"{n}", 90), "policy" if n == 0 else "read")
-        for n in range(steps)
-    ]
-    return [
-        HumanMessage("go", id="go"),
-        *(message for step in made for message in step),
-    ]
 
 
 def ids(window):
@@ -112,24 +99,6 @@ def test_a_pin_covers_its_whole_step():
     shown = {m.id: m.content for m in window.messages}
     assert (shown["rx"], shown["ry"]) == ("result x", "result y")
     assert not any("not answered" in str(content) for content in shown.values())
-
-
-@pytest.mark.parametrize("number", range(0, 10, 3))
-def test_a_pinned_result_is_neither_cleared_nor_superseded_by_a_mark_or_by_pin_when(
-    number,
-):
-    messages = loop()
-    marked = [
-        pin(message) if message.id == f"r{number}" else message for message in messages
-    ]
-    shown, window, state = sent(
-        engine_of(pin_when=lambda message: message.id == f"r{number}"), messages
-    )
-    assert sent(engine_of(), marked)[0::2] == (shown, state)
-    assert (shown[f"r{number}"], window.session.compactions) == (
-        text(f"{number}", 90),
-        1,
-    )
 
 
 @pytest.mark.parametrize("is_marked", [False, True])
@@ -336,30 +305,6 @@ def test_every_explicit_pin_is_in_every_request_byte_for_byte_and_moves_only_wit
 
 @RUNS
 @given(
-    case=pinned_conversations(huge=True, broken=False),
-    summarize=st.sampled_from(("inline", "off")),
-)
-def test_pins_are_clamped_only_where_they_exceed_the_room_alone(case, summarize):
-    limit = 2000
-    engine = engine_of(
-        limit, pin_when=case.pin_when, summarize=summarize, constraints=(RULE,)
-    )
-    known = set()
-    for history, measured, _ in until_refused(requests(engine, case.messages)):
-        clamps = {key for key, clamp in measured.view.clamped.items() if clamp.of_pin}
-        if clamps - known:
-            # at most what the rest can still take
-            others = FLOOR_TOKENS * (len(measured.messages) + 2)
-            room = limit - measured.budget.summary_tokens - others
-            pinned = [
-                message for index, message in enumerate(history) if index in case.pins
-            ]
-            assert CharCounter()(pinned) > room
-        known |= clamps
-
-
-@RUNS
-@given(
     case=pinned_conversations(max_pins=1, huge=True, broken=False),
     window=st.sampled_from((1200, 2000)),
 )
@@ -367,30 +312,6 @@ def test_a_single_pin_never_causes_a_refusal(case, window):
     engine = engine_of(window, pin_when=case.pin_when)
     for _, measured, _ in requests(engine, case.messages):
         assert measured.over_by == 0
-
-
-@RUNS
-@given(case=pinned_conversations(), window=WINDOWS, data=st.data())
-def test_a_pin_that_comes_later_takes_effect_at_once(case, window, data):
-    engine = engine_of(window)
-    for history, _, state in until_refused(requests(engine, case.messages)):
-        index = data.draw(st.integers(0, len(history) - 1))
-        marked = [
-            pin(message) if i == index else message for i, message in enumerate(history)
-        ]
-        everything = engine_of(10**6).measure(marked)
-        before = found(everything, marked[index])
-        if before is None or index < everything.parts.first:
-            continue
-        after = found(engine.measure(marked, session=state), marked[index])
-        is_old = message_id(history, index) in {
-            key for key, how in _clamped(state).items() if how.get("pin")
-        }
-        assert is_old or payload(after)[:2] == payload(before)[:2]
-
-
-def _clamped(state):
-    return (state.get("context_view") or {}).get("clamped") or {}
 
 
 @pytest.mark.parametrize("adapter", ["nodes", "middleware"])

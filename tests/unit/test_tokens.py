@@ -229,31 +229,17 @@ def test_no_block_of_unicode_is_counted_as_less_than_half(family):
             )
 
 
-ALPHABETS = {
-    "greek": (0x3B1, 0x3CA), "cyrillic": (0x430, 0x450), "armenian": (0x561, 0x587), "hebrew": (0x5D0, 0x5EB),
-    "arabic": (0x621, 0x63B), "devanagari": (0x905, 0x93A), "bengali": (0x995, 0x9A9), "tamil": (0xB85, 0xBBA),
-    "thai": (0xE01, 0xE2F), "georgian": (0x10D0, 0x10F1), "hiragana": (0x3042, 0x3094), "katakana": (0x30A2, 0x30F4),
-    "hangul": (0xAC00, 0xD7A4), "latin": (0xC0, 0x180), "vietnamese": (0x1EA0, 0x1EFA), "ascii": (0x61, 0x7B),
-}  # fmt: skip
 ODD_TEXTS = {
-    "rare ideographs": "".join(map(chr, rng().choices(range(0x4E00, 0x6800), k=3_000))),
-    "rare ideographs and spaces": "\u2003 ".join(map(chr, rng().choices(range(0x3400, 0x4E00), k=3_000))),
     "selectors": "Hello" + "".join(map(chr, rng().choices(range(0xFE00, 0xFE10), k=3_000))),
-    "more selectors": "Hello" + "".join(map(chr, rng().choices(range(0xE0100, 0xE01F0), k=3_000))),
-    "tags": "Hello" + "".join(map(chr, rng().choices(range(0xE0020, 0xE007F), k=3_000))),
     "marks": "".join(map(chr, rng().choices([*range(0x300, 0x370), *range(0x61, 0x7B)], k=3_000))),
     "joiners": "\u200d".join(rng().choices(string.ascii_lowercase, k=3_000)),
     "joined emoji": "\u200d".join(map(chr, rng().choices(range(0x1F300, 0x1F650), k=3_000))),
-    "hieroglyphs": "".join(map(chr, rng().choices(range(0x13000, 0x13430), k=3_000))),
     "rule": "=" * 5_000, "drawn table": "│ a │ b │\n├───┼───┤\n" * 100, "newlines": "\n" * 5_000,
-    "lone surrogates": "a\ud800" * 1_000, "repeated word": "internationalization" * 200, "arrows": "→⇒←↑" * 250,
-    "control": "".join(map(chr, rng().choices(range(32), k=3_000))), "carriage returns": "\r" * 3_000,
+    "repeated word": "internationalization" * 200, "spaces": " " * 3_000,
     "white space": "".join(rng().choices("\t\n\r\x0b\x0c \x85\xa0\u2003\u2028\u3000", k=3_000)),
     "base64": "".join(rng().choices(string.ascii_letters + string.digits + "+/", k=3_000)),
-    "digits": "".join(rng().choices(string.digits, k=3_000)), "punctuation": ",;" * 3_000,
-    "symbols": "".join(rng().choices(string.punctuation, k=3_000)), "spaces": " " * 3_000,
-    "vowels": "".join(rng().choices("aeiou", k=3_000)), "carriage returns and spaces": "\r " * 3_000,
-    **{alphabet: "".join(rng().choices([*map(chr, range(*span))], k=3_000)) for alphabet, span in ALPHABETS.items()},
+    "digits": "".join(rng().choices(string.digits, k=3_000)),
+    "symbols": "".join(rng().choices(string.punctuation, k=3_000)),
 }  # fmt: skip
 
 
