@@ -128,69 +128,6 @@ MADE_BY = {
     "gemini": GeminiServer,
 }
 CALL = {"name": "look", "args": {"place": "pier"}, "id": "call:1/2 of Ann's"}
-PHOTO = {"type": "image", "base64": SCREEN, "mime_type": "image/png"}
-HISTORIES = {
-    "an empty text beside a photo": [
-        HumanMessage([{"type": "text", "text": ""}, PHOTO])
-    ],
-    "an answer of one empty part": [
-        HumanMessage("Who?"),
-        AIMessage([{"type": "text", "text": ""}]),
-        HumanMessage("And now?"),
-    ],
-    "an answer of blanks": [
-        HumanMessage("Who?"),
-        AIMessage("  \n"),
-        HumanMessage("So?"),
-    ],
-    "blanks before a call, with an id of another provider": [
-        HumanMessage("Look!"),
-        AIMessage(" ", tool_calls=[CALL]),
-        ToolMessage("A boat.", tool_call_id=CALL["id"]),
-    ],
-    "reasoning with nothing behind it": [
-        HumanMessage("Who?"),
-        AIMessage(
-            [
-                {
-                    "type": "reasoning",
-                    "id": "rs_1",
-                    "summary": [],
-                    "encrypted_content": "Z",
-                }
-            ],
-            response_metadata={"model_provider": "openai"},
-        ),
-        HumanMessage("And now?"),
-    ],
-    "a system message in between": [
-        HumanMessage("Who?"),
-        AIMessage("Ann."),
-        SystemMessage("Speak French from now on."),
-        HumanMessage("And now?"),
-    ],
-    "a block of a type that nobody knows": [
-        HumanMessage("Who?"),
-        AIMessage(
-            [{"type": "hologram", "light": "blue"}, {"type": "text", "text": "Ann."}],
-            response_metadata={"model_provider": "bedrock"},
-        ),
-        HumanMessage("And now?"),
-    ],
-    "a compaction that a user claims": [
-        HumanMessage("Who?"),
-        HumanMessage([{"type": "compaction", "content": "Ann.", "signature": "AAAA"}]),
-    ],
-}
-
-
-@pytest.mark.parametrize("provider", MADE_BY)
-@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
-def test_what_a_provider_refuses_is_repaired_before_it_is_sent(history, provider):
-    """Whoever wrote it; the last thing that was asked is there."""
-    with MADE_BY[provider]() as server:
-        invoked(server.chat_model(), [m.model_copy(deep=True) for m in history])
-    assert set(statuses(server)) == {200}
 
 
 def test_a_server_that_cuts_silently_is_noticed_and_its_window_learned():

@@ -5,7 +5,6 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import (
     AIMessage,
     FunctionMessage,
@@ -13,8 +12,6 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from langchain_google_genai import ChatGoogleGenerativeAI
-from langchain_openai import ChatOpenAI
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
 from langchain_ctxwin.core.pairing import (
@@ -28,13 +25,8 @@ from langchain_ctxwin.core.pairing import (
     unique_calls,
 )
 from langchain_ctxwin.core.turns import split_steps, split_turns, turn_starts
+from support.payloads import MODELS, REFUSED
 
-MODELS = {
-    "anthropic": ChatAnthropic(model="claude-sonnet-4-5", api_key="x", max_tokens=500),
-    "responses": ChatOpenAI(model="gpt-5", api_key="x", use_responses_api=True),
-    "chat completions": ChatOpenAI(model="gpt-4o", api_key="x"),
-    "gemini": ChatGoogleGenerativeAI(model="gemini-2.5-flash", google_api_key="x"),
-}
 ASKED = "Compare the stock of all depots, and name the fullest one at the end."
 STOCK = "apples pears plums " * 140
 RAW = {
@@ -177,88 +169,6 @@ def fitted(history, model, window=8_000):
     return engine.build(measured), session
 
 
-def of_anthropic(model, messages):
-    for message in model._get_request_payload(messages)["messages"]:
-        blocks = (
-            message["content"]
-            if isinstance(message["content"], list)
-            else [{"type": "text", **message}]
-        )
-        assert all(
-            block["type"] != "text" or block.get("text", block.get("content")).strip()
-            for block in blocks
-        )
-        assert {block["type"] for block in blocks} <= {
-            "text",
-            "tool_use",
-            "tool_result",
-        }
-        calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", one) for one in calls)
-        yield (
-            calls,
-            [
-                block["tool_use_id"]
-                for block in blocks
-                if block["type"] == "tool_result"
-            ],
-        )
-
-
-def of_responses(model, messages):
-    items = model._get_request_payload(messages)["input"]
-    yield [item["call_id"] for item in items if item["type"] == "function_call"], []
-    yield (
-        [],
-        [item["call_id"] for item in items if item["type"] == "function_call_output"],
-    )
-
-
-def of_chat_completions(model, messages):
-    for message in model._get_request_payload(messages)["messages"]:
-        assert message["role"] != "function"
-        if isinstance(message["content"], list):
-            assert {block["type"] for block in message["content"]} <= {"text"}
-        yield (
-            [call["id"] for call in message.get("tool_calls") or []],
-            ([message["tool_call_id"]] if message["role"] == "tool" else []),
-        )
-
-
-def of_gemini(model, messages):
-    for content in model._prepare_request(messages)["contents"]:
-        assert content.parts
-        assert all(part.text != "" for part in content.parts)
-        yield (
-            [part.function_call.name for part in content.parts if part.function_call],
-            [
-                part.function_response.name
-                for part in content.parts
-                if part.function_response
-            ],
-        )
-
-
-PAYLOADS = {
-    "anthropic": of_anthropic,
-    "responses": of_responses,
-    "chat completions": of_chat_completions,
-    "gemini": of_gemini,
-}
-
-
-def require_paired(provider, messages):
-    """Every call in what is sent has an id of its own and its result right behind it, and every result its call."""
-    waiting, seen = [], []
-    for calls, answers in PAYLOADS[provider](MODELS[provider], messages):
-        for answer in answers:
-            waiting.remove(answer)
-        assert not (calls and waiting)
-        waiting, seen = waiting + calls, seen + calls
-    assert waiting == []
-    assert provider == "gemini" or (all(seen) and len({*seen}) == len(seen))
-
-
 def item(number, **output):
     return {
         "type": "function_call",
@@ -366,7 +276,7 @@ def test_what_is_sent_is_paired_whatever_form_the_history_has(rounds, provider, 
         *(message for n in range(count) for message in ROUNDS[rounds](n)),
     ]
     shown, session = fitted(history, MODELS[provider])
-    require_paired(provider, shown)
+    assert [*REFUSED[provider](MODELS[provider], shown)] == []
     assert any(ASKED in str(message.content) for message in shown)
     record = render_record(session.get("context_record"))
     assert not session or "depot" in record

@@ -13,9 +13,7 @@ from langchain_core.tools import tool
 from langchain_ctxwin import (
     BudgetExceededError,
     ContextConfig,
-    ContextEngine,
     ModelInfo,
-    ModelLimits,
     ModelRouter,
     RoutedChatModel,
     RoutingConfig,
@@ -42,7 +40,6 @@ from support.agents import (
     ask,
     call,
     on_both,
-    talk,
     values,
 )
 from support.conversations import CharCounter
@@ -172,23 +169,6 @@ def test_a_compaction_is_told_with_what_left(adapter):
         for event in compactions
     )
     assert sink.of(StepEvent)[-1].compactions == len(compactions)
-
-
-def applied(window, history):
-    """What a direct engine tells of its compaction of a history, and the size of the request afterwards."""
-    sink = MemorySink()
-    engine = ContextEngine(
-        ModelLimits(context_window=window), COUNT, config=PLAIN["config"], sinks=[sink]
-    )
-    measured = engine.measure(history)
-    state = engine.apply(engine.emergency(measured), measured)
-    [event] = sink.events
-    return event, engine.measure(history, session=state).total_tokens
-
-
-def test_a_direct_engine_tells_of_its_compactions():
-    event, tokens = applied(LIMIT, talk(12))
-    assert (type(event), event.tokens_after) == (CompactionEvent, tokens)
 
 
 @on_both

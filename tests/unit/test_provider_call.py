@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
-from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool, tool
@@ -132,23 +131,6 @@ def test_anthropic_requests_have_breakpoints_behind_what_stays(adapter):
         if "<record>" in json.dumps(message)
     )
     assert marked == [record - 1]
-
-
-@pytest.mark.parametrize("adapter", ["before", "after"])
-@pytest.mark.parametrize("ttl", ["5m", "1h"])
-def test_with_another_middleware_for_caching_there_are_four(adapter, ttl):
-    model = claude()
-    config = ContextConfig(prompt_cache=ttl)
-    talk(
-        agent_of(
-            model, adapter, [AnthropicPromptCachingMiddleware(ttl=ttl)], config=config
-        )
-    )
-    assert {breakpoints(request) for request in sent_by(model)} == {3, 4}
-    assert ttl in {
-        "5m",
-        json.loads(json.dumps(sent_by(model)[-1]["cache_control"]))["ttl"],
-    }
 
 
 @pytest.mark.parametrize(
@@ -335,21 +317,6 @@ def test_a_compaction_begins_server_side_history_anew(adapter):
         elif number:
             assert named[number] == f"resp_{number - 1}"
             assert len(request["input"]) == 1
-
-
-class NotFoundError(Exception):
-    code = "previous_response_not_found"
-
-
-@pytest.mark.parametrize("adapter", ["nodes", "after"])
-def test_a_server_that_forgot_is_sent_the_whole_request(adapter):
-    model = gpt(
-        answer(0), NotFoundError(), answer(1), answer(2), use_previous_response_id=True
-    )
-    talk(agent_of(model, adapter), turns=3)
-    named = [request.get("previous_response_id") for request in sent_by(model)]
-    assert named == [None, "resp_0", None, "resp_1"]
-    assert "question 0" in json.dumps(sent_by(model)[2]["input"])
 
 
 def make_tool(number, words):

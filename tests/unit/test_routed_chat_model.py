@@ -7,8 +7,6 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -179,13 +177,6 @@ def test_an_overflow_leads_to_a_larger_window_and_is_learned(overflow, how):
     answered(model, "WORD " * 2_000, how)
     assert len(small.requests) == 2, "others meet it themselves"
     assert route_of(answered(model, "hi", how))["model"] == "small"
-
-
-ERRORS = {
-    **FAILURES,
-    "overflow": lambda: core_overflow(9_000, 8_192),
-    "openai": lambda: openai_overflow(9_000, 8_192),
-}
 
 
 @every_way
@@ -411,40 +402,6 @@ def test_the_model_states_the_smallest_limits():
     model, *_ = two()
     assert model.profile == {"max_input_tokens": 8_192}
     assert ModelLimits.of(model) == model.limits == ModelLimits(8_192)
-
-
-faults = st.lists(
-    st.sampled_from(["ok", "429", "503", "timeout", "overflow"]), min_size=1, max_size=6
-)
-
-
-@settings(max_examples=12, deadline=None)
-@given(small=faults, large=faults)
-def test_sync_and_async_do_the_same(small, large):
-    def planned(faults):
-        return [ERRORS[fault]() for fault in faults if fault != "ok"]
-
-    def outcomes(how):
-        model, *_ = two(
-            small={"faults": planned(small)},
-            large={"faults": planned(large)},
-            clock=lambda: 0.0,
-        )
-        seen = []
-        for number in range(4):
-            try:
-                answer = answered(model, f"message {number}", how)
-                seen.append((answer.text, route_of(answer)))
-            except Exception as error:  # noqa: BLE001  # whichever, it has to be the same
-                seen.append((type(error).__name__, error.__notes__))
-        return seen
-
-    assert (
-        outcomes("invoke")
-        == outcomes("ainvoke")
-        == outcomes("stream")
-        == outcomes("astream")
-    )
 
 
 @pytest.fixture
