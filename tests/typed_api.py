@@ -1,6 +1,6 @@
 """Do the public signatures have the promised types? Checked by mypy in strict mode, never run."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, assert_type
 
@@ -15,7 +15,6 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import (
     BudgetedCompressor,
@@ -34,14 +33,12 @@ from langchain_ctxwin import (
     ContextWindowError,
     CursorError,
     CursorSigner,
-    ExtractiveSummarizer,
     FileConfig,
     Fitted,
     ModelInfo,
     ModelLimits,
     ModelRegistry,
     ModelRouter,
-    ModelSummarizer,
     RetrievalConfig,
     RetrievalResult,
     RoutedChatModel,
@@ -63,74 +60,31 @@ from langchain_ctxwin import (
     classify_overflow,
     compact,
     create_context_agent,
-    create_recall_tool,
-    forget,
-    pin,
-    render_record,
-    search_messages,
     undo,
 )
-from langchain_ctxwin.core.turns import Turn, safe_boundary, split_turns, turn_starts
-from langchain_ctxwin.counting import (
-    AnthropicCounter,
-    GeminiCounter,
-    TokenizerFileCounter,
-    VocabularyCounter,
-)
+from langchain_ctxwin.core.turns import Turn
 from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from langchain_ctxwin.models.sources import ExplicitSource, LearnedSource
+from langchain_ctxwin.models.sources import ExplicitSource
 from langchain_ctxwin.observe import (
     AlertConfig,
     AlertEvent,
     Alerts,
     Event,
-    History,
-    HistorySink,
     LogSink,
     MemorySink,
     StepEvent,
     StreamSink,
     Validator,
-    report,
 )
-from langchain_ctxwin.observe.reports import Report
 from langchain_ctxwin.protocols import (
-    LimitMemory,
     MetricsSink,
-    RequestCounter,
-    ResultStore,
-    Summarizer,
     TokenCounter,
 )
-from langchain_ctxwin.recall import Excerpt, Found
 from langchain_ctxwin.routing import Route
 from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from langchain_ctxwin.tools import ToolSelection
-
-
-def limits_and_budget(model: BaseChatModel) -> None:
-    """Limits are stated or read from a model; a budget says what is left for the history."""
-    limits = ModelLimits(
-        context_window=8192,
-        max_input_tokens=None,
-        max_output_tokens=1024,
-        requested_output_tokens=None,
-    )
-    assert_type(limits.input_limit(1024), int)
-    assert_type(limits.context_window, int | None)
-    assert_type(ModelLimits.of(model), ModelLimits)
-    budget = TokenBudget(
-        input_limit=7168,
-        system_tokens=100,
-        tool_tokens=200,
-        summary_tokens=0,
-        pinned_tokens=0,
-        reserved_tokens=1024,
-    )
-    assert_type(budget.history_budget, int)
-    assert_type(budget.fixed_tokens, int)
 
 
 def counters(
@@ -142,45 +96,6 @@ def counters(
     assert_type(estimator(messages, tools=tools), int)
     assert_type(CharRatioCounter(chars_per_token=4.0, margin=0.0)(messages), int)
     return [estimator, CharRatioCounter(), count_tokens_approximately]
-
-
-async def exact_counters(
-    gemini: GeminiCounter, claude: AnthropicCounter, messages: list[AnyMessage]
-) -> None:
-    """Local ones count texts, remote ones whole requests; all have the shape of LangChain's counters."""
-    local: list[TokenCounter] = [
-        VocabularyCounter("o200k_base"),
-        TokenizerFileCounter("tokenizer.json"),
-        gemini,
-    ]
-    remote: list[RequestCounter] = [gemini, claude]
-    assert_type(remote, list[RequestCounter])
-    assert_type(gemini.count_request(messages), int | None)
-    assert_type(await claude.acount_request(messages), int | None)
-    memory: LimitMemory = LearnedSource("limits.json")
-    engine = ContextEngine(
-        ModelLimits(context_window=8192), counter=local[0], learned=memory
-    )
-    nodes = ContextNodes(engine, validator=Validator())
-    assert_type(engine.measure(messages), Window)
-    print(nodes.budget_check)  # noqa: T201  # the values are used, the file is never run
-
-
-def history(engine_limits: ModelLimits) -> None:
-    """A history takes events, gives them back, and reports sum them up."""
-    sink = HistorySink("history.db", max_events=1_000)
-    ContextEngine(engine_limits, sinks=[sink])
-    past = History(sink.path)
-    past.score("run--1", 1)
-    assert_type(past.events(since=0.0, model="small"), Iterator[Event])
-    assert_type(report(past.events()), Report)
-
-
-def turns(messages: list[AnyMessage]) -> None:
-    """Cutting a history is a pure function of its messages."""
-    assert_type(split_turns(messages), tuple[Turn, ...])
-    assert_type(turn_starts(messages), list[int])
-    assert_type(safe_boundary(messages, 3), int)
 
 
 async def engine(
@@ -220,23 +135,6 @@ async def engine(
         assert_type(plan.tokens_after, int)
     print(report, view)  # noqa: T201  # the values are used, the file is never run
     return agent_engine.build(window)
-
-
-def pins() -> HumanMessage:
-    """A pinned message keeps its class."""
-    return assert_type(pin(HumanMessage("Keep this.")), HumanMessage)
-
-
-def shown_record(state: ContextState) -> str:
-    """The record is shown from the state that a checkpoint holds."""
-    return assert_type(render_record(state.get("context_record", {})), str)
-
-
-def summarizers(model: BaseChatModel, messages: list[AnyMessage]) -> list[Summarizer]:
-    """Both summarizers fit the extension point."""
-    extractive = ExtractiveSummarizer()
-    assert_type(extractive.summarize(messages, previous="", max_tokens=200), str)
-    return [extractive, ModelSummarizer(model)]
 
 
 def node_set(
@@ -336,25 +234,6 @@ async def retrieval(base: BaseRetriever, documents: list[Document]) -> None:
     assert_type(RetrievalConfig().max_context_tokens, int)
     assert_type(RetrievalConfig.from_file("settings.toml"), RetrievalConfig)
     print(kept, compressed)  # noqa: T201  # the values are used
-
-
-def recall(messages: list[AnyMessage]) -> list[AnyMessage]:
-    """A search returns a list of messages that says what was left out; the tool is any agent's."""
-    found = search_messages(
-        messages, "question", max_tokens=2000, counter=count_tokens_approximately
-    )
-    assert_type(found, Found)
-    assert_type(found.dropped, tuple[AnyMessage, ...])
-    assert_type(found.tokens, int)
-    assert_type(found.truncated, bool)
-    assert_type(found.excerpts, tuple[Excerpt, ...])
-    tool = create_recall_tool(max_tokens=2000, counter=None, name="recall")
-    assert_type(tool, BaseTool)
-    return found
-
-
-def deletion(results: ResultStore) -> None:
-    forget("42", store=InMemoryStore(), checkpointer=InMemorySaver(), results=results)
 
 
 async def tool_results(

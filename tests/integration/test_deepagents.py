@@ -159,33 +159,6 @@ def test_the_agents_own_tools_read_what_left(kind, is_async, tmp_path):
     assert messages[-1].text == "Done."
 
 
-@pytest.mark.parametrize("made", [stock, story])
-def test_pages_from_a_file_are_those_from_memory(made, tmp_path):
-    """To the last one: a result by lines in a file is the result that was kept."""
-
-    def pages(store):
-        ids = iter("abcdefgh")
-        config = ToolResultConfig(max_tokens=3_000)
-        guard = ToolResultGuard(
-            config, store=store, new_id=lambda: next(ids), clock=lambda: 1e9
-        )
-        text = guard.output(made.invoke({}), made.name, {})
-        found = [re.sub(r"\n\[All of it is in.*", "", text)]
-        while match := re.search(r'Next page: read_more\(cursor="([^"]+)"', found[-1]):
-            found.append(guard.read(match[1]))
-        return found
-
-    backend = backend_of("filesystem", tmp_path)
-    from_files, from_memory = pages(BackendResultStore(backend)), pages(None)
-    entries = [
-        {*re.findall(r"shelf \d+|line \d+ of", "".join(found))}
-        for found in (from_files, from_memory)
-    ]
-    assert len(from_files) > 3
-    assert entries[0] == entries[1]
-    assert len(entries[0]) == (400 if made is stock else 4_000)
-
-
 def test_files_are_deleted_with_their_thread(tmp_path):
     backend = backend_of("filesystem", tmp_path)
     store = BackendResultStore(backend)

@@ -128,18 +128,6 @@ def test_what_a_model_cannot_see_fails_visibly(
     assert capsys.readouterr().out.endswith(f"\nFAILED: {'; '.join(failures)}\n")
 
 
-def test_a_story_with_wrong_pages_or_counts_fails(library, monkeypatch):
-    garbled = _with_texts(
-        ToolMessage, lambda m: re.sub(r"quantity:\d+", "quantity:0", m.text)
-    )
-    monkeypatch.setattr(stories, "read_rows", _seeing(stories.read_rows, garbled))
-    assert _failed(stories.large_results(window=WINDOW, rows=300)) == [TRUTH]
-    monkeypatch.setattr(stories, "count_lines", lambda *_: f"1 {stories.COUNTED}")
-    assert _failed(stories.any_size(Folder.open(library), window=WINDOW)) == [
-        "the answer is true"
-    ]
-
-
 def test_a_smaller_true_window_is_recovered_from_and_counted(
     library, capsys, monkeypatch
 ):

@@ -13,7 +13,6 @@ from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
 from langgraph.prebuilt import InjectedState
-from langgraph.store.sqlite import SqliteStore
 from langgraph.types import Command
 
 from langchain_ctxwin import (
@@ -26,7 +25,6 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
-from langchain_ctxwin.tool_results.stores import LangGraphResultStore
 from support.fakes import ScriptedChatModel, script
 from support.oracle import text_tokens
 from support.tool_runs import call, last_cursor, next_cursor
@@ -197,52 +195,6 @@ def test_a_thread_cannot_read_what_belongs_to_another(kind, is_async):
     )
     owner = results_of(ask(agent, is_async=is_async, thread="1"))[-1]
     assert (owner.status, "row-" in owner.text) == ("success", True)
-
-
-@agents
-def test_results_in_a_sqlite_store_are_read_by_another_process(kind, tmp_path):
-    path = str(tmp_path / "results.sqlite")
-    config = ToolResultConfig(
-        max_tokens=600, cursor_keys=("a key that both processes have, of 32 bytes",)
-    )
-    checkpointer = InMemorySaver()
-
-    def once(one: dict[str, Any]) -> ToolMessage:
-        with SqliteStore.from_conn_string(path) as store:
-            store.setup()
-            guard = ToolResultGuard(config, store=LangGraphResultStore(store))
-            model = model_of(script(AIMessage("", tool_calls=[one]), "done"))
-            agent = agent_of(kind, model, guard, [query], checkpointer=checkpointer)
-            return results_of(ask(agent, is_async=False))[-1]
-
-    cursor = last_cursor(once(call("query")).text)
-    page = once(call("read_more", "c2", cursor=cursor))
-    assert (page.status, page.text.startswith("[Result of query.")) == ("success", True)
-
-
-@both
-def test_a_subclass_of_the_middleware_guards_too(is_async):
-    noted = []
-
-    class Noting(ContextWindowMiddleware):
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            noted.append("sync")
-            return super().wrap_model_call(request, handler)
-
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            noted.append("async")
-            return await super().awrap_model_call(request, handler)
-
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=600))
-    middleware = Noting(
-        ContextEngine(ModelLimits(max_input_tokens=WINDOW)), guard=guard
-    )
-    model = model_of(script(AIMessage("", tool_calls=[call("query")]), "done"))
-    (message,) = results_of(
-        ask(create_agent(model, [query], middleware=[middleware]), is_async=is_async)
-    )
-    assert text_tokens(message.text) <= 600
-    assert noted == ["async" if is_async else "sync"] * 2
 
 
 @both

@@ -175,9 +175,7 @@ def test_a_derived_id_is_pinned_and_never_that_of_another_message():
     ("value", "expected"),
     [
         ([HumanMessage("n", id="n"), "plain"], ["n", "plain"]),
-        ((HumanMessage("n", id="n"), ("ai", "answer")), ["n", "answer"]),
         (HumanMessage("n", id="n"), ["n"]),
-        ("plain", ["plain"]),
         ([], []),
         (None, []),
     ],

@@ -144,19 +144,6 @@ def test_a_full_conversation_is_compacted_or_moves_as_the_setting_says(
 
 
 @adapters
-def test_what_cannot_be_made_to_fit_moves(adapter):
-    """Whatever the setting says: a question that is larger than the window of its model needs another one."""
-    small, large = scripted("small", 2_000), scripted("large", 16_000)
-    agent = on(
-        adapter,
-        routed(small, large, config=RoutingConfig(when_full="compact")),
-        system_prompt=WORDS * 3,
-    )
-    assert turns(agent, "hi", WORDS * 30)[-1] in {"small", "large"}
-    assert not is_refused(small, large)
-
-
-@adapters
 @pytest.mark.parametrize("has_larger", [True, False])
 def test_a_window_that_is_smaller_than_stated_is_left_or_compacted_for(
     adapter, has_larger

@@ -17,6 +17,7 @@ from langgraph.types import Command, interrupt
 
 from langchain_ctxwin import (
     BudgetExceededError,
+    CharRatioCounter,
     ConfigError,
     ContextWindowError,
     ModelLimits,
@@ -394,6 +395,33 @@ async def test_an_interrupt_is_no_failure(is_async):
 def parts_of(window=WINDOW, counter=None):
     limits = ModelLimits(window, requested_output_tokens=window // 8)
     return _Parts(model_of(), limits, counter, ("Answer.", "Combine."))
+
+
+@pytest.mark.parametrize(
+    ("window", "counter"), [(4_096, None), (8_192, CharRatioCounter())]
+)
+def test_the_number_of_parts_follows_the_size(window, counter):
+    """A few characters more of the question, or of each document, are no reason for twice the calls."""
+    splitter = parts_of(window, counter)
+    line, uneven = "Candles burn low in every niche. " * 50, {}
+    for chars in range(885, 1_450, 37):
+        texts = [f"# Room {number}\n{line[:chars]}" for number in range(80)]
+        inputs = (
+            [_chunk(at, text) for at, text in enumerate(texts)],
+            [_chunk(0, "\n\n".join(texts))],
+        )
+        counts = [
+            len(splitter.of_documents(question, chunks))
+            for question in (
+                "Why?",
+                "Which keys?",
+                "Which old keys are kept in the tower?",
+            )
+            for chunks in inputs
+        ]
+        if max(counts) > min(counts) * 4 // 3 + 1:
+            uneven[chars] = counts
+    assert uneven == {}
 
 
 def growing(messages, tools=None):

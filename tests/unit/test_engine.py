@@ -4,8 +4,6 @@ import asyncio
 import dataclasses
 import json
 import re
-import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -195,12 +193,6 @@ LARGE = {
     "history_tokens": 0,
 }
 LARGE |= {"system_tokens": 1500, "pinned_tokens": 1400, "summary_tokens": 1300}
-LONG = {
-    "context_window": 4096,
-    "input_limit": 4096,
-    "system_tokens": 100,
-    "history_tokens": 5000,
-}
 
 
 @pytest.mark.parametrize(
@@ -220,11 +212,6 @@ LONG = {
                 "lower summary_max_tokens",
                 "lower output_reserve",
             ],
-        ),
-        (
-            LONG,
-            "the request needs 5,100 of 4,096 tokens (system 100, history 5,000)",
-            ["shorten the current message"],
         ),
     ],
 )
@@ -262,28 +249,6 @@ def test_a_message_is_priced_once_while_the_history_grows(tools):
         messages = [*messages, HumanMessage(text, id=text)]
         engine.measure(messages, system_prompt="Be brief.", tools=tools).report  # noqa: B018
     assert sorted(priced) == ["Be brief.", *"abcde"]
-
-
-def test_branches_of_a_conversation_are_measured_by_several_threads_at_once():
-    """They share what the engine remembers of the messages that they have in common."""
-    interval = sys.getswitchinterval()
-    messages = [HumanMessage("a", id=str(number)) for number in range(400)]
-
-    def checked(history, factor):
-        return [history.checksum_until(n * factor % 400) for n in range(400)]
-
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(6) as pool:
-            for _ in range(20):
-                history = read_history(messages)
-                checks = [
-                    pool.submit(checked, history, factor)
-                    for factor in (1, 3, 7, 9, 11, 13)
-                ]
-                assert all(check.result() for check in checks)
-    finally:
-        sys.setswitchinterval(interval)
 
 
 COMPACTED = [{"type": "compaction", "content": "all of it"}]

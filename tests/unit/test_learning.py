@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import random
 from statistics import fmean
-from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
-from langgraph.checkpoint.memory import InMemorySaver
+from langchain_core.messages import HumanMessage
 
-from langchain_ctxwin import BudgetExceededError, TokenEstimator, create_context_agent
+from langchain_ctxwin import BudgetExceededError
 from support.reporting import COUNTER, PROMPT, Chat, Provider, model
 
 PROVIDERS = [(400, 30, 0.12), (-200, 0, -0.1), (400, 40, 0.15), (0, 0, 0.05)]
@@ -206,42 +202,3 @@ def test_reports_that_do_not_follow_the_conversation_are_never_believed(server):
         by = f"model-{'ab'[turn % 2]}" if server == "takes turns" else ""
         assert chat.answer(window, said[server], by=by).ignored
     assert chat.ask(60).total_tokens >= plain
-
-
-class CuttingModel(BaseChatModel):
-    """A server that keeps a part of what exceeds its window, and reports the size of that."""
-
-    window: int = 8_192
-    kept: int
-    sent: list[int]
-    profile: Any = None
-
-    @property
-    def _llm_type(self):
-        return "cutting"
-
-    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        self.sent.append(TokenEstimator()(messages))
-        size = self.sent[-1] if self.sent[-1] <= self.window else self.kept
-        usage = {"input_tokens": size, "output_tokens": 4, "total_tokens": size + 4}
-        answer = AIMessage(
-            "Noted.", usage_metadata=usage, response_metadata={"model_name": "local"}
-        )
-        return ChatResult(generations=[ChatGeneration(message=answer)])
-
-
-@pytest.mark.parametrize("kept", [5_000, 6_500], ids=["61 %", "79 %"])
-def test_a_server_that_keeps_up_to_four_fifths_of_a_longer_request_is_noticed(kept):
-    """A size below that of the request that it extends is not believed at once: each next one would look right then."""
-    model = CuttingModel(
-        kept=kept,
-        sent=[],
-        profile={"max_input_tokens": 32_768, "max_output_tokens": 1_024},
-    )
-    agent = create_context_agent(model, [], checkpointer=InMemorySaver())
-    for turn in range(25):
-        text = f"Crate {turn}: " + "it holds ripe pears from the valley farm. " * 80
-        agent.invoke(
-            {"messages": [("user", text)]}, {"configurable": {"thread_id": "1"}}
-        )
-    assert sum(size > model.window for size in model.sent) <= 4

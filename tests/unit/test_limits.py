@@ -189,13 +189,6 @@ MIXED = model(limits=ModelLimits(None, 100_000, source="server")).with_fallbacks
     ("source", "stated", "name"),
     [
         pytest.param(gemini(), (1_048_576, None, 65_536), "profile", id="gemini"),
-        pytest.param(openai(), (128_000, None, 16_384), "profile", id="openai"),
-        pytest.param(
-            openai(max_tokens=500),
-            (128_000, None, 16_384, 500),
-            "profile",
-            id="openai, set",
-        ),
         pytest.param(
             openai(max_tokens=500).bind_tools([]).bind(max_tokens=700),
             (128_000, None, 16_384, 700),
@@ -203,23 +196,10 @@ MIXED = model(limits=ModelLimits(None, 100_000, source="server")).with_fallbacks
             id="a binding wins",
         ),
         pytest.param(
-            openai("my-local-model", base_url="http://127.0.0.1:1/v1"),
-            (),
-            "unknown",
-            id="no profile",
-        ),
-        pytest.param(SERVED, (4096, None, 1024), "server", id="limits themselves"),
-        pytest.param(
             model(profile(999), limits=SERVED),
             (4096, None, 1024),
             "server",
             id="limits before profile",
-        ),
-        pytest.param(
-            model(limits=SERVED).bind(max_tokens=100),
-            (4096, None, 1024, 100),
-            "server",
-            id="limits, bound",
         ),
         pytest.param(Facts(), (4096, None, 1024), "explicit", id="limits of no model"),
         pytest.param(
@@ -250,14 +230,6 @@ MIXED = model(limits=ModelLimits(None, 100_000, source="server")).with_fallbacks
             id="another model's name bound",
         ),
         pytest.param(
-            model(profile(8192)).bind(model="models/small"),
-            (8192,),
-            "profile",
-            id="its own name bound",
-        ),
-        pytest.param(model({}), (), "unknown", id="an empty profile"),
-        pytest.param(model(profile("8192")), (), "unknown", id="a text"),
-        pytest.param(
             model(profile(8192.0, 1024.0)),
             (8192, None, 1024),
             "profile",
@@ -268,9 +240,6 @@ MIXED = model(limits=ModelLimits(None, 100_000, source="server")).with_fallbacks
             (8192,),
             "profile",
             id="output over the window",
-        ),
-        pytest.param(
-            model(profile(None, 1024)), (None, None, 1024), "unknown", id="output alone"
         ),
         pytest.param(
             model(profile(8192, 1024), max_tokens=2000),

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import operator
-from typing import Annotated, Any
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
-from typing_extensions import TypedDict
+from langgraph.graph import END, START
 
 from langchain_ctxwin import (
     ContextNodes,
@@ -20,7 +15,6 @@ from support.agents import (
     THREAD,
     ask,
     engine_of,
-    is_refused,
     values,
 )
 from support.desk import TOOLS, agent_of
@@ -79,12 +73,6 @@ def held(model, window, turns, chars=200, **options):
     for number in range(turns):
         ask(graph, f"question {number} {LONG[:chars]}")
     return graph
-
-
-def sent(model):
-    return [
-        [(m.type, m.content) for m in request.messages] for request in model.requests
-    ]
 
 
 def edges_of(graph):
@@ -247,48 +235,3 @@ async def test_an_inline_summary_is_shown_and_does_not_leak_into_the_stream(
         "SUMMARY of what happened" in message.text
         for message in model.requests[-1].messages
     )
-
-
-class Parent(TypedDict):
-    text: str
-    answers: Annotated[list[str], operator.add]
-
-
-def test_subgraph_agents_keep_their_sessions_and_keep_apart():
-    models = {name: ScriptedChatModel(input_limit=500) for name in ("left", "right")}
-    agents = {
-        name: graph_of(model, 500, checkpointer=True) for name, model in models.items()
-    }
-
-    def caller(name):
-        def run(state: Parent) -> dict[str, Any]:
-            result = agents[name].invoke(
-                {"messages": [HumanMessage(f"{name} {state['text']}")]}
-            )
-            return {"answers": [result["messages"][-1].content]}
-
-        return run
-
-    builder = StateGraph(Parent)
-    for name in agents:
-        builder.add_node(name, caller(name))
-        builder.add_edge(START, name)
-    parent = builder.compile(checkpointer=InMemorySaver())
-    for number in range(10):
-        parent.invoke({"text": f"question {number} {LONG[:200]}"}, THREAD)
-    for name, model in models.items():
-        asked = [
-            m
-            for request in model.requests
-            for m in request.messages
-            if m.type == "human"
-        ]
-        assert {m.content.split()[0] for m in asked if m.id != "ctxwin-record"} == {
-            name
-        }
-        other = ({*models} - {name}).pop()
-        assert f"{other} question" not in str(sent(model))
-        assert any(
-            message.id == "ctxwin-record" for message in model.requests[-1].messages
-        )
-        assert not is_refused(model)

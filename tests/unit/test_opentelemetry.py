@@ -1,10 +1,7 @@
 """Do spans and metrics say what happened, under the names of the conventions, and never more?"""
 
-import builtins
-import importlib
 import json
 import re
-import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -275,19 +272,3 @@ def test_the_dashboard_shows_metrics_that_exist(scraped):
     assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
     sources = {json.dumps(panel["datasource"]) for panel in board["panels"]}
     assert sources == {json.dumps({"type": "prometheus", "uid": "${datasource}"})}
-
-
-def test_without_the_package_the_error_names_the_extra(monkeypatch):
-    """Importing the package itself needs no extra."""
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **options: Any) -> Any:
-        if name.partition(".")[0] == "opentelemetry":
-            raise ModuleNotFoundError("no opentelemetry", name="opentelemetry")
-        return real(name, *args, **options)
-
-    monkeypatch.delitem(sys.modules, "langchain_ctxwin.observe.opentelemetry_sink")
-    monkeypatch.setattr(builtins, "__import__", without)
-    observe = importlib.import_module("langchain_ctxwin.observe")
-    with pytest.raises(ImportError, match=r"pip install 'langchain-ctxwin\[otel\]'"):
-        _ = observe.OpenTelemetrySink

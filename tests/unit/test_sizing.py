@@ -74,11 +74,9 @@ GOOD = Sizes(
 @pytest.mark.parametrize(
     "change",
     [
-        {"offset": None}, {"offset": "x"}, {"offset": nan}, {"ratio": -1}, {"learned": -1}, {"offset_text": -1},
-        {"ratio": 10**400}, {"offset": -(10**16)}, {"reports": -1}, {"reports": 1.5}, {"doubted": [1]}, {"doubted": 7},
-        {"spans": [[0, 2, 10]]}, {"spans": [7]}, {"spans": 7}, {"spans": [[0, 2, 0, 12]]}, {"spans": [[0, 2, 10, -1]]},
-        {"spans": [[2, 2, 10, 12]]}, {"spans": [[-1, 2, 10, 12]]}, {"spans": [[0, 2, nan, 12]]},
-        {"spans": [[3, 5, 10, 12], [0, 4, 10, 12]]}, {"last": "a5"}, {"last": {"id": "a5", "index": -1}},
+        {"offset": None}, {"offset": nan}, {"learned": -1}, {"offset_text": -1}, {"reports": 1.5}, {"doubted": [1]},
+        {"spans": [[0, 2, 10]]}, {"spans": [[0, 2, 0, 12]]}, {"spans": [[0, 2, 10, -1]]}, {"spans": [[2, 2, 10, 12]]},
+        {"spans": [[0, 2, nan, 12]]}, {"last": "a5"},
     ],
 )  # fmt: skip
 def test_what_are_no_sizes_is_not_read(change):

@@ -10,11 +10,8 @@ from typing import Annotated, Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import (
-    AIMessage,
     AnyMessage,
     HumanMessage,
-    SystemMessage,
-    ToolMessage,
 )
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -34,7 +31,6 @@ from langchain_ctxwin import (
     ContextWindowMiddleware,
     ModelLimits,
     add_context_nodes,
-    create_context_agent,
 )
 from support import agents
 from support.fakes import ScriptedChatModel, script, tool_loop
@@ -221,66 +217,6 @@ def test_a_size_that_cannot_be_meant_is_refused(written, said):
     """With what to write in its place."""
     with pytest.raises(ConfigError, match=said):
         ContextConfig(keep=written)
-
-
-class GeminiLike(ScriptedChatModel):
-    """Known by its class, as integrations are."""
-
-
-GeminiLike.__name__ = "ChatGoogleGenerativeAI"
-
-
-class OpenAILike(ScriptedChatModel):
-    """Known by its class, as integrations are."""
-
-
-OpenAILike.__name__ = "ChatOpenAI"
-
-
-@pytest.mark.parametrize("kind", ["nodes", "middleware"])
-@pytest.mark.parametrize(
-    ("model_class", "sent"),
-    [
-        (OpenAILike, ["ai", "human", "ai", "ai", "tool", "system", "human"]),
-        (
-            GeminiLike,
-            ["human", "ai", "human", "ai", "human", "ai", "tool", "human", "human"],
-        ),
-        (
-            ScriptedChatModel,
-            ["human", "ai", "human", "ai", "ai", "tool", "human", "human"],
-        ),
-    ],
-)
-def test_a_history_of_several_agents_is_sent_as_its_provider_takes_it(
-    kind, model_class, sent
-):
-    """A greeting first, an answer of a worker before a hand-off, a system message in the middle."""
-    handoff = AIMessage("", tool_calls=[{"name": "transfer", "args": {}, "id": "c1"}])
-    history = [
-        *(
-            AIMessage("Hello!"),
-            HumanMessage("Hi."),
-            AIMessage("The worker is done."),
-            handoff,
-        ),
-        *(
-            ToolMessage("transferred", tool_call_id="c1"),
-            SystemMessage("Answer in German."),
-            HumanMessage("And?"),
-        ),
-    ]
-    model, limits = (
-        model_class(strict=False),
-        ModelLimits(context_window=WINDOW, max_output_tokens=100),
-    )
-    if kind == "nodes":
-        create_context_agent(model, [], limits=limits).invoke({"messages": history})
-    else:
-        create_agent(
-            model, [], middleware=[ContextWindowMiddleware(limits=limits)]
-        ).invoke({"messages": history})
-    assert [message.type for message in model.requests[0].messages] == sent
 
 
 def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
