@@ -365,7 +365,7 @@ def condition_of(text: str, layout: Layout | None = None) -> tuple[Test, list[st
         return _test(ast.parse(text.strip(), mode="eval").body, paths, layout), paths
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigError(
-            f"where={text!r:.80} cannot be read ({error!s:.60}): {EXAMPLE}"
+            f"where={text!r:.80} cannot be read ({error!s:.80}): {EXAMPLE}"
         ) from error
 
 

@@ -20,7 +20,12 @@ from langchain_ctxwin.tool_results.cursors import ResultRecord
 from langchain_ctxwin.tool_results.showing import json_value
 from langchain_ctxwin.util.stores import delete_items, redis_client
 
-__all__ = ["LangGraphResultStore", "MemoryResultStore", "RedisResultStore"]
+__all__ = [
+    "BackendResultStore",
+    "LangGraphResultStore",
+    "MemoryResultStore",
+    "RedisResultStore",
+]
 
 MAX_BYTES = 64 * 1024 * 1024
 """Hundreds of results of ordinary size, and no burden for a server process: results are compressed JSON and text."""
@@ -228,8 +233,6 @@ class RedisResultStore:
 
 
 # -------------------------------------------------------------------------------------------------- files of an agent
-
-__all__ = ["BackendResultStore"]
 
 NAMESPACE_CHARS = 12  # of a namespace in a path, which a model has to copy
 

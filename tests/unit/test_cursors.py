@@ -69,6 +69,15 @@ def test_what_was_signed_verifies_until_it_expires(cursor, age_seconds):
     assert len(text) <= 60
 
 
+@pytest.mark.parametrize("now", [0.0, 1.0, 1_000.0, 100_000.0, 2.0**24])
+def test_a_clock_may_begin_anywhere(now):
+    """A clock of tests, or of a simulation, has few digits."""
+    clock = FakeClock()
+    clock.now = now
+    signer = CursorSigner(KEY, clock=clock)
+    assert verified(signer, signer.sign(CURSOR)) == CURSOR
+
+
 def test_only_one_spelling_is_accepted(signer):
     """Each place with every other character of the alphabet, bits that base64 does not use among them."""
     text = signer.sign(replace(CURSOR, offset=0xABC))
