@@ -1,9 +1,24 @@
 """Does a language model that reads requests say what they lose, and no more than its figures allow?"""
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_ctxwin import ConfigError
-from langchain_ctxwin.replay.reader import ALL, FAR, LanguageModel, Read, regret, table
+from langchain_ctxwin import ConfigError, ContextConfig
+from langchain_ctxwin.replay.playing import replay
+from langchain_ctxwin.replay.policies import Policy
+from langchain_ctxwin.replay.reader import (
+    ALL,
+    FAR,
+    LanguageModel,
+    Read,
+    Surprise,
+    read_conversation,
+    regret,
+    table,
+)
+from langchain_ctxwin.replay.reading import Conversation
+
+WINDOW = 4_096
 
 
 def read(
@@ -60,6 +75,37 @@ def test_a_table_has_a_row_for_each_policy_that_was_read():
     assert "nats a token" in lines[0]
     assert [line.split()[:3] for line in lines[2:]] == [["ours", "2", "100"]]
     assert "+0.250 [+0.250, +0.250]" in lines[2]
+
+
+class EvenReader:
+    """Finds all answers equally probable."""
+
+    def surprise(self, prompt, answer, groups):
+        return Surprise(
+            prompt_tokens=len(prompt), nats={ALL: (1.0, 1)}, is_first_choice=False
+        )
+
+
+@pytest.mark.parametrize("lead", [[], [SystemMessage("Be kind.", id="s")]])
+def test_answers_are_read_where_something_has_left(lead):
+    """A request that has the whole history loses nothing, and would make the mean of all look better."""
+    messages = list(lead)
+    for at in range(40):
+        call = {"name": "look", "args": {"q": f"A-{at}"}, "id": f"c{at}"}
+        messages += [
+            HumanMessage(f"Look for A-{at}.", id=f"u{at}"),
+            AIMessage("", tool_calls=[call], id=f"a{at}"),
+            ToolMessage("word " * 150, tool_call_id=f"c{at}", id=f"r{at}"),
+            AIMessage("Done.", id=f"b{at}"),
+        ]
+    conversation = Conversation(name="long", messages=tuple(messages))
+    ours, sent = Policy(name="ours", config=ContextConfig()), []
+    replay(conversation, ours, WINDOW, heard=sent.append)
+    whole = {s.history for s in sent if len(s.request) - bool(lead) == s.history}
+    reads = [*read_conversation(EvenReader(), conversation, [ours], WINDOW)]
+    assert whole
+    assert reads
+    assert whole.isdisjoint(one.step - len(lead) for one in reads)
 
 
 def test_a_reader_says_what_is_missing(tmp_path):
