@@ -54,7 +54,8 @@ PAGE_FRAME = re.compile(
     r"</?data [\w-]{1,40}>|\((?:rows of|left out:|cut short:|no field matches) .*\)"
 )
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
-MAX_NAMES = 16  # taken from one text that a result showed, the rarest first
+# taken from one text that a result showed, the rarest first: more are words of a program
+MAX_NAMES = 8
 MAX_VALUES = 2_000  # things taken from one message: many times more than a record holds
 OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents without tool calls get their results
 SHORT_CHARS = 40  # an answer that says no more than that it was one
