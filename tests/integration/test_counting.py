@@ -1,7 +1,5 @@
 """The real clients' counters agree with what is billed, and whatever an endpoint does, nobody is held up by it."""
 
-import asyncio
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -14,8 +12,6 @@ from support.gemini_server import GeminiServer
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
 PIXEL = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
-TIMEOUT_SECONDS = 0.2  # a loopback server that answers does so in a hundredth of it
-QUESTIONS = [[HumanMessage(f"question {n}")] for n in range(3)]
 
 
 @tool
@@ -134,27 +130,3 @@ def test_the_private_name_that_gemini_needs_is_missed_without_harm(monkeypatch):
     with GeminiServer() as server:
         assert GeminiCounter(server.chat_model()).count_request(HISTORY) is None
     assert server.requests == []
-
-
-@pytest.fixture(params=["gemini", "anthropic"])
-def make_counter(request):
-    """Make a counter of either provider for the endpoint at a URL."""
-    if request.param == "gemini":
-        return lambda url, **options: GeminiCounter(
-            chat_gemini(url, max_retries=3), **options
-        )
-    return lambda url, **options: AnthropicCounter(chat_anthropic(url), **options)
-
-
-@pytest.fixture(params=["sync", "async"])
-def count(request):
-    """Count some questions one after the other, in both ways."""
-    if request.param == "sync":
-        return lambda counter, questions: [
-            counter.count_request(question) for question in questions
-        ]
-
-    async def counted(counter, questions):
-        return [await counter.acount_request(question) for question in questions]
-
-    return lambda counter, questions: asyncio.run(counted(counter, questions))

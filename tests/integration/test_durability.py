@@ -1,7 +1,6 @@
 """Does a thread on disk survive restarts, kills and edits without losing a message or changing its view?"""
 
 import pytest
-from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from structlog.testing import capture_logs
 
@@ -118,36 +117,6 @@ def test_every_checkpoint_holds_json_and_messages_only(thread):
 def test_a_killed_process_is_resumed_where_it_stopped(tmp_path, point):
     target = str(tmp_path / "thread.sqlite")
     check_resume(tmp_path, target, point)
-
-
-@pytest.mark.parametrize("words", [4, 1200])
-def test_an_edited_message_of_the_view_is_shown_as_edited(open_sqlite, words):
-    model = scripted()
-    agent = agent_of(model, LIMIT, checkpointer=open_sqlite(strict=True))
-    for question in QUESTIONS[:2]:
-        agent.invoke(ask(question), CONFIG)
-    shown = [
-        message
-        for message in state_of(agent)["messages"]
-        if message.type == "ai" and message.text
-    ]
-    agent.update_state(
-        CONFIG, {"messages": [AIMessage("edited " * words, id=shown[0].id)]}
-    )
-    assert ask_and_check(agent, model, "And now?") == []
-    assert [message.text for message in state_of(agent)["messages"]].count(
-        "edited " * words
-    ) == 1
-    edited = [
-        m.text
-        for request in model.requests[-3:]
-        for m in request.messages
-        if m.text.startswith("edited")
-    ]
-    assert set(edited) == ({"edited " * words} if words == 4 else set(edited))
-    assert shown[0].text not in [
-        message.text for message in model.requests[-1].messages
-    ]
 
 
 def test_forks_and_time_travel_keep_each_branch_valid(thread):

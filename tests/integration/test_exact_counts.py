@@ -4,12 +4,9 @@ from statistics import median
 
 import pytest
 from langchain_core.messages import AIMessage
-from langchain_google_genai import ChatGoogleGenerativeAI
-from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.counting import GeminiCounter
-from support.counting_replies import Replies
 from support.desk import CONFIG, TOOLS, ask, refusals, state_of
 from support.gemini_policy import answer, tool_loop
 from support.gemini_server import GeminiServer
@@ -178,33 +175,3 @@ async def run(agent, way, given=None):
         await agent.ainvoke(given or told(), CONFIG)
     else:
         agent.invoke(given or told(), CONFIG)
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-@pytest.mark.parametrize(
-    "fault", [{"status": 503}, {"held": True}], ids=["down", "hanging"]
-)
-async def test_without_the_count_endpoint_the_estimate_stands(way, fault):
-    """The turn goes on, the request is compacted on the upper bound, and the trouble is logged once."""
-    size = size_of_told()
-    with (
-        Replies({}, **fault) as endpoint,
-        GeminiServer(input_limit=size, policy=answer("Noted.")) as server,
-    ):
-        model = ChatGoogleGenerativeAI(
-            model="gemini-test",
-            google_api_key="x",
-            base_url=endpoint.url,
-            max_retries=1,
-        )
-        agent = counted_agent(
-            server, size, counter=GeminiCounter(model, timeout_seconds=0.2)
-        )
-        with capture_logs() as logs:
-            await run(agent, way)
-            await run(agent, way, ask("And then?"))
-    assert (
-        [log["event"] for log in logs].count("count.failed") == len(endpoint.asked) == 1
-    )
-    assert [request.status for request in server.requests] == [200, 200]
-    assert state_of(agent)["context_report"]["compactions"] == 1

@@ -2,10 +2,9 @@
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-from openai import BadRequestError
 
 from langchain_ctxwin.models.probing import probe_limit
-from support.desk import CONFIG, Calls, agent_of, answered, ask, state_of
+from support.desk import CONFIG, Calls, agent_of, ask, state_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -53,41 +52,6 @@ def test_a_long_conversation_fits_by_the_servers_own_count(start_llama, n_ctx, t
 def _answered_requests(server, calls):
     sound = zip(calls.requests, fits(server, calls), strict=True)
     return [request for request, fitting in sound if fitting]
-
-
-@pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke"])
-async def test_a_window_that_is_four_times_too_large_heals_after_one_error(
-    start_llama, way
-):
-    """The body of the error states the window; it is learned, and the conversation goes on."""
-    server, calls = start_llama(2048), Calls()
-    model = server.chat_model(stream_usage=True, **WORDY)
-    agent = agent_of(model, 4 * 2048, tools=[], checkpointer=InMemorySaver())
-    for number in range(24):
-        given = ask(f"Part {number}. {STORY} What then?")
-        if way == "invoke":
-            agent.invoke(given, watched(calls))
-        elif way == "stream":
-            _ = list(agent.stream(given, watched(calls), stream_mode="messages"))
-        else:
-            await agent.ainvoke(given, watched(calls))
-    assert [
-        (isinstance(error, BadRequestError), error.body["n_ctx"])
-        for error in _refused(calls)
-    ] == [(True, 2048)]
-    state = state_of(agent)
-    assert [
-        sorted(limits.values()) for limits in state["context_counts"]["limits"].values()
-    ] == [[2048]]
-    assert (
-        len([message for message in state["messages"] if message.type == "human"]) == 24
-    )
-    assert answered(agent)
-
-
-def _refused(calls):
-    """Return the errors, each one once although a wrapped model reports it at every level."""
-    return list({id(error): error for error in calls.errors}.values())
 
 
 def test_a_probe_finds_the_window_of_a_real_server(start_llama):

@@ -1,7 +1,6 @@
 """Does a thread in a real Postgres survive restarts and kills, sync and async?"""
 
 import pytest
-from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 
 from support.desk import CONFIG, agent_of, ask, not_json, payloads, state_of
 from support.killing import LIMIT, QUESTIONS, check_resume, parts, saver_on, undisturbed
@@ -41,22 +40,6 @@ def test_a_connection_per_turn_changes_nothing(
     assert payloads([state["messages"]]) == payloads([expected["messages"]])
     assert [place for values in checkpoints for place in not_json(values)] == []
     assert state["context_report"]["compactions"] >= 1
-
-
-async def test_the_async_saver_keeps_the_same_thread(
-    postgres_dsn, plain_state, tmp_path, control
-):
-    """Async connections send the same requests and leave the same report."""
-    model, tools = parts(tmp_path / "tools.log")
-    for question in QUESTIONS:
-        async with AsyncPostgresSaver.from_conn_string(postgres_dsn) as saver:
-            await saver.setup()
-            agent = agent_of(model, LIMIT, tools=tools, checkpointer=saver)
-            await agent.ainvoke(ask(question), CONFIG)
-            report = (await agent.aget_state(CONFIG)).values["context_report"]
-    requests, expected = control
-    assert sent(model) == requests
-    assert report == expected["context_report"]
 
 
 @pytest.mark.parametrize("point", ["model", "between"])

@@ -9,7 +9,6 @@ from typing import Annotated
 import pytest
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     HumanMessage,
     RemoveMessage,
 )
@@ -80,59 +79,10 @@ def answering(write=None, *, state=ContextState, checkpointer=None):
     return builder.compile(checkpointer=checkpointer)
 
 
-@pytest.mark.parametrize(
-    ("write", "update", "left"),
-    [
-        (("ai", "hello"), None, ["hi", "oops", "hello"]),  # a bare pair is one message
-        ([AIMessageChunk(content="hello", id="run-1")], None, ["hi", "oops", "hello"]),
-        (
-            [RemoveMessage(id="unknown"), AIMessage("hello")],
-            [RemoveMessage(id="never was")],
-            ["hi", "oops", "hello"],
-        ),
-        (
-            None,
-            [
-                RemoveMessage(id=REMOVE_ALL_MESSAGES),
-                HumanMessage("oops", id="o"),
-                "two",
-            ],
-            ["oops", "two"],
-        ),
-        (
-            None,
-            [HumanMessage("hello", id="h"), RemoveMessage(id="o"), ("ai", "added")],
-            ["hello", "answer 2", "added"],
-        ),
-    ],
-    ids=[
-        "a bare pair",
-        "a streamed chunk",
-        "an unknown id",
-        "cleared but for survivors",
-        "edits from outside",
-    ],
-)
-def test_what_is_written_and_edited_is_there_after_a_reload(
-    connect, write, update, left
-):
-    graph = answering(write, checkpointer=connect())
-    graph.invoke(
-        {"messages": [HumanMessage("hi", id="h"), HumanMessage("oops", id="o")]}, CONFIG
-    )
-    if update:
-        graph.update_state(CONFIG, {"messages": update})
-    assert texts(stored(graph)) == left
-    assert stored(answering(checkpointer=connect())) == stored(graph)
-    assert {type(message) for message in stored(graph)} <= {HumanMessage, AIMessage}
-
-
 def stored(graph, config=CONFIG):
     return graph.get_state(config).values["messages"]
 
 
-def texts(messages) -> list[str]:
-    return [message.content for message in messages]
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])

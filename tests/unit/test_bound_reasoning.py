@@ -1,21 +1,14 @@
 """Is reasoning that is tied to what preceded it sent back only behind that, and never left out without need?"""
 
 import pytest
-from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_ctxwin import ContextEngine, ModelLimits, create_context_agent
+from langchain_ctxwin import ContextEngine, ModelLimits
 from langchain_ctxwin.core.updates import after_measure, update_without_reasoning
-from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.observe import MemorySink, NoticeEvent
 from langchain_ctxwin.util.work import run
 
 LIMITS = ModelLimits(context_window=8_000, max_output_tokens=1_000)
-THREAD = {"configurable": {"thread_id": "Ann"}}
 MANUAL = {"type": "enabled", "budget_tokens": 1_024}
 REDACTED = {"type": "redacted_thinking", "data": "ZQ=="}
 FORMS = {
@@ -28,12 +21,6 @@ FORMS = {
     },
     "LangChain's, redacted": {"type": "non_standard", "value": REDACTED},
 }
-DROP = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
-BETA = "thinking-binding-controls-2026-08-01"
-BOUND = (
-    "Error code: 400 - messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a "
-    "different conversation."
-)
 
 
 def claude(**options):
@@ -148,73 +135,3 @@ def test_a_pending_call_keeps_its_reasoning_where_the_api_wants_it(thinking):
         history, called=model, session=after_measure(window).to_json()
     )
     assert reasoned(engine.build(window)) == [*kept, "a100"]
-
-
-@tool
-def look(n: int) -> str:
-    """Look at a place."""
-    return f"nothing at {n}"
-
-
-class Tied(ChatAnthropic):
-    """Answers with reasoning, or raises what it is told to; keeps what it would have sent."""
-
-    def _generate(self, messages, stop=None, run_manager=None, **options):
-        sent = self.metadata["sent"]
-        sent.append(self._get_request_payload(messages, stop=stop, **options))
-        if (error := self.metadata["errors"].pop(len(sent), None)) is not None:
-            raise error
-        return ChatResult(
-            generations=[ChatGeneration(message=answered(len(sent), FORMS["thinking"]))]
-        )
-
-    async def _agenerate(self, messages, stop=None, run_manager=None, **options):
-        return self._generate(messages, stop, **options)
-
-
-def tied(errors, **options):
-    return Tied(
-        model="claude",
-        api_key="none",
-        metadata={"sent": [], "errors": dict(errors)},
-        **options,
-    )
-
-
-def agent_of(model, adapter, sink):
-    common = {"system_prompt": "Be good.", "checkpointer": InMemorySaver()}
-    if adapter == "nodes":
-        return create_context_agent(
-            model, [look], limits=LIMITS, sinks=[sink], **common
-        )
-    return create_agent(
-        model,
-        [look],
-        middleware=[ContextWindowMiddleware(limits=LIMITS, sinks=[sink])],
-        **common,
-    )
-
-
-def thoughts(payload):
-    return str(payload["messages"]).count("'type': 'thinking'")
-
-
-@pytest.mark.parametrize("adapter", ["nodes", "middleware"])
-@pytest.mark.parametrize(
-    ("options", "can_ask"), [({}, True), ({"thinking": {"type": "adaptive"}}, False)]
-)
-def test_a_refusal_of_reasoning_is_recovered_and_comes_once(adapter, options, can_ask):
-    """It is sent again without any, and stays without; the API is asked to drop others where the client can send it."""
-    model, sink = tied({3: ValueError(BOUND)}, **options), MemorySink()
-    agent = agent_of(model, adapter, sink)
-    for n in range(4):
-        agent.invoke({"messages": [HumanMessage(f"question {n}")]}, THREAD)
-    sent = model.metadata["sent"]
-    assert [thoughts(payload) for payload in sent] == [0, 1, 2, 0, 1]
-    asks = [
-        payload.get("thinking") == DROP and BETA in payload.get("betas", ())
-        for payload in sent
-    ]
-    assert asks == [False, False, False, can_ask, can_ask]
-    notices = [event.notice for event in sink.events if isinstance(event, NoticeEvent)]
-    assert notices == ["reasoning_left_out"]

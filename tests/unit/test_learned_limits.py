@@ -1,7 +1,6 @@
 """Which stated limits are believed, by whom, and how is a wrong one forgotten?"""
 
 import pytest
-from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import (
@@ -103,14 +102,6 @@ def test_a_small_server_is_learned_by_everybody(overflow):
     assert learned.recall(MODEL) == {"context_window": 512}
 
 
-# What contradicts a limit
-
-
-limits = st.dictionaries(
-    st.sampled_from(["context_window", "max_input_tokens"]), st.integers(1, 10**6)
-)
-
-
 # How a wrong one heals
 
 
@@ -164,12 +155,6 @@ def test_a_stored_limit_ends_no_conversation_and_is_kept_to_where_it_can_be(
     )
     assert engine.emergency(window) is None
     assert window.budget.input_limit == (limit or window.budget.input_limit)
-
-
-# The registry and its source
-
-
-# Routed models
 
 
 # Limits that nobody states

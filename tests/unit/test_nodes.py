@@ -20,7 +20,6 @@ from support.agents import (
 from support.desk import TOOLS, agent_of
 from support.fakes import (
     ScriptedChatModel,
-    SdkError,
     core_overflow,
     exact_count,
     openai_overflow,
@@ -140,19 +139,6 @@ def test_an_overflow_is_recovered_inside_the_model_node_which_learns_the_limit(
     assert list(
         limits["scripted"].values() if "scripted" in limits else limits[""].values()
     ) == [1250]
-
-
-def test_other_errors_are_not_retried():
-    limited = SdkError(
-        "Rate limit reached: too many tokens per minute",
-        status_code=429,
-        code="rate_limit_exceeded",
-    )
-    graph = graph_of(model := ScriptedChatModel(faults=[limited]))
-    with pytest.raises(SdkError) as caught:
-        ask(graph, "hi")
-    assert (caught.value, len(model.requests)) == (limited, 1)
-    assert graph.invoke(None, THREAD)["messages"][-1].content.endswith("hi")
 
 
 def test_retry_on_never_resends_an_oversized_request():

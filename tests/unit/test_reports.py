@@ -136,8 +136,6 @@ def test_a_history_that_nothing_is_known_of_is_one_line(path, capsys):
         (["--gate", "utilization>=0.3"], 0),
         (["--gate", "utilization>=0.9"], 1),
         (["--gate", "utilization>=0.3", "--gate", "utilization<=0.35"], 1),
-        (["--gate", "quality >= 1"], 0),
-        (["--gate", "token_efficiency<=0.9"], 0),
         (["--only", "--gate", "limit_compliance>=1.0"], 0),
     ],
 )
@@ -152,14 +150,9 @@ def test_gates_are_added_and_chosen(tmp_path, capsys, options, code):
     ("arguments", "complaint"),
     [
         (["report", "missing.db"], "there is no history"),
-        (["report", "notes.txt"], "file is not a database"),
         (
             ["report", "history.db", "--since", "yesterday"],
             "--since yesterday: give 12h, 7d, 2w, or a date",
-        ),
-        (
-            ["report", "--check", "history.db", "--since", f"{'9' * 400}d"],
-            "give 12h, 7d, 2w, or a date",
         ),
         (
             ["report", "--check", "history.db", "--gate", "utilization"],

@@ -1,7 +1,6 @@
 """Is every model call inside a summary counted, and nothing else?"""
 
 import doctest
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 
@@ -84,19 +83,6 @@ def test_calls_are_counted_once_with_their_tokens(work, calls):
     )
     model.invoke(ASK)
     assert written_by(lambda: "text").calls == 0
-
-
-def test_parallel_summaries_are_counted_apart():
-    """Each of many threads counts its own calls."""
-    model = model_of("answer")
-
-    def work(calls):
-        return written_by(
-            lambda: "-".join(model.invoke(ASK).text for _ in range(calls)) or "none"
-        ).calls
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(work, range(20))) == list(range(20))
 
 
 async def test_a_failure_keeps_its_cause():

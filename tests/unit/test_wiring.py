@@ -19,7 +19,6 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel
-from structlog.testing import capture_logs
 from typing_extensions import TypedDict
 
 from langchain_ctxwin import (
@@ -32,8 +31,7 @@ from langchain_ctxwin import (
     ModelLimits,
     add_context_nodes,
 )
-from support import agents
-from support.fakes import ScriptedChatModel, script, tool_loop
+from support.fakes import ScriptedChatModel, tool_loop
 from support.oracle import exact_count
 
 THREAD = {"configurable": {"thread_id": "1"}}
@@ -224,31 +222,3 @@ def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
     nodes.model_node(ScriptedChatModel().bind_tools([read]))
     tools = nodes.measure({"messages": [HumanMessage("hi")]}).parts.tools
     assert [tool["function"]["name"] for tool in tools] == ["read"]
-
-
-def test_a_model_node_that_never_reads_the_request_is_told_once():
-    nodes = ContextNodes(
-        ContextEngine(ModelLimits(4_000), config=ContextConfig(output_reserve=0))
-    )
-    model = ScriptedChatModel(policy=script(*["done"] * 9))
-    builder = StateGraph(ContextState)
-    for node in (
-        nodes.budget_check,
-        nodes.maybe_summarize,
-        nodes.force_compress,
-        nodes.build_messages,
-    ):
-        builder.add_node(node.name, node)
-    builder.add_node(
-        "agent", lambda state: {"messages": [model.invoke(state["messages"])]}
-    )
-    builder.add_edge(START, "budget_check")
-    builder.add_conditional_edges("budget_check", nodes.route_on_budget)
-    builder.add_edge("force_compress", "build_messages")
-    builder.add_edge("build_messages", "agent")
-    graph = builder.compile(checkpointer=InMemorySaver())
-    with capture_logs() as logs:
-        for _ in range(3):
-            graph.invoke({"messages": agents.talk(40, 120)}, THREAD)
-    (told,) = (line for line in logs if line["event"] == "nodes.request_unread")
-    assert told["reported_tokens"] > 4_000 > told["built_tokens"]
