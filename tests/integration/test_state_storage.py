@@ -83,8 +83,6 @@ def stored(graph, config=CONFIG):
     return graph.get_state(config).values["messages"]
 
 
-
-
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_input_form_has_the_same_ids_at_every_read(connect, form, durability):

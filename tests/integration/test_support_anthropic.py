@@ -2,15 +2,12 @@
 
 import pytest
 from langchain_anthropic.chat_models import AnthropicInvalidRequestError
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from support.anthropic_server import (
-    ANSWER,
     AnthropicServer,
 )
-from support.loopback import answers, called, result, script
-from support.oracle import text_tokens
+from support.loopback import called, result, script
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -48,35 +45,6 @@ def use(name, **args):
 def thought(text):
     """Build thinking as a script writes it."""
     return {"type": "thinking", "thinking": text}
-
-
-async def test_every_way_to_ask_gets_one_answer_and_the_true_count():
-    """Invoke and stream, sync and async, agree, and usage states the server's own count."""
-    with AnthropicServer(policy=script("one two three four five six")) as server:
-        found = await answers(
-            server.chat_model(max_tokens=3),
-            [SystemMessage("Be brief."), HumanMessage("Count!")],
-        )
-    size = text_tokens("Be brief.") + text_tokens("Count!") + 4
-    assert {reply.text for reply in found} == {"one two three"}
-    assert {reply.response_metadata["stop_reason"] for reply in found} == {"max_tokens"}
-    assert {reply.usage_metadata["input_tokens"] for reply in found} == {size}
-    assert {request.tokens for request in server.requests} == {size}
-
-
-def test_a_prompt_over_the_window_raises_the_real_overflow_error():
-    """The client knows the prompt alone as an overflow; prompt and output together it does not."""
-    with AnthropicServer(context_window=100) as server:
-        with pytest.raises(
-            ContextOverflowError, match=r"prompt is too long: 1004 tokens > 100 maximum"
-        ):
-            server.chat_model(max_tokens=10).invoke("a " * 999)
-        with pytest.raises(
-            AnthropicInvalidRequestError, match=r"exceed context limit: 5 \+ 96 > 100"
-        ):
-            server.chat_model(max_tokens=96).invoke("a")
-        assert server.chat_model(max_tokens=95).invoke("a").text == ANSWER
-    assert [request.status for request in server.requests] == [400, 400, 200]
 
 
 def test_a_fifth_breakpoint_is_refused_wherever_it_stands():
@@ -199,48 +167,3 @@ def test_a_requested_compaction_is_signed_and_comes_first():
         "compaction",
         "compaction",
     )
-
-
-def cache_use(reply):
-    """Return what was read, written for 5 minutes and for an hour, and the rest."""
-    details = reply.usage_metadata["input_token_details"]
-    read, short, long = (details.get(key) or 0 for key in CACHE_KEYS)
-    return read, short, long, reply.usage_metadata["input_tokens"] - read - short - long
-
-
-CACHE_KEYS = ("cache_read", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
-
-
-def test_a_prefix_is_read_while_it_lasts():
-    """Written once, read for five minutes from the last use; an hour costs and lasts more; short prefixes never."""
-    now = [0.0]
-    size, longer = text_tokens(LONG), text_tokens(LONG + "!")
-    with AnthropicServer(clock=lambda: now[0]) as server:
-        chat = server.chat_model()
-        used = []
-        for at in (0, 299, 598, 899):
-            now[0] = at
-            used.append(
-                cache_use(
-                    chat.invoke([SystemMessage([marked(LONG)]), HumanMessage("a")])
-                )
-            )
-        long = [SystemMessage([marked(LONG + "!", ttl="1h")]), said(marked(LONG))]
-        used += [cache_use(chat.invoke(long))]
-        now[0] += 3599
-        used += [cache_use(chat.invoke(long))]
-        used += [
-            cache_use(
-                chat.invoke([SystemMessage([marked("short")]), HumanMessage("a")])
-            )
-        ]
-    write, read = (0, size, 0, 5), (size, 0, 0, 5)
-    assert used == [
-        write,
-        read,
-        read,
-        write,
-        (0, size + 4, longer, 0),
-        (longer, size + 4, 0, 0),
-        (0, 0, 0, 6),
-    ]

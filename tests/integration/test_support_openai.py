@@ -5,13 +5,12 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_openai.chat_models.base import OpenAIInvalidRequestError
 
 from support.loopback import answers, called, result, script
-from support.openai_server import ANSWER, OpenAIServer
+from support.openai_server import OpenAIServer
 from support.oracle import text_tokens
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
 # 1,400 tokens: more than the least that is cached
-LONG = "The river ran past the mill. " * 200
 STATELESS = {"store": False, "include": ["reasoning.encrypted_content"]}
 THINKS = [
     {"type": "reasoning", "text": "Hm, the mill."},
@@ -35,20 +34,6 @@ def done(message):
     return ToolMessage("done", tool_call_id=message.tool_calls[0]["id"])
 
 
-async def test_every_way_to_ask_gets_one_answer_and_the_true_count():
-    """Invoke and stream, sync and async, agree, and usage states the server's own count."""
-    with OpenAIServer(policy=script("one two three four five six")) as server:
-        chat = server.chat_model(max_tokens=3)
-        found = await answers(
-            chat, [SystemMessage("Be brief."), HumanMessage("Count!")]
-        )
-    size = size_of("Be brief.", "Count!")
-    assert {reply.text for reply in found} == {"one two three"}
-    assert {reply.response_metadata["status"] for reply in found} == {"incomplete"}
-    assert {reply.usage_metadata["input_tokens"] for reply in found} == {size}
-    assert {request.tokens for request in server.requests} == {size}
-
-
 def test_a_prompt_over_the_window_is_refused_or_loses_its_oldest_items():
     """The error has OpenAI's code; with `truncation="auto"` the instructions stay, and the oldest items go."""
     with OpenAIServer(context_window=100) as server:
@@ -67,34 +52,6 @@ def test_a_prompt_over_the_window_is_refused_or_loses_its_oldest_items():
         == size_of("Be brief.") + (100 - size_of("Be brief.")) // each * each
     )
     assert [request.status for request in server.requests] == [400, 200]
-
-
-def test_a_chain_is_kept_by_the_server_until_it_forgets():
-    """Only what is new is sent, all is counted; an unknown id, or one that was not stored, is refused."""
-    with OpenAIServer() as server:
-        chat = server.chat_model(use_previous_response_id=True)
-        first = chat.invoke([SystemMessage("Be brief."), HumanMessage(LONG)])
-        history = [
-            SystemMessage("Be brief."),
-            HumanMessage(LONG),
-            first,
-            HumanMessage("And now?"),
-        ]
-        second = chat.invoke(history)
-        server.stored.pop(second.response_metadata["id"])
-        chat.invoke(history)
-        with pytest.raises(OpenAIInvalidRequestError) as error:
-            chat.invoke([*history, second, HumanMessage("Well?")])
-        unstored = chat.invoke(history, store=False)
-        with pytest.raises(
-            OpenAIInvalidRequestError, match=r"Previous response with id .* not found"
-        ):
-            chat.invoke([*history, unstored, HumanMessage("Well?")])
-    assert error.value.code == "previous_response_not_found"
-    assert [item["content"] for item in server.requests[1].body["input"]] == [
-        "And now?"
-    ]
-    assert server.requests[1].tokens == size_of("Be brief.", LONG, ANSWER, "And now?")
 
 
 @pytest.mark.parametrize(

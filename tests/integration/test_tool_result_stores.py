@@ -1,25 +1,20 @@
 """Is a walk through a large result the same whatever store keeps it, and what is left of it when the store dies?"""
 
-from contextlib import ExitStack
 from functools import cache
 
 import pytest
 from langchain_core.messages import ToolMessage
 from langgraph.store.postgres import PostgresStore
-from langgraph.store.postgres.aio import AsyncPostgresStore
 
-from langchain_ctxwin.tool_results.showing import ResultView
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
 from support.result_stores import elsewhere, opened_store
-from support.servers import started_postgres, started_valkey
+from support.servers import started_valkey
 from support.walking import (
     PRICE,
     TOOL,
-    answers,
     ask,
     awalk,
     cursor_in,
-    entries_in,
     guard_of,
     walk,
 )
@@ -77,13 +72,6 @@ async def test_a_walk_gives_the_same_pages_whatever_the_store(store, name):
     assert [PRICE(page) for page in by_thread if PRICE(page) > BUDGET] == []
 
 
-def test_the_walk_that_stores_are_compared_with_loses_nothing():
-    found = answers(RESULTS["rows"], BUDGET)
-    view = ResultView(found[0].layout, found[0].record)
-
-    assert entries_in(view, [answer.page for answer in found]) == list(range(61))
-
-
 def read_call(cursor):
     """A call of the tool as a model makes it."""
     return {
@@ -135,29 +123,6 @@ async def test_a_valkey_killed_in_mid_walk_costs_no_exception_and_is_used_again(
 
     assert (gone.status, "no longer stored" in gone.content) == ("error", True)
     assert pages == by_thread == walk(guard_of(max_tokens=BUDGET), RESULTS["rows"])
-
-
-async def test_a_postgres_killed_in_mid_walk_costs_no_exception():
-    with ExitStack() as stack:
-        server = stack.enter_context(started_postgres())
-        with PostgresStore.from_conn_string(server.dsn()) as base:
-            base.setup()
-            async with AsyncPostgresStore.from_conn_string(server.dsn()) as abase:
-                guards = [
-                    guard_of(max_tokens=BUDGET, store=LangGraphResultStore(one))
-                    for one in (base, abase)
-                ]
-                firsts = [
-                    cursor_in(await guard.aoutput(RESULTS["rows"], TOOL, {}))
-                    for guard in guards
-                ]
-                cursors = [
-                    cursor_in(await g.aread(first))
-                    for g, first in zip(guards, firsts, strict=True)
-                ]
-                await elsewhere(stack.close)
-                for guard, cursor in zip(guards, cursors, strict=True):
-                    await check_it_degrades(guard, cursor)
 
 
 async def test_a_postgres_that_drops_its_connections_is_used_again(

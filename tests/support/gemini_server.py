@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_google_genai import ChatGoogleGenerativeAI
 
 from support import gemini_rules
-from support.gemini_caches import CachedContents
 from support.gemini_http import CACHES, GENERATE, ROUTE, Reply, error_reply, events
 from support.gemini_policy import Policy, tool_loop
 from support.loopback import Answer, Call, Loopback, RefusalError
@@ -20,6 +18,8 @@ from support.oracle import head_text
 
 INPUT_LIMIT_TOKENS = 1_048_576  # larger than any test's conversation
 OUTPUT_LIMIT_TOKENS = 8192  # what `/models` states
+STORED = ("systemInstruction", "tools", "toolConfig")
+"""Of content in the explicit cache: what a request beside it may not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class GeminiRequest:
     """True input tokens: system instruction, tools and contents."""
 
     cached_tokens: int
-    """Tokens of the cache that it names, else those at the start that the last answered request had as well."""
+    """Tokens at the start that the last answered request had as well."""
 
     status: int
     reply: dict[str, Any]
@@ -80,19 +80,16 @@ class GeminiServer(Loopback):
         policy: Policy | None = None,
         faults: Iterable[Fault] = (),
         model: str = "gemini-test",
-        thought_tokens: int = 0,
         strict: bool = True,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
         self.input_limit = input_limit
         self.policy = policy or tool_loop()
         self.faults = list(faults)
         self.model = model
-        self.thought_tokens = thought_tokens
         self.strict = strict
         self.requests: list[GeminiRequest] = []
-        self.caches = CachedContents(clock)
+        self._caches: dict[str, dict[str, Any]] = {}
         self._signatures: dict[bytes, tuple[str, str]] = {}
         self._last_units: list[tuple[str, int]] = []
 
@@ -136,8 +133,8 @@ class GeminiServer(Loopback):
 
     def answer(self, call: Call) -> Answer:
         """Answer one request: models, caches, or what a model is asked."""
-        if cache := CACHES.fullmatch(call.path):
-            return Answer(body=self.caches.answer(call, cache["name"]))
+        if CACHES.fullmatch(call.path):
+            return Answer(body=self._stored(call.body))
         found = ROUTE.fullmatch(call.path)
         asks = found is not None and found["method"] in GENERATE | {"countTokens"}
         if found is None or asks != (call.method == "POST"):
@@ -163,11 +160,9 @@ class GeminiServer(Loopback):
         units, cached = [], 0
         try:
             given = body.get("generateContentRequest", body)
-            seen = self.caches.merged(given, model)
+            seen = self._with_stored(given)
             units = gemini_rules.unit_tokens(seen)
-            cached = self.caches.tokens(given) or gemini_rules.shared_prefix_tokens(
-                self._last_units, units
-            )
+            cached = gemini_rules.shared_prefix_tokens(self._last_units, units)
             status, reply = self._reply(
                 model, method, seen, (sum(unit[1] for unit in units), cached)
             )
@@ -188,6 +183,27 @@ class GeminiServer(Loopback):
             )
         )
         return status, reply
+
+    def _stored(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Keep content in the explicit cache (https://ai.google.dev/api/caching)."""
+        name = f"cachedContents/{len(self._caches) + 1}"
+        self._caches[name] = {
+            key: body[key] for key in (*STORED, "contents") if key in body
+        }
+        return {"name": name, "model": body["model"]}
+
+    def _with_stored(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a request with the stored content that it names; what both may not say is refused."""
+        if "cachedContent" not in body:
+            return body
+        if any(body.get(key) for key in STORED):
+            raise RefusalError(
+                "CachedContent can not be used with GenerateContent request setting system_instruction, tools or "
+                "tool_config.\n\nProposed fix: move those values to CachedContent from GenerateContent request."
+            )
+        stored = self._caches[body["cachedContent"]]
+        contents = [*stored.get("contents", ()), *body["contents"]]
+        return {**body, **stored, "contents": contents}
 
     def _reply(
         self, model: str, method: str, body: dict[str, Any], size: tuple[int, int]
@@ -216,11 +232,9 @@ class GeminiServer(Loopback):
         parts, reason = _cut(self._signed(self.policy(body)), max_tokens)
         output = sum(map(gemini_rules.part_tokens, parts))
         usage = {"promptTokenCount": size[0], "candidatesTokenCount": output}
-        if self.thought_tokens:
-            usage["thoughtsTokenCount"] = self.thought_tokens
         if size[1]:
             usage["cachedContentTokenCount"] = size[1]
-        usage["totalTokenCount"] = size[0] + output + self.thought_tokens
+        usage["totalTokenCount"] = size[0] + output
         candidate = {
             "content": {"role": "model", "parts": parts},
             "finishReason": reason,

@@ -130,11 +130,6 @@ def test_faults_of_a_table_are_told_at_once(refusal):
         ),
         (
             "yaml",
-            "zzzzzz: s3cret",
-            "unknown setting zzzzzz: remove it or correct its name",
-        ),
-        (
-            "yaml",
             "tool_results: {cursor_keys: s3cret}",
             "invalid ToolResultConfig: cursor_keys (str): Input should be",
         ),
@@ -142,11 +137,6 @@ def test_faults_of_a_table_are_told_at_once(refusal):
             "yaml",
             "tool_results: {cursor_keys: [{a: s3cret}]}",
             "cursor_keys.0 (dict): Input should be a valid",
-        ),
-        (
-            "yaml",
-            "tool_results: s3cret",
-            "tool_results (str): Input should be a valid dictionary",
         ),
         (
             "toml",
@@ -158,26 +148,15 @@ def test_faults_of_a_table_are_told_at_once(refusal):
             'cursor_keys: ["s3cret\n',
             "it is not valid YAML (at line 2, column 1)",
         ),
-        ("yaml", "keep: !!int s3cret", "a value in it cannot be read (ValueError)"),
         (
             "yaml",
             "cursor_keys: [!it's-s3cret x]",
             "it is not valid YAML (at line 1, column 15)",
         ),
         (
-            "yaml",
-            "tool_results: {per_tool: {a: {1: 2}}}",
-            "invalid ToolOverrides: unknown setting 1: remove it",
-        ),
-        (
             "toml",
             "[tool_results]\nttl_seconds = 1e300",
             "ttl_seconds=1e+300: Input should be less than",
-        ),
-        (
-            "yaml",
-            "tool_results: {fields: ['..[']}",
-            "fields.0='..[': give keys joined by dots",
         ),
         (
             "toml",
@@ -189,14 +168,7 @@ def test_faults_of_a_table_are_told_at_once(refusal):
             '{"cursor_keys": ["s3cret" 1]}',
             "Expecting ',' delimiter: line 1 column 27 (char 26)",
         ),
-        ("yaml", "[" * 100_000, "a value in it cannot be read (RecursionError)"),
-        (
-            "toml",
-            f"max_history_tokens = 0x{'f' * 9_000}",
-            "a value in it cannot be read (ValueError)",
-        ),
         ("toml", " \n", "it is empty: give at least one setting, or a comment"),
-        ("yaml", "- 1", "expected a table of settings, got list"),
         ("ini", "keep = 1", "use one of .json, .toml, .yaml, .yml"),
     ],
 )

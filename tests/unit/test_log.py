@@ -152,14 +152,6 @@ def test_no_text_of_an_error_is_written_at_level_warning_and_above(caplog, tmp_p
     assert all(record.exc_info is None for record in caplog.records)
 
 
-@pytest.mark.parametrize("level", [logging.WARNING, logging.ERROR])
-def test_what_nobody_wants_to_hear_is_not_written(caplog, level):
-    """A level of the standard library holds."""
-    with caplog.at_level(level, "langchain_ctxwin"):
-        compact()
-    assert not caplog.records
-
-
 @pytest.mark.parametrize("answer", [structlog.DropEvent, BrokenPipeError])
 def test_a_structlog_that_is_configured_gets_them(caplog, answer):
     """With the processors of the application; one that fails costs no turn, and the standard library is told."""
