@@ -9,7 +9,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from langchain_ctxwin import ConfigError, ToolResultGuard
+from langchain_ctxwin import ToolResultGuard
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.errors import ResultGoneError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
@@ -169,21 +169,6 @@ def test_files_are_deleted_with_their_thread(tmp_path):
     assert not [*tmp_path.rglob("*.txt")]
 
 
-class Full(deepagents.backends.FilesystemBackend):
-    def upload_files(self, files):
-        reply = deepagents.backends.protocol.FileUploadResponse
-        return [reply(path=path, error="disk full") for path, _ in files]
-
-
-def test_a_backend_that_cannot_write_is_told(tmp_path):
-    """The result is shown as far as it fits, and names no file."""
-    store = BackendResultStore(Full(tmp_path, virtual_mode=True))
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=800), store=store)
-    shown = guard.output(stock.invoke({}), "stock", {})
-    assert "could not be stored" in shown
-    assert "the file" not in shown
-
-
 def test_a_file_that_somebody_changed_is_read_as_it_is_or_is_gone(tmp_path):
     store = BackendResultStore(backend_of("filesystem", tmp_path))
     guard = ToolResultGuard(ToolResultConfig(max_tokens=800), store=store)
@@ -193,9 +178,3 @@ def test_a_file_that_somebody_changed_is_read_as_it_is_or_is_gone(tmp_path):
     cursor = re.search(r'cursor="([^"]+)"', page)[1]
     with pytest.raises(ResultGoneError):
         guard.read(cursor)
-
-
-@pytest.mark.parametrize("backend", [None, object(), deepagents.backends.StateBackend])
-def test_what_is_no_backend_is_refused(backend):
-    with pytest.raises(ConfigError, match="a backend of deepagents"):
-        BackendResultStore(backend)

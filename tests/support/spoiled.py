@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core.parts import RECORD_ID
@@ -41,27 +40,6 @@ class Writer:
         if isinstance(self.text, BaseException):
             raise self.text
         return self.text and self.text.format(len(self.given))
-
-
-class Store(InMemoryStore):
-    """A store that fails at one point of its work."""
-
-    def __init__(self, point):
-        super().__init__()
-        self.point = point
-
-    def get(self, *args, **options):
-        self._fail("read")
-        return super().get(*args, **options)
-
-    def put(self, *args, **options):
-        self._fail("before")
-        super().put(*args, **options)
-        self._fail("after")
-
-    def _fail(self, point):
-        if self.point == point:
-            raise ConnectionError("gone")
 
 
 def engine_of(writer, jobs=None, *, window=WINDOW, **config):
@@ -191,30 +169,4 @@ def pairs(count, words=WORDS, first=0):
     return [
         *(m for pair in said for m in pair),
         HumanMessage("go on", id=f"last{first + count}"),
-    ]
-
-
-def results(count):
-    calls = [{"name": "read", "args": {"n": n}, "id": f"c{n}"} for n in range(count)]
-    return [
-        AIMessage("", id="calls", tool_calls=calls),
-        *(
-            ToolMessage(WORDS * 3, id=f"t{n}", tool_call_id=f"c{n}")
-            for n in range(count)
-        ),
-    ]
-
-
-def steps(count):
-    return [
-        message
-        for n in range(count)
-        for message in (
-            AIMessage(
-                "",
-                id=f"a{n}",
-                tool_calls=[{"name": "read", "args": {"n": n}, "id": f"c{n}"}],
-            ),
-            ToolMessage(f"result {n} {WORDS}", id=f"t{n}", tool_call_id=f"c{n}"),
-        )
     ]

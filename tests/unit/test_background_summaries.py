@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
-from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextNodes, render_record
 from langchain_ctxwin.agent.storage import RunPlace
@@ -26,7 +25,6 @@ from support.spoiled import (
     SUMMARY,
     WORDS,
     Chat,
-    Store,
     Writer,
     flow_of,
     pairs,
@@ -182,46 +180,6 @@ def test_a_bad_summarizer_fails_no_turn_and_loses_no_message(
         assert chat.state["context_guard"]["reason"].startswith(
             ("summary refused", "a request of")
         )
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("point", ["read", "before", "after"])
-def test_a_store_that_fails_costs_nothing_in_its_own_process(point, is_async):
-    chat = Chat(Writer(), store=Store(point))
-    with capture_logs():
-        chat.ask(TURNS, is_async=is_async)
-    chat.check(TURNS)
-    assert chat.state["context_summary"].startswith(SUMMARY)
-
-
-def test_history_that_was_pruned_drops_the_summary_on_its_way(gate):
-    jobs = SummaryJobs()
-    nodes = ContextNodes(spoiled.engine_of(Writer(gate=gate), jobs))
-    state = {"messages": pairs(5)}
-    state |= nodes.budget_check.invoke(state)
-    key = state["context_pending"]["key"]
-    pruned = {**state, "messages": pairs(1, first=8)}
-    with capture_logs() as logs:
-        pruned |= nodes.budget_check.invoke(pruned)
-    assert [m.id for m in nodes.model_input(pruned)] == ["q8", "a8", "last9"]
-    assert (pruned["context_pending"], jobs.find(key)) == ({}, None)
-    faults = [log["fault"] for log in logs if "fault" in log]
-    assert "old checkpoints of this thread were deleted" in faults[0]
-    assert "not in this branch" in faults[1]
-
-
-def test_a_lost_summary_is_repeated_of_the_messages_as_they_are():
-    """The user corrected one of them meanwhile: what is written now is of the correction, and is shown."""
-    writer = Writer()
-    lost, here = flow_of(Writer()), flow_of(writer)
-    state = {"messages": pairs(5)}
-    state |= lost.check(state, RunPlace())
-    state["messages"][0] = HumanMessage("corrected", id="q0")
-    state |= here.before(state, RunPlace())
-    assert writer.given[0][0][0] == "corrected"
-    state["messages"] = [*state["messages"][:-1], *pairs(3, first=5)]
-    state |= here.before(state, RunPlace())
-    assert state["context_summary"].startswith(SUMMARY)
 
 
 def test_a_step_that_is_taken_again_writes_nothing_again():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-import fetch_data  # stands beside the other benchmarks
 import figures
 import run as bench
 
@@ -79,28 +77,3 @@ def test_a_section_replaces_an_older_one_and_the_others_stay(tmp_path):
     )
     bench.write(path, newer)
     assert bench.sections(path) == {"cost": other, "soak": newer}
-
-
-def test_data_is_rebuilt_from_its_source_and_nothing_of_that_runs(tmp_path):
-    """A tool is read from its module, which would end the process."""
-    tool = 'import sys\nsys.exit(1)\nclass Tool:\n    def get_info():\n        return {"type": "function"}\n'
-    run = {
-        "task_id": 0,
-        "trial": 1,
-        "reward": 1.0,
-        "traj": [{"role": "user", "content": "Hi"}],
-    }
-    files = {
-        f"tau_bench/envs/airline/tools/{name}.py": tool
-        for name in fetch_data.AIRLINE_TOOLS
-    }
-    for name, text in {
-        **files,
-        "historical_trajectories/gpt-4o-airline.json": json.dumps([run]),
-    }.items():
-        path = tmp_path / fetch_data.TAU / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-    (row,) = fetch_data.tau_airline(tmp_path.as_uri())
-    assert (row["id"], row["messages"]) == ("tau-airline-gpt4o-0-1", run["traj"])
-    assert row["tools"] == [{"type": "function"}] * len(fetch_data.AIRLINE_TOOLS)

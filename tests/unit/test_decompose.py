@@ -229,30 +229,6 @@ def test_a_crash_repeats_no_finished_part(open_sqlite):
     assert result["answer"] == ANSWER
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_checkpoints_hold_the_text_a_few_times_however_many_parts_it_has(
-    open_sqlite, times
-):
-    """The input, the input channel, the sends to the parts and their task records: no level and no part adds a copy."""
-    saver = open_sqlite()
-    graph = graph_of(model_of(), checkpointer=saver)
-    result = graph.invoke(
-        {"question": "Which?", "documents": ["Once only. ", *TALES * times]}, CONFIG
-    )
-    tables = ("SELECT checkpoint FROM checkpoints", "SELECT value FROM writes")
-    stored = [
-        bytes(value) for table in tables for (value,) in saver.conn.execute(table)
-    ]
-    assert result["parts"] > 4
-    assert sum(value.count(b"Once only.") for value in stored) <= 6
-    last = graph.get_state(CONFIG).values
-    assert (last.get("documents"), last.get("text"), last["outcomes"]) == (
-        None,
-        None,
-        [],
-    )
-
-
 class Peak:
     """Counts calls at once: each waits until as many as allowed are there, and a moment for one more."""
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import (
     BudgetExceededError,
@@ -26,7 +26,6 @@ from langchain_ctxwin.core.history import read_history
 from langchain_ctxwin.core.limits import budget_table, refusal
 from langchain_ctxwin.core.sizing import Sizes
 from langchain_ctxwin.core.updates import after_measure, from_answer
-from langchain_ctxwin.testing import request_faults
 from support.conversations import CharCounter, engine_of, turns
 
 
@@ -281,74 +280,3 @@ def test_what_is_known_of_a_history_follows_it(changes):
             visible_steps=history.visible_steps,
             checksums=history.checksums,
         )
-
-
-def answered_state():
-    """A conversation after its last answer, and a message that asks on."""
-    engine = ContextEngine(
-        limits=ModelLimits(context_window=100_000), counter=CharRatioCounter()
-    )
-    messages, state = [], {}
-    for number in range(12):
-        call = {"name": "look", "args": {"n": number}, "id": f"c{number}"}
-        messages += [HumanMessage(f"question {number} " * 9, id=f"q{number}")]
-        for answer in (
-            AIMessage("", id=f"a{number}", tool_calls=[call]),
-            AIMessage("Yes, it is.", id=f"b{number}"),
-        ):
-            measured = engine.measure(
-                messages, system_prompt="Be brief.", session=state
-            )
-            answer.usage_metadata = {
-                "input_tokens": measured.total_tokens,
-                "output_tokens": 3,
-                "total_tokens": 3,
-            }
-            state["context_counts"] = from_answer(measured, answer).counts
-            messages.append(answer)
-            if answer.tool_calls:
-                messages.append(
-                    ToolMessage(
-                        f"item {number} " * 20,
-                        tool_call_id=f"c{number}",
-                        id=f"t{number}",
-                    )
-                )
-    return [*messages, HumanMessage("And now?", id="last")], state
-
-
-def measured_anew(messages, state):
-    """Measure in another process: other objects, an engine that remembers nothing. Returns what it priced, too."""
-    priced = []
-
-    def counter(given, *, tools=None):
-        priced.extend(given)
-        return CharRatioCounter()(given, tools=tools)
-
-    engine = ContextEngine(limits=ModelLimits(context_window=100_000), counter=counter)
-    copies = [message.model_copy(deep=True) for message in messages]
-    window = engine.measure(copies, system_prompt="Be brief.", session=state)
-    assert window.report["total_tokens"]
-    return window, priced
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda messages, anchor: messages.__setitem__(
-            3, messages[3].model_copy(update={"content": "short"})
-        ),
-        lambda messages, anchor: messages.__setitem__(
-            1, messages[1].model_copy(update={"tool_calls": []})
-        ),
-        lambda messages, anchor: messages.pop(3),
-        lambda messages, anchor: anchor.update(digest="of another prompt"),
-    ],
-    ids=["shorter", "call gone", "message gone", "other prompt"],
-)
-def test_a_history_that_was_edited_since_the_provider_counted_it_is_priced_anew(edit):
-    messages, state = answered_state()
-    edit(messages, state["context_counts"]["anchor"])
-    window, priced = measured_anew(messages, state)
-    assert len(priced) > len(messages) / 2
-    assert request_faults(window.assembled()) == []

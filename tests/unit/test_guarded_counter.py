@@ -6,8 +6,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from structlog.testing import capture_logs
 
-from langchain_ctxwin import TokenEstimator
-from langchain_ctxwin.pricing import GuardedCounter, Pricing
+from langchain_ctxwin.pricing import GuardedCounter
 
 ESTIMATE = 77
 TEXT = HumanMessage("How many tokens is this, for which family of models?")
@@ -64,34 +63,3 @@ def test_an_exception_concerns_one_request_and_an_exit_is_heard():
     assert reasons(logs) == ["KeyError"]
     with pytest.raises(SystemExit):
         counter([TEXT])
-
-
-def cyclic_tool():
-    schema = {"type": "object", "properties": {}}
-    schema["properties"]["self"] = schema
-    return {"name": "walk", "description": "Walk a tree.", "input_schema": schema}
-
-
-def deep_tool():
-    """Return a definition whose schema is nested deeper than Python recurses."""
-    schema = {"type": "string"}
-    for _ in range(20_000):
-        schema = {"type": "array", "items": schema}
-    return {"name": "nest", "description": "Nest lists.", "input_schema": schema}
-
-
-@pytest.mark.parametrize("make", [cyclic_tool, deep_tool])
-@pytest.mark.parametrize(
-    "counter", [TokenEstimator(), lambda messages: sum(len(m.text) for m in messages)]
-)
-def test_tool_schemas_without_an_end_have_a_price_and_a_digest(make, counter):
-    tools, others = [make()], [make()]
-    found, again = (Pricing(counter, family="generic") for _ in range(2))
-    assert found.tools(tools) > 0
-    assert (found.tools(tools), found.tools_digest(tools)) == (
-        again.tools(others),
-        again.tools_digest(others),
-    )
-    assert found.tools_digest(tools) != found.tools_digest(
-        [{"name": "f", "input_schema": {}}]
-    )

@@ -177,8 +177,3 @@ def test_events_that_this_version_does_not_know_are_skipped(path):
     )
     history = History(path)
     assert (list(history.events()), history.skipped) == (EVENTS[:1], len(strange))
-
-
-def test_a_bound_that_is_none_is_refused(path):
-    with pytest.raises(ConfigError, match="max_events=0: give a whole number"):
-        HistorySink(path, max_events=0)

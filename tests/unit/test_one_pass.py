@@ -3,23 +3,16 @@
 from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import Field
 
 from langchain_ctxwin import (
     ContextEngine,
-    ModelLimits,
     RoutedChatModel,
     ToolSelector,
-    create_context_agent,
 )
 from langchain_ctxwin.core import plan as planning
 from support.agents import THREAD, agent_on
-from support.fakes import exact_count
 from support.routing import router, scripted
 
 
@@ -82,62 +75,3 @@ def test_a_compaction_is_planned_once(kind, monkeypatch):
     state = agent.invoke({"messages": [*history, HumanMessage("hello")]}, THREAD)
     assert state["messages"][-1].text == "Yes."
     assert len(planned) == 1
-
-
-class Strict(BaseChatModel):
-    """Refuses what its window does not hold together with the output that is asked for, and says both sizes."""
-
-    max_tokens: int = 2_000
-    window: int = 3_000
-    asked: list[int] = Field(default_factory=list)
-
-    @property
-    def _llm_type(self) -> str:
-        return "strict"
-
-    @property
-    def _identifying_params(self) -> dict[str, Any]:
-        return {"model": "strict"}
-
-    def _generate(
-        self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
-    ) -> ChatResult:
-        tokens, output = (
-            exact_count(messages),
-            options.get("max_tokens", self.max_tokens),
-        )
-        self.asked.append(output)
-        if tokens + output > self.window:
-            raise ValueError(
-                f"This model's maximum context length is {self.window} tokens. However, you requested "
-                f"{tokens + output} tokens ({tokens} in the messages, {output} in the completion). Please reduce the "
-                "length of the messages or completion."
-            )
-        usage = {"input_tokens": tokens, "output_tokens": 5, "total_tokens": tokens + 5}
-        return ChatResult(
-            generations=[ChatGeneration(message=AIMessage("ok", usage_metadata=usage))]
-        )
-
-
-@pytest.mark.parametrize("tokens", [1_990, 2_230, 2_590, 2_735, 2_900])
-def test_what_leaves_too_little_room_for_the_output_is_asked_for_less_of_it(tokens):
-    model = Strict(max_tokens=1_000, asked=[])
-    agent = create_context_agent(
-        model,
-        [],
-        limits=ModelLimits(context_window=100_000),
-        checkpointer=InMemorySaver(),
-    )
-    for text in (
-        "lorem ipsum dolor " * (tokens // 3),
-        "so? ",
-        "x7f3 9a01 " * (tokens // 8),
-        "and? ",
-    ):
-        assert (
-            agent.invoke({"messages": [HumanMessage(text)]}, THREAD)["messages"][
-                -1
-            ].content
-            == "ok"
-        )
-    assert model.asked[0] == model.max_tokens >= max(model.asked)

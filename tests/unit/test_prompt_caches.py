@@ -57,24 +57,12 @@ BILLS = {
         ),
         [(0, 2_000), (2_000, 800)],
     ),
-    "it keeps nothing below the least, without an error": (
-        ANTHROPIC,
-        [request_of([1_000], 0, [1])] * 2,
-        [(0, 0)] * 2,
-    ),
     "it expires after five minutes, which each read starts again": (
         *(
             ANTHROPIC,
             [request_of([2_000], seconds, [1]) for seconds in (0, 299, 598, 899)],
         ),
         [(0, 2_000), (2_000, 0), (2_000, 0), (0, 2_000)],
-    ),
-    "it looks twenty positions back, the mark first": (
-        *(
-            ANTHROPIC,
-            [request_of([2_000], 0, [1]), request_of([2_000] + [1] * 19, 1, [20])],
-        ),
-        [(0, 2_000), (2_000, 19)],
     ),
     "and no further": (
         *(

@@ -5,13 +5,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_ctxwin import ModelInfo, create_context_agent
 from langchain_ctxwin.cli import main
-from langchain_ctxwin.observe import History, HistorySink, MemorySink, report
-from langchain_ctxwin.testing import ScriptedChatModel
+from langchain_ctxwin.observe import History, HistorySink, report
 from support.agents import PATIENCE
 from support.told import EVENTS, STEP
 
@@ -171,30 +167,3 @@ def test_bad_input_is_named_in_one_line(
     Path("notes.txt").write_text("notes " * 1_000)
     assert main(arguments) == 2
     assert complaint in _complaint(capsys)
-
-
-def test_an_agent_writes_the_history_that_the_command_reads(tmp_path, capsys):
-    """The agent of the demo outgrows its window; the history holds all that another sink saw."""
-    memory, history = MemorySink(), HistorySink(tmp_path / "history.db")
-    prices = ModelInfo(name="offline", input_price=Decimal(1), output_price=Decimal(4))
-    agent = create_context_agent(
-        ScriptedChatModel(window=1_000, max_tokens=100),
-        [],
-        sinks=[memory, history],
-        prices=prices,
-        checkpointer=InMemorySaver(),
-    )
-    for number in range(12):
-        question = HumanMessage(f"question {number}: " + "alpha bravo charlie " * 30)
-        agent.invoke({"messages": [question]}, {"configurable": {"thread_id": "t"}})
-    expected = report(memory.events)
-    assert history.flush(PATIENCE)
-    assert main(["report", str(history.path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {**expected.to_dict(), "skipped": 0}
-    (usage,), (compactions,) = expected.tables["usage"], expected.tables["compactions"]
-    assert (usage["events"], usage["cost"] > 0, compactions["events"] > 0) == (
-        12,
-        True,
-        True,
-    )
-    assert main(["report", "--check", str(history.path)]) == 0

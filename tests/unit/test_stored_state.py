@@ -11,7 +11,6 @@ from langchain_ctxwin import ContextEngine, ModelLimits
 from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.core.sizing import Sizes
 from langchain_ctxwin.core.updates import after_measure, from_answer
-from langchain_ctxwin.core.view import View
 
 HISTORY = [
     HumanMessage("question " * 40, id="q"),
@@ -31,24 +30,6 @@ def counts():
     return from_answer(
         window, AIMessage("answer " * 40, id="a", usage_metadata=usage)
     ).counts
-
-
-@pytest.mark.parametrize(
-    "view",
-    [
-        {"start": {"id": "q", "index": 10**400}},
-        {"start": {"id": 7, "index": 0}},
-        {"cleared": ["q", 7]},
-        {"pinned": [["q", 0.5]]},
-        {"clamped": {"q": {"head_chars": -1, "tail_chars": 0}}},
-    ],
-)
-def test_a_view_with_a_value_of_another_type_is_dropped_with_a_line(view):
-    """The whole history counts then."""
-    assert read_key("context_view", view) == (
-        View(),
-        ("context_view holds nothing of ours: it was dropped",),
-    )
 
 
 @settings(deadline=None)

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import (
@@ -29,20 +27,6 @@ class Writer(ScriptedChatModel):
     """A summarizer of its own, with usage."""
 
     policy: Any = staticmethod(lambda messages, tools: AIMessage(SUMMARY))
-
-
-class OnlyAsync(BaseChatModel):
-    """A chat model that nobody wrote a sync way for."""
-
-    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        raise NotImplementedError
-
-    async def _agenerate(self, messages, stop=None, run_manager=None, **kwargs):
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(SUMMARY))])
-
-    @property
-    def _llm_type(self):
-        return "only-async"
 
 
 class Watch(BaseCallbackHandler):
@@ -118,17 +102,3 @@ async def test_an_async_summarizer_runs_on_the_loop_of_its_caller(way):
         assert await jobs.adrain(PATIENCE) == 0
     assert summary_of(agent) == SUMMARY
     assert loops == {asyncio.get_running_loop()}
-
-
-@pytest.mark.parametrize("is_awaited", [True, False])
-def test_a_model_that_is_only_async_writes_in_the_background(is_awaited):
-    """On a loop of its own where the caller has none, or has one no longer."""
-    jobs = SummaryJobs()
-    agent = agent_with(OnlyAsync(), jobs)
-    for question in questions():
-        if is_awaited:
-            asyncio.run(agent.ainvoke(question, {"configurable": THREAD}))
-        else:
-            agent.invoke(question, {"configurable": THREAD})
-        jobs.drain(PATIENCE)
-    assert summary_of(agent) == SUMMARY
