@@ -21,6 +21,7 @@ from langchain_ctxwin.core.events import (
     SummaryEvent,
     ToolResultEvent,
 )
+from langchain_ctxwin.errors import expect
 from langchain_ctxwin.reporting import LogSink, Reporter
 from langchain_ctxwin.util.memo import Lru, once
 
@@ -116,6 +117,8 @@ class Alerts:
         *,
         then: Callable[[AlertEvent], object] = lambda _: None,
     ) -> None:
+        wanted = "a function of the alert, such as the emit of a sink"
+        expect(then, Callable, "then", wanted)
         self._config: Any = AlertConfig() if config is None else config
         self._reporter = Reporter([SimpleNamespace(emit=then)], own=(LogSink,))
         self._samples: Lru[deque[float]] = Lru(MAX_MEASURES)

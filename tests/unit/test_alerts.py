@@ -181,3 +181,9 @@ def test_thresholds_that_cannot_be_are_refused(make, fault):
     with pytest.raises(ConfigError) as caught:
         make()
     assert fault in str(caught.value)
+
+
+def test_alerts_go_to_a_function():
+    """A whole sink would be found out only when something is wrong."""
+    with pytest.raises(ConfigError, match=r"then=.*pass .* the emit of a sink"):
+        Alerts(then=MemorySink())
