@@ -206,7 +206,7 @@ def _add_models(commands: Any) -> None:
 
 def _add_history(commands: Any) -> None:
     command = commands.add_parser(
-        "report", help="sum up a history of events: usage, tools, routes, costs, alerts"
+        "report", help="sum up a history of events: usage, tools, compactions, troubles"
     )
     command.add_argument("--model", metavar="M", help="events about this model alone")
     command.add_argument("--thread", metavar="T", help="events of this thread alone")
