@@ -356,12 +356,13 @@ def openai_forgetting(play: Play = play) -> Outcome:
     """The server forgets what it kept, now and then."""
     calls = iter(range(1_000))
 
-    def forgetting(body: dict[str, Any]) -> Any:
-        if next(calls) % 7 == 5:
-            server.stored.clear()
-        return responding(body)
+    class Forgetting(OpenAIServer):
+        def answer(self, call: Any) -> Any:
+            if next(calls) % 7 == 5:
+                self.stored.clear()
+            return super().answer(call)
 
-    server = OpenAIServer(context_window=WINDOW, policy=forgetting)
+    server = Forgetting(context_window=WINDOW, policy=responding)
     outcome = Talk(serve=lambda: server, model=CHAINED)(play)
     outcome.refused = [
         text for text in outcome.refused if "previous_response_not_found" not in text
