@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -28,7 +27,7 @@ BUDGET_BETA = "task-budgets-2026-03-13"
 LEAST_BUDGET_TOKENS = 20_000
 THINKING = frozenset({"thinking", "redacted_thinking"})
 TRIGGER_TOKENS = {"clear_tool_uses_20250919": 100_000, "compact_20260112": 150_000}
-KEPT_TOOL_USES, KEPT_THINKING_TURNS = 3, 1  # when an edit does not say
+KEPT_TOOL_USES = 3  # when an edit does not say
 
 Body = dict[str, Any]
 Blocks = list[dict[str, Any]]
@@ -71,7 +70,6 @@ def check(body: Body, betas: str) -> None:
     seen = visible(body)
     _check_parts(seen["messages"])
     _check_pairs(seen["messages"])
-    _check_server_tools(seen["messages"])
     _check_thinking(seen)
 
 
@@ -137,13 +135,6 @@ def _check_edits(body: Body, betas: str) -> None:
     for kind in edits:
         if BETAS.get(kind.partition("_")[0], kind) not in betas:
             raise RefusalError("context_management: Extra inputs are not permitted")
-    if "clear_thinking_20251015" in edits[1:]:
-        raise RefusalError(
-            "context_management.edits: `clear_thinking_20251015` must be the first edit"
-        )
-    if "clear_thinking_20251015" in edits and not thinks(body):
-        text = "`clear_thinking_20251015` strategy requires `thinking` to be enabled or adaptive"
-        raise RefusalError(f"context_management.edits.0: {text}")
     if edits and "compaction" in body:
         raise RefusalError("`compaction` cannot be combined with `context_management`")
 
@@ -161,8 +152,6 @@ def _check_demand(body: Body, betas: str) -> None:
         raise RefusalError("a `compaction` block cannot be sent with a compaction edit")
     if "compaction" not in body:
         return
-    if {"stop_sequences", "context_management"} & body.keys():
-        raise RefusalError("`compaction` cannot be combined with `context_management`")
     if (body.get("tool_choice") or {}).get("type") in {"any", "tool"}:
         raise RefusalError("`compaction` cannot be combined with a forced tool")
     if body["messages"][-1]["role"] == "assistant" and _ids(
@@ -278,21 +267,6 @@ def _check_pairs(messages: list[Body]) -> None:
                 )
 
 
-def _check_server_tools(messages: list[Body]) -> None:
-    used: set[str] = set()
-    for index, message in enumerate(messages):
-        for place, block in enumerate(message["content"]):
-            kind = block["type"]
-            if kind == "server_tool_use":
-                used.add(block["id"])
-            if kind.endswith("_tool_result") and block["tool_use_id"] not in used:
-                raise RefusalError(
-                    f"messages.{index}.content.{place}: unexpected `tool_use_id` found in `{kind}` blocks: "
-                    f"{block['tool_use_id']}. Each `{kind}` block must have a corresponding `server_tool_use` block "
-                    "before it."
-                )
-
-
 def _check_thinking(seen: Body) -> None:
     """With `enabled`, not with `adaptive`, the message with the pending calls must begin with thinking."""
     pending = pending_call(seen)
@@ -384,12 +358,7 @@ def thinks(body: Mapping[str, Any]) -> bool:
 
 
 def references(block: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the deferred tools that a block loads: a result, or an addition in mid-conversation."""
-    if (
-        block.get("type") == "tool_addition"
-        and block["tool"]["type"] == "tool_reference"
-    ):
-        yield block["tool"]["name"]
+    """Yield the names of the deferred tools that a block loads."""
     if block.get("type") == "tool_reference":
         yield block["tool_name"]
     content = block.get("content")
@@ -406,19 +375,19 @@ def apply_clearing(seen: Body) -> tuple[Body, list[dict[str, Any]]]:
     """Apply the edits that clear, in order; return what is left and the `applied_edits` of the response."""
     applied = []
     for edit in (seen.get("context_management") or {}).get("edits") or []:
-        clear = {
-            "clear_tool_uses_20250919": _clear_tool_uses,
-            "clear_thinking_20251015": _clear_thinking,
-        }
-        if edit["type"] not in clear:
+        if edit["type"] != "clear_tool_uses_20250919":
             continue
         edited = copy.deepcopy(seen)
-        counted = clear[edit["type"]](edited, edit)
+        uses = _clear_tool_uses(edited, edit)
         cleared = prompt_tokens(seen) - prompt_tokens(edited)
-        if cleared > 0 and cleared >= _value(edit, "clear_at_least", 0):
+        if cleared > 0:
             seen = edited
             applied.append(
-                {"type": edit["type"], "cleared_input_tokens": cleared, **counted}
+                {
+                    "type": edit["type"],
+                    "cleared_input_tokens": cleared,
+                    "cleared_tool_uses": uses,
+                }
             )
     return seen, applied
 
@@ -432,52 +401,23 @@ def compacts(seen: Body) -> Body | None:
     return None
 
 
-def _clear_tool_uses(seen: Body, edit: Body) -> dict[str, int]:
-    """Clear the oldest results; the newest `keep` uses count whether they are excluded or not."""
+def _clear_tool_uses(seen: Body, edit: Body) -> int:
+    """Clear the oldest results but for those of the newest `keep` uses; return how many."""
     uses = [
         block
         for message in seen["messages"]
         for block in message["content"]
         if block["type"] == "tool_use"
     ]
-    trigger = edit.get("trigger") or {}
-    size = len(uses) if trigger.get("type") == "tool_uses" else prompt_tokens(seen)
-    if size <= _value(edit, "trigger", TRIGGER_TOKENS[edit["type"]]):
-        return {"cleared_tool_uses": 0}
-    keep = _value(edit, "keep", KEPT_TOOL_USES)
-    old = [
-        use
-        for use in uses[: len(uses) - keep]
-        if use["name"] not in (edit.get("exclude_tools") or [])
-    ]
-    inputs = edit.get("clear_tool_inputs")
-    for use in old:
-        if inputs is True or (isinstance(inputs, list) and use["name"] in inputs):
-            use["input"] = {}
+    if prompt_tokens(seen) <= _value(edit, "trigger", TRIGGER_TOKENS[edit["type"]]):
+        return 0
+    old = uses[: len(uses) - _value(edit, "keep", KEPT_TOOL_USES)]
     ids = {use["id"] for use in old}
     for message in seen["messages"]:
         for block in message["content"]:
             if block.get("tool_use_id") in ids:
                 block["content"] = PLACEHOLDER
-    return {"cleared_tool_uses": len(old)}
-
-
-def _clear_thinking(seen: Body, edit: Body) -> dict[str, int]:
-    """Drop thinking from all but the newest turns that have some; a turn lasts until a user speaks again."""
-    keep = edit.get("keep") or {"type": "thinking_turns", "value": KEPT_THINKING_TURNS}
-    turns = list(itertools.accumulate(map(_is_said, seen["messages"])))
-    thinking = [
-        any(block["type"] in THINKING for block in message["content"])
-        for message in seen["messages"]
-    ]
-    found = sorted(set(itertools.compress(turns, thinking)))
-    kept = found if keep in ("all", {"type": "all"}) else found[-keep["value"] :]
-    for turn, message in zip(turns, seen["messages"], strict=True):
-        if turn not in kept:
-            message["content"] = [
-                block for block in message["content"] if block["type"] not in THINKING
-            ]
-    return {"cleared_thinking_turns": len(found) - len(kept)}
+    return len(old)
 
 
 def _is_said(message: Body) -> bool:

@@ -6,8 +6,7 @@ import base64
 import hashlib
 import itertools
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from langchain_anthropic import ChatAnthropic
@@ -25,7 +24,7 @@ SUMMARY_PROMPT_TOKENS = 64  # what the server adds to the context that it summar
 
 
 class AnthropicServer(Loopback):
-    """Answers `/v1/messages` and `/v1/messages/count_tokens` like the API.
+    """Answers `/v1/messages` like the API.
 
     `policy` writes the blocks of an answer; thinking gets a signature, calls get an id. All thinking is kept in the
     prompt unless the request clears it, as with the models of today. A request that sends back a block which this
@@ -49,7 +48,6 @@ class AnthropicServer(Loopback):
         takes_system: bool = False,
         max_bytes: int = 32_000_000,
         max_images: int = 100,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
         self.context_window = context_window
@@ -75,7 +73,7 @@ class AnthropicServer(Loopback):
 
         # call id -> the thinking of its message
         self._thoughts: dict[str, list[Item]] = {}
-        self._cache = PromptCache(clock)
+        self._cache = PromptCache()
         self._numbers = itertools.count(1)
         # message id -> model, system, tools and messages of its request
         self._prompts: dict[str, dict[str, Any]] = {}
@@ -94,7 +92,7 @@ class AnthropicServer(Loopback):
     def answer(self, call: Call) -> Answer:
         """Answer one request by the rules."""
         body = call.body
-        if call.path not in {"/v1/messages", "/v1/messages/count_tokens"}:
+        if call.path != "/v1/messages":
             raise RefusalError(f"not found: {call.path}", status=404)
         betas = call.headers.get("anthropic-beta", "")
         self.betas.append(betas)
@@ -111,8 +109,6 @@ class AnthropicServer(Loopback):
         )
         edited, applied = rules.apply_clearing(seen)
         tokens = rules.prompt_tokens(edited)
-        if call.path.endswith("/count_tokens"):
-            return Answer(body={"input_tokens": tokens}, tokens=tokens)
         self._check_size(tokens, int(body["max_tokens"]))
         self.countdowns.append(rules.countdown(edited))
         message, tokens = self._message(edited, applied)
@@ -277,7 +273,7 @@ class AnthropicServer(Loopback):
             if self.summary is not None:
                 seen = seen | {"messages": [{"role": "assistant", "content": head}]}
                 self._after = rules.prefix(seen), ""
-            if native or (edit or {}).get("pause_after_compaction"):
+            if native:
                 usage = {**_usage(CacheUse(read=0, fresh=0), 0), **spent}
                 return self._reply(seen, head, "compaction", usage), spent[
                     "iterations"

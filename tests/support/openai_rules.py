@@ -215,15 +215,11 @@ def prompt_blocks(
 def _shown(tool: Item) -> Item:
     """Return what the model sees of a tool before a search: of a deferred one its name and description.
 
-    Source: the guide on tools-tool-search; of the deferred functions in a namespace it sees nothing. A search puts the
-    definitions that it found into a `tool_search_output` item.
+    Source: the guide on tools-tool-search. A search puts what it found into a `tool_search_output` item.
     """
-    if tool.get("defer_loading"):
-        return {
-            key: tool[key] for key in ("type", "name", "description") if key in tool
-        }
-    inner = [each for each in tool.get("tools") or [] if not each.get("defer_loading")]
-    return {**tool, "tools": inner} if "tools" in tool else tool
+    if not tool.get("defer_loading"):
+        return tool
+    return {key: tool[key] for key in ("type", "name", "description") if key in tool}
 
 
 def marked(body: Mapping[str, Any], seen: list[Item]) -> list[Item]:

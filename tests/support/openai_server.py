@@ -6,8 +6,7 @@ import base64
 import hashlib
 import itertools
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from langchain_openai import ChatOpenAI
@@ -15,7 +14,7 @@ from langchain_openai import ChatOpenAI
 from support import openai_rules as rules
 from support.loopback import Answer, Call, Item, Loopback, Policy, RefusalError, script
 from support.oracle import head_text, text_tokens
-from support.prompt_cache import FIVE_MINUTES, HALF_HOUR, ONE_DAY, CacheUse, PromptCache
+from support.prompt_cache import FIVE_MINUTES, HALF_HOUR, CacheUse, PromptCache
 
 ANSWER = "Noted: the boats were counted."
 SUMMARY = "The boats were counted so far."
@@ -43,7 +42,6 @@ class OpenAIServer(Loopback):
         policy: Policy | None = None,
         summary: str = SUMMARY,
         cache: Literal["automatic", "breakpoints"] = "automatic",
-        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
         self.context_window = context_window
@@ -54,7 +52,7 @@ class OpenAIServer(Loopback):
         """Response id -> all items up to and with its output; take one out, and the server has forgotten it."""
 
         self._vault = rules.Vault()
-        self._cache = PromptCache(clock)
+        self._cache = PromptCache()
         self._numbers = itertools.count(1)
 
     def chat_model(self, **options: Any) -> ChatOpenAI:
@@ -174,9 +172,10 @@ class OpenAIServer(Loopback):
                 body, rules.marked(body, seen), self._vault, ttl_seconds=HALF_HOUR
             )
             return self._cache.bill(blocks, scope=scope, look_back=FROM_THE_START)
-        ttl = ONE_DAY if body.get("prompt_cache_retention") == "24h" else FIVE_MINUTES
         return self._cache.bill_steps(
-            rules.prompt_blocks(body, seen, self._vault), scope=scope, ttl_seconds=ttl
+            rules.prompt_blocks(body, seen, self._vault),
+            scope=scope,
+            ttl_seconds=FIVE_MINUTES,
         )
 
     def _output(self, body: Item, seen: list[Item]) -> tuple[list[Item], bool]:

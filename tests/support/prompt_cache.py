@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MIN_CACHED_TOKENS = 1024  # the least that both providers cache for most models
@@ -11,7 +12,7 @@ LOOK_BACK_BLOCKS = (
     20  # Anthropic checks so many positions per breakpoint, itself the first
 )
 STEP_TOKENS = 128  # OpenAI matches so many tokens at a time
-FIVE_MINUTES, HALF_HOUR, ONE_HOUR, ONE_DAY = 300.0, 1800.0, 3600.0, 86_400.0
+FIVE_MINUTES, HALF_HOUR, ONE_HOUR = 300.0, 1800.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +44,7 @@ class _Entry:
 class PromptCache:
     """Remembers starts of prompts until their time is over; a hit begins that time anew."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
 
     def bill(
@@ -100,10 +100,10 @@ class PromptCache:
         return CacheUse(read=read, fresh=(sizes[-1] if sizes else 0) - read)
 
     def _kept(self, key: str) -> bool:
-        return key in self._entries and self._clock() < self._entries[key].expires_at
+        return key in self._entries and time.time() < self._entries[key].expires_at
 
     def _keep(self, key: str, ttl_seconds: float) -> None:
-        self._entries[key] = _Entry(ttl_seconds, self._clock() + ttl_seconds)
+        self._entries[key] = _Entry(ttl_seconds, time.time() + ttl_seconds)
 
 
 def _prefixes(blocks: Sequence[Block], scope: str) -> tuple[list[str], list[int]]:

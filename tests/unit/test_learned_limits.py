@@ -18,10 +18,7 @@ from langchain_ctxwin.models.sources import LearnedSource
 from support.fakes import (
     ScriptedChatModel,
     SdkError,
-    core_overflow,
     exact_count,
-    llama_overflow,
-    openai_overflow,
 )
 
 WINDOW = 8192
@@ -87,19 +84,6 @@ def test_a_text_that_claims_a_limit_reaches_no_other_conversation():
         model.faults.append(rejected(CLAIM))
         ask(f"{number} {LONG} {CLAIM}")
     assert limit_of_others(engine) == WINDOW
-
-
-@pytest.mark.parametrize("overflow", [core_overflow, openai_overflow, llama_overflow])
-def test_a_small_server_is_learned_by_everybody(overflow):
-    learned = LearnedSource()
-    engine = engine_of(learned=learned)
-    model = ScriptedChatModel(input_limit=512, overflow=overflow)
-    for thread in ("one", "two"):
-        ask = nodes_of(engine, model)
-        for number in range(6):
-            ask(f"{number} {LONG[:400]}", thread)
-    assert [request.refused for request in model.requests].count(True) == 1
-    assert learned.recall(MODEL) == {"context_window": 512}
 
 
 # How a wrong one heals

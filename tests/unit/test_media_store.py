@@ -270,9 +270,7 @@ def file(pages):
     ("content", "window", "types"),
     [
         ([picture(0), picture(1)], 8_000, ["text", "image", "text"]),
-        ([picture(0), picture(1)], 80_000, ["text", "image", "image"]),
         ([file(3)], 80_000, ["text", "file"]),
-        ([file(2)], 8_000, ["text", "text"]),
     ],
 )
 def test_recall_gives_as_many_pictures_and_files_as_fit(content, window, types):
