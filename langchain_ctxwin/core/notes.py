@@ -337,14 +337,15 @@ def _of_answer(
             "done", f"{_call(call['name'], args)} → {outcome}", result_key, USED
         )
         texts = [str(value) for _, value in _leaves(args)]
+        asked = f"{_name(call['name'])}({', '.join(texts)})"
+        is_plain = any(map(is_value, texts)) and all(map(WORD.fullmatch, texts))
         # stays when its line has no room any more
-        if any(map(is_value, texts)) and all(map(WORD.fullmatch, texts)):
-            asked = f"{_name(call['name'])}({', '.join(texts)})"
+        if is_plain and len(asked) <= ROW_CHARS:
             yield RecordLine("seen", asked, result_key, USED)
         else:
             yield from _values("\n".join(texts), result_key, uses=USED)
         if result is not None:
-            yield from _seen(_result_text(result), result_key, parameters, texts)
+            yield from _seen(_result_text(result), result_key, parameters, {*texts})
     intents = [
         sentence
         for sentence in sentences(text[-DOCUMENT_CHARS:])

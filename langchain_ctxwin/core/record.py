@@ -185,7 +185,11 @@ class Record:
         """Return the record without lines of messages that are gone: what was deleted is not remembered."""
         present_ids = {*ids}
         lines = tuple(line for line in self.lines if line.source in present_ids)
-        selection = self.selection and (self.selection[0], len(lines))
+        selection = self.selection
+        if selection is not None:
+            number, first = selection
+            kept = sum(line.source in present_ids for line in self.lines[:first])
+            selection = (number, kept)
         return replace(self, lines=lines, selection=selection)
 
 
@@ -294,16 +298,26 @@ def extended(
     again = {key for key in new if key in old and new[key].kind == "said"}
     is_corrected = any(old[key].text != new[key].text for key in again)
     others = (line for key, line in new.items() if is_corrected or key not in again)
-    lines = (*record.lines, *_in_order(others))
+    lines = (*_said_again(record.lines, new), *_in_order(others))
     items = _merged(lines)
     if is_corrected:
         record, lines = replace(record, selection=None), _in_order(items.values())
-    if price(_text(lines)) > room_tokens:
+    # what is shown once may be stored many times
+    stored = sum(1 + len(line.text) // MAX_CHARS_PER_TOKEN for line in lines)
+    if max(stored, price(_text(lines))) > room_tokens:
         order = _by_worth(items, words_of(visible_text))
         most = int(REWRITTEN_SHARE * room_tokens)
         chosen = _chosen(items, order[: _fitting(items, order, most, price)])
         record, lines = replace(record, selection=None), _in_order(chosen)
     return fitted(replace(record, lines=lines), free_tokens, price, chosen_share)
+
+
+def _said_again(lines: Iterable[RecordLine], new: Items) -> Iterator[RecordLine]:
+    """The lines, a statement that was repeated as that of its newest message: the first one may be deleted."""
+    for line in lines:
+        again = new.get(_key(line.kind, line.text)) if line.kind == "said" else None
+        is_same = again is not None and again.text == line.text
+        yield replace(line, source=again.source) if again and is_same else line
 
 
 def has_place(

@@ -758,6 +758,14 @@ def test_a_rule_is_in_the_record_whole_or_not_at_all(rules, room):
     ] == []
 
 
+def test_a_call_of_many_values_leaves_each_of_them_and_no_long_line():
+    """One line of all is the first to leave a room that holds most of them."""
+    numbers = [f"{number}" for number in range(100_000, 100_300)]
+    record = record_of(called("ship", {"ids": numbers}), result("ok"), room=1_000)
+    text = render_record(record)
+    assert sum(number in text for number in numbers) > 50
+
+
 @pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
 @given(
     before=st.lists(lines, max_size=15),
@@ -834,6 +842,30 @@ def test_a_choice_of_lines_stays_while_it_fits_and_is_made_anew_where_much_is_fr
     assert render_record(grown).startswith(render_record(narrow))
     assert render_record(grown).endswith("B-2000")
     assert len(render_record(fitted(grown, 250, len, 0.65))) > len(render_record(grown))
+
+
+@pytest.mark.parametrize(("kind", "text"), [("seen", "A-1111"), ("open", "Ship it.")])
+def test_what_is_met_for_ever_is_stored_a_few_times(kind, text):
+    """It is shown once, so that the size of what is shown does not tell of it."""
+    record, room = Record(), 40
+    for number in range(5 * room):
+        record = added(record, [RecordLine(kind, text, f"m{number}", USED)], room=room)
+    assert len(record.lines) <= room
+
+
+def test_a_deletion_takes_its_own_lines_and_hides_no_others():
+    lines_ = [RecordLine("done", f"look({at}) → ok", f"m{at}", USED) for at in range(9)]
+    record = Record(lines=tuple(lines_), selection=(2, 4))
+    shown = record.text.splitlines()
+    remaining = record.of_messages({line.source for line in lines_} - {"m0", "m8"})
+    assert remaining.text.splitlines() == shown[:-1]
+
+
+def test_a_statement_that_is_repeated_stays_when_the_first_one_is_deleted():
+    rule = "Never ship to Oslo."
+    record = added(record_of(said(rule, "u1")), lines_of(said(rule, "u9")))
+    assert render_record(record) == f"user: {rule}"
+    assert render_record(record.of_messages(["u9"])) == f"user: {rule}"
 
 
 # ---- data, never more -------------------------------------------------------------------------------------------
