@@ -167,6 +167,10 @@ class ContextEngine:
     ) -> None:
         wanted = "a ContextConfig, for example ContextConfig(keep=0.4)"
         expect(config, ContextConfig | LiveConfig | None, "config", wanted)
+        # a class is callable, too
+        is_made = callable(counter) and not isinstance(counter, type)
+        wanted = "a callable that counts the tokens of messages, for example TokenEstimator(), or None"
+        expect(counter, object if is_made else type(None), "counter", wanted)
         # a coroutine would be true of every message
         is_plain = callable(pin_when) and not iscoroutinefunction(pin_when)
         wanted = "a plain function that takes a message and returns a bool, or None"

@@ -328,6 +328,7 @@ class Choices:
 
 def runnable_tools(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:
     """Return all tools that an agent runs itself, without mere definitions, whose tools the provider runs."""
+    expect(selector, ToolSelector | None, "tool_selector", "a ToolSelector, or None")
     if selector is not None:
         require_free_name(selector, tools)
         tools = [*tools, *selector.tools, selector.search_tools]

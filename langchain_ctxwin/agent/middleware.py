@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Required, TypeVar
+from typing import Annotated, Any, Never, Required, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, TracePolicy, omit_payload
@@ -341,7 +341,13 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         tool_selector: ToolSelector | None = None,
         router: ModelRouter | None = None,
         name: str = "",
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            raise ConfigError(
+                f"ContextWindowMiddleware has no argument {', '.join(map(repr, unknown))}: settings belong into "
+                "config=ContextConfig(...)"
+            )
         super().__init__()
         self._name = expect(
             name, str, "name", "a text, such as 'SummarizationMiddleware'"

@@ -435,6 +435,8 @@ def add_context_nodes(
         builder.add_edge("tools", "budget_check")
         ```
     """
+    expect(builder, StateGraph, "builder", "the StateGraph that the nodes are added to")
+    expect(nodes, ContextNodes, "nodes", "ContextNodes(engine)")
     _require_messages(builder)
     ours = (
         nodes.budget_check,

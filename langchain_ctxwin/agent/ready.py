@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -106,7 +108,7 @@ def create_context_agent(
 
     Raises:
         UnknownModelError: neither the model nor `limits` states a limit.
-        ConfigError: an argument is of the wrong type, `state_schema` keeps no history, or `model` is a
+        ConfigError: an argument is unknown or of the wrong type, `state_schema` keeps no history, or `model` is a
             string and the extra `agents` is not installed.
 
     Examples:
@@ -119,8 +121,8 @@ def create_context_agent(
         )
         ```
     """
-    is_guard = guard is None or hasattr(guard, "within")
-    expect(guard, object if is_guard else (), "guard", "a ToolResultGuard, or None")
+    _require_compile_options(compile_options)
+    expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
     chat, tools = _chat_model(model), checked_tools(tools)
     tools = with_recall(tools, chat) if recall else tools
     router = router_of(chat) if limits is None else None
@@ -155,6 +157,19 @@ def create_context_agent(
     call = chat if tool_selector or not bound else chat.bind_tools(bound)
     graph = _graph(StateGraph(state_schema, context_schema), nodes, call, tool_node)
     return graph.compile(checkpointer=checkpointer, store=store, **compile_options)
+
+
+def _require_compile_options(options: Iterable[str]) -> None:
+    """Raise `ConfigError` for an argument that neither the agent nor `StateGraph.compile` takes."""
+    known = inspect.signature(StateGraph.compile).parameters
+    own = inspect.signature(create_context_agent).parameters
+    for name in options:
+        if name not in known:
+            close = get_close_matches(name, own, n=1)
+            meant = f" (did you mean {close[0]}?)" if close else ""
+            raise ConfigError(
+                f"create_context_agent has no argument {name!r}{meant}: settings belong into config=ContextConfig(...)"
+            )
 
 
 def _graph(

@@ -9,8 +9,10 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
+from langgraph.graph import StateGraph
 
 import langchain_ctxwin as ctx
+from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support.fakes import ScriptedChatModel, script
 
 
@@ -38,6 +40,24 @@ USUAL: dict[str, tuple[Callable[[], Any], str]] = {
     "a config as a dict": (lambda: ctx.ContextEngine(LIMITS, config={"keep": 0.4}), "ContextConfig(keep=0.4)"),
     "a number among the tools of nodes": (lambda: ctx.ContextNodes(ENGINE, tools=[5]), "tools[0]=5: pass a function"),
     "a function as the tools of nodes": (lambda: ctx.ContextNodes(ENGINE, tools=told), "a list of tools, or a"),
+    "a setting in the place of a config": (lambda: ContextWindowMiddleware(trigger=0.8), "config=ContextConfig(...)"),
+    "the prompt of another agent": (lambda: ctx.create_context_agent(MODEL, [], prompt="Hi"), "mean system_prompt?"),
+    "a class in the place of a guard": (
+        lambda: ctx.create_context_agent(MODEL, [], guard=ctx.ToolResultGuard), "pass a ToolResultGuard",
+    ),
+    "the name of a counter": (lambda: ctx.ContextEngine(LIMITS, counter="tiktoken"), "for example TokenEstimator()"),
+    "the class of a counter": (
+        lambda: ctx.ContextEngine(LIMITS, counter=ctx.TokenEstimator), "for example TokenEstimator()",
+    ),
+    "tools in the place of a selector": (
+        lambda: ContextWindowMiddleware(tool_selector=[weather]), "pass a ToolSelector",
+    ),
+    "an engine in the place of nodes": (
+        lambda: ctx.add_context_nodes(StateGraph(ctx.ContextState), ENGINE, model=MODEL), "pass ContextNodes(engine)",
+    ),
+    "nodes in the place of a graph": (
+        lambda: ctx.add_context_nodes(ctx.ContextNodes(ENGINE), ENGINE, model=MODEL), "pass the StateGraph",
+    ),
     "per cent as a text": (lambda: ctx.ContextConfig(trigger="80%"), "such as 0.8 for 80 %"),
     "one model as candidates": (lambda: ctx.ModelRouter(MODEL), "a list of chat models"),
     "a model that states no window": (lambda: ctx.ContextEngine(FAKE), "FakeListChatModel: the model's"),
