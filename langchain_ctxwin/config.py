@@ -221,8 +221,8 @@ class ContextConfig(Settings):
         summary_prompt: A prompt of your own for the model that writes summaries, with the places {previous_summary} and
             {conversation}; {focus}, {sections} and {max_tokens} are filled in, too. Read when an engine is made.
         summary_sections: The headings of a summary, each with a colon and what belongs there if you like.
-        record_share: Part of the room for history and pins that the record may take; where `trigger` is set, part of
-            that.
+        record_share: Part of the room for history and pins that summary and record may take; where `trigger` is set,
+            part of that.
         rules: Which further sentences of people hold from then on, beside those that the record recognizes by their
             words: a regular expression, or in code a function of a sentence.
         clear_tools: Tools whose old results are cleared in place before anything is dropped.

@@ -24,7 +24,7 @@ from langchain_ctxwin.core.view import Clamp, message_id
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
 # part of a clamped text that shows its head; beginnings say more about what a text is than ends
 HEAD_SHARE = 2 / 3
-CUT_SHARE = 0.94  # of the limit: where a cut of messages ends, so that a record of what is cut out fits beside it
+CUT_SHARE = 0.96  # of the limit: where a cut of messages ends, so that a record of what is cut out fits beside it
 # Of the limit: most of what fixed regions take once pins had to be clamped. They stay for good: with more, each of the
 # next messages would be a compaction of its own.
 PINS_SHARE = 0.75

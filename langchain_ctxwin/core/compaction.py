@@ -329,12 +329,14 @@ def record_room(request: Request, *, summary_tokens: int = 0) -> tuple[int, int]
     free = (
         limit - (request.total_tokens - present + summary_tokens) - RECORD_FRAME_TOKENS
     )
-    is_alone = not (summary_tokens or request.written_tokens)
-    least = min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)) if is_alone else 0
+    beside = summary_tokens or request.written_tokens
+    least = (
+        min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)) if not beside else 0
+    )
     settings = request.parts.settings
     # Of what the history may take before it leaves, or a compaction at a low trigger would never pay.
     most = room if settings.trigger is None else portion(settings.trigger, room)
-    return max(int(settings.record_share * most), least), max(0, free)
+    return max(int(settings.record_share * most) - beside, least), max(0, free)
 
 
 def _lines(
