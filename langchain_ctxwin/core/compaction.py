@@ -268,7 +268,7 @@ def recorded(
 
     `summary_tokens` is the size of a summary that is still to be written, and will stand above the record. With
     `is_first`, before anything is clamped, it may take half of what the newest results would fill, but no room of old
-    messages that are kept. With `is_cut`, when messages had to be, it fills all that they leave.
+    messages that are kept. With `is_cut`, once messages were cut to make room, it fills all that they leave.
     """
     old = before.view
     new = after.view

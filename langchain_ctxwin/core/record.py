@@ -49,7 +49,9 @@ LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
     "seen": (0.25, 8, 64, 64, 1_000),
     "open": (1_000, 1_000, 1_000, 1_000, 1_000),
 }
-VALUE_CHARS = 32
+VALUE_CHARS = (
+    32  # of what was seen, a call with a key or two: longer things wait longer
+)
 # used things of one message that share a rank; more are a log or a listing (20, 60 and no bound: 60 showed most in
 # `benchmarks/sufficiency.py`)
 FEW_THINGS = 60
@@ -496,7 +498,7 @@ def _without_repeats(text: str, written_words: set[str]) -> str:
     every = text.split(JOINT)
     in_rows = {word for part in every if " " in part for word in words_of(part)}
     for part in every:
-        words = words_of(part if " " in part else _FIELD.sub("", part))
+        words = words_of(part)
         if words and (words <= written_words or (" " not in part and words <= in_rows)):
             continue
         written_words |= words

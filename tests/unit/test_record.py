@@ -825,6 +825,12 @@ def test_a_record_begins_as_before_until_it_is_written_anew(before, more):
     assert after.text.startswith(replace(record, lines=settled).text)
 
 
+def test_a_value_under_another_label_is_shown_again():
+    """A reader who sees one label alone would take the other value to be unknown."""
+    lines = [seen_line("min_price=1000", "m1", 0), seen_line("max_price=1000", "m2", 0)]
+    assert added(Record(), lines).text.endswith("min_price=1000 max_price=1000")
+
+
 def test_a_correction_takes_the_place_of_what_it_corrects_at_once():
     record = record_of(said("The dose is 5 mg.", "u1"), said("Call Ann.", "u2"))
     corrected = added(record, lines_of(said("The dose is now 10 mg.", "u3")))
