@@ -230,8 +230,6 @@ class ContextConfig(Settings):
         summary_placement: Show the summary at the end of the system message, or as a user message of its own before the
             history.
         pin_first_user: Keep the first user message of the session in every request.
-        client_pins: Pin messages that bear the mark of `pin`. A client that may send whole messages can set that mark,
-            too. False reads no mark, also not those of your nodes: then `pin_when` alone says what is pinned.
         constraints: Rules that stay in every request, verbatim.
         prompt_cache: Set breakpoints for caches of Anthropic ("1h" keeps prompt and pins longer) and OpenAI, and its
             key; or "off".
@@ -297,7 +295,6 @@ class ContextConfig(Settings):
     summary_timeout_seconds: Seconds = 60.0
     summary_placement: Literal["system", "user"] = "user"
     pin_first_user: bool = True
-    client_pins: bool = True
     constraints: Texts = ()
     prompt_cache: Literal["5m", "1h", "off"] = "5m"
     max_request_bytes: Count | None = None

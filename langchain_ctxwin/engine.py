@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from inspect import iscoroutinefunction
 from typing import Any, cast
 
 from langchain_core.messages import AnyMessage, MessageLikeRepresentation, SystemMessage
@@ -46,7 +45,7 @@ from langchain_ctxwin.core.session import (
     with_new_pins,
 )
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
-from langchain_ctxwin.core.turns import PinWhen, as_messages
+from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.core.updates import (
     after_compaction,
     after_failure,
@@ -122,8 +121,6 @@ class ContextEngine:
         learned: remembers the limits that providers state, for other conversations, where they are plausible for the
             model. With None a limit holds only in the conversation whose request was refused.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
-        pin_when: a function that takes a message and says whether it is pinned, as if it were marked through `pin`. It
-            is asked once about each message, so its answer must depend on the message alone.
         sinks: take the events of `langchain_ctxwin.observe`: every step, compaction, summary, recovery and refusal.
             They are called in the turn; what one raises is logged, and the turn goes on.
         prices: prices of models, for the costs in events: a `ModelInfo`, a `ModelRegistry`, or a function from a name
@@ -159,7 +156,6 @@ class ContextEngine:
         config: ContextConfig | LiveConfig | None = None,
         *,
         learned: LimitMemory | None = None,
-        pin_when: PinWhen | None = None,
         jobs: SummaryJobs | None = None,
         sinks: Iterable[MetricsSink] | Reporter = (),
         prices: Any = None,
@@ -171,10 +167,6 @@ class ContextEngine:
         is_made = callable(counter) and not isinstance(counter, type)
         wanted = "a callable that counts the tokens of messages, for example TokenEstimator(), or None"
         expect(counter, object if is_made else type(None), "counter", wanted)
-        # a coroutine would be true of every message
-        is_plain = callable(pin_when) and not iscoroutinefunction(pin_when)
-        wanted = "a plain function that takes a message and returns a bool, or None"
-        expect(pin_when, object if is_plain else type(None), "pin_when", wanted)
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._settings = self._refused = self._live.current
         self._registry = limits if is_registry(limits) else None
@@ -190,7 +182,7 @@ class ContextEngine:
         """Name of the model that the limits are of; empty when they were given as numbers."""
         self._rules = rules_of(limits)
         self._pricings = Pricings(counter, family=family_of(limits))
-        self._pin_when, self.clock = pin_when, clock
+        self.clock = clock
         self._records: Lru[tuple[Record, tuple[str, ...]]] = Lru(MAX_CONVERSATIONS)
         self._learned = learned
         self._others: Lru[ContextEngine] = Lru(MAX_CONVERSATIONS)
@@ -748,7 +740,7 @@ class ContextEngine:
         pricing: Pricing,
         rules: Rules,
     ) -> Parts:
-        settings, history = self.config, pricing.history(messages, self._pin_when)
+        settings, history = self.config, pricing.history(messages)
         system = merge_system(prompt, history.messages[: history.first])
         return Parts(
             history=history,
@@ -765,9 +757,7 @@ class ContextEngine:
             rules=rules,
             media=settings.media_limits,
             now_seconds=self.clock() if settings.compact_when_idle else None,
-            pins=history.wished | history.marked
-            if settings.client_pins
-            else history.wished,
+            pins=history.marked,
             recall=recall_name(tools),
         )
 

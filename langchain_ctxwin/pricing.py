@@ -19,7 +19,6 @@ from langchain_ctxwin.core.provider_blocks import compact_json, in_prompt, is_de
 from langchain_ctxwin.core.sizing import MAX_NUMBER, QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import name_of, parameter_names, tool_definition
-from langchain_ctxwin.core.turns import PinWhen
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, Seen, once
@@ -129,14 +128,8 @@ class Pricing:
         )
         return 0 if tool is None else self.tools([tool, tool]) - self.tools([tool])
 
-    def history(
-        self, messages: Sequence[AnyMessage], pin_when: PinWhen | None = None
-    ) -> MessageHistory:
-        """Return the history of a conversation, of which only what is new is looked at.
-
-        Raises:
-            ConfigError: `pin_when` failed.
-        """
+    def history(self, messages: Sequence[AnyMessage]) -> MessageHistory:
+        """Return the history of a conversation, of which only what is new is looked at."""
         if not messages:
             return MessageHistory()
         name = messages[0].id or id(messages[0])
@@ -146,7 +139,6 @@ class Pricing:
                 messages,
                 self._histories.get(name),
                 price=self.price,
-                pin_when=pin_when,
             ),
         )
 

@@ -14,6 +14,7 @@ import httpx
 from fleet import script
 from fleet.check import Turn
 from fleet.services import GRAPH, Fleet
+from langchain_ctxwin.core.turns import PIN_KEY
 
 CLIENT_SECONDS = 600.0
 """Longest wait for a turn: many times what a dead worker's lease and the reaper of stuck runs take."""
@@ -78,7 +79,9 @@ class Clients:
         await self._answered("POST", "/threads", json=new)
         asked, runs = script.message_id(thread, number), f"/threads/{thread}/runs"
         text = script.question(thread, number)
-        message = {"type": "human", "content": text, "id": asked}
+        message: dict[str, Any] = {"type": "human", "content": text, "id": asked}
+        if text.startswith(script.PIN_WORD):
+            message["additional_kwargs"] = {PIN_KEY: True}
         order = {
             "assistant_id": GRAPH,
             "input": {"messages": [message]},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -69,7 +69,6 @@ def build(place: Place) -> StateGraph[Any, Any, Any, Any]:
         summarizer=ModelSummarizer(
             Summarizer(diary), max_input_tokens=SUMMARIZER_TOKENS
         ),
-        pin_when=is_policy,
     )
     tools = [list_stock, *guard.tools]
     model = FleetModel(
@@ -100,10 +99,6 @@ def where_it_stopped(state: Mapping[str, Any]) -> str:
     if not isinstance(last, AIMessage):
         return "budget_check"
     return "tools" if last.tool_calls else END
-
-
-def is_policy(message: AnyMessage) -> bool:
-    return message.text.startswith(script.PIN_WORD)
 
 
 def _noted(guard: ToolResultGuard, diary: Diary) -> Any:

@@ -32,7 +32,6 @@ from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import family_of, model_name, unbound
-from langchain_ctxwin.core.turns import PinWhen
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
 from langchain_ctxwin.observe.validation import Validator
@@ -282,7 +281,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         config: when to compact and what to keep.
         counter: counts tokens; by default an estimator for the model's family.
         learned: remembers limits that providers state, for other agents and processes.
-        pin_when: says which messages are pinned without a mark, see `ContextEngine`.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         sinks: take the events of `langchain_ctxwin.observe`; also those of a `guard` that has none of its own.
         prices: of models, for the costs in events, see `ContextEngine`.
@@ -331,7 +329,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         config: ContextConfig | LiveConfig | None = None,
         counter: TokenCounter | None = None,
         learned: LimitMemory | None = None,
-        pin_when: PinWhen | None = None,
         jobs: SummaryJobs | None = None,
         sinks: Iterable[MetricsSink] | None = None,
         prices: Any = None,
@@ -358,7 +355,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             "config": config,
             "counter": counter,
             "learned": learned,
-            "pin_when": pin_when,
             "jobs": jobs,
             "sinks": sinks,
             "prices": prices,

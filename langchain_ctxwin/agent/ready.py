@@ -40,7 +40,6 @@ from langchain_ctxwin.core.limits import NamedLimits, limits_given
 from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.core.turns import PinWhen
 from langchain_ctxwin.core.updates import after_undo
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine, is_registry
@@ -67,7 +66,6 @@ def create_context_agent(
     counter: TokenCounter | None = None,
     learned: LimitMemory | None = None,
     validator: Validator | None = None,
-    pin_when: PinWhen | None = None,
     jobs: SummaryJobs | None = None,
     sinks: Iterable[MetricsSink] = (),
     prices: Any = None,
@@ -95,7 +93,6 @@ def create_context_agent(
         counter: counts tokens; by default an estimator for the model's family.
         learned: remembers limits that the provider states, for other agents and processes.
         validator: compares counts with what the provider reports.
-        pin_when: says which messages are pinned without a mark, see `ContextEngine`.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         sinks: take the events of `langchain_ctxwin.observe`; also those of a `guard` that has none of its own.
         prices: of models, for the costs in events, see `ContextEngine`.
@@ -133,7 +130,6 @@ def create_context_agent(
         summarizer=summarizer,
         config=config,
         learned=learned,
-        pin_when=pin_when,
         jobs=jobs,
         sinks=sinks,
         prices=prices,

@@ -32,7 +32,6 @@ from langchain_ctxwin.core.provider_blocks import (
     without_bound_reasoning,
 )
 from langchain_ctxwin.core.turns import (
-    PinWhen,
     Price,
     Step,
     checksum,
@@ -44,9 +43,7 @@ from langchain_ctxwin.core.view import (
     View,
     cleared_in,
     first_after_system,
-    message_id,
 )
-from langchain_ctxwin.errors import ConfigError
 
 MAX_CHECKSUMS = 8  # positions whose checksum is kept: of the start of the view, of the answers before
 
@@ -67,9 +64,6 @@ class MessageHistory:
 
     marked: frozenset[int] = frozenset()
     """Positions of the messages that were marked through `pin`."""
-
-    wished: frozenset[int] = frozenset()
-    """Positions of the messages for which the engine's `pin_when` holds."""
 
     compacted: frozenset[int] = frozenset()
     """Positions of the answers with which a provider compacted what was before."""
@@ -132,13 +126,8 @@ def read_history(
     before: MessageHistory | None = None,
     *,
     price: Price | None = None,
-    pin_when: PinWhen | None = None,
 ) -> MessageHistory:
-    """Return the history of these messages: `before`, extended, where they begin with its messages, else built anew.
-
-    Raises:
-        ConfigError: `pin_when` failed.
-    """
+    """Return the history of these messages: `before`, extended, where they begin with its messages, else built anew."""
     if before is None or not starts_with(messages, before.messages):
         before = MessageHistory(price=price)
     same = len(before.messages)
@@ -164,7 +153,6 @@ def read_history(
         marked=before.marked.union(
             index for index in range(same, len(whole)) if is_pinned(whole[index])
         ),
-        wished=before.wished.union(_wished(whole, same, pin_when) if pin_when else ()),
         compacted=before.compacted.union(
             index for index, message in blocks if compaction_in(message)
         ),
@@ -199,21 +187,6 @@ def _closed(steps: Sequence[Step]) -> int:
         if starts_turn(step) or isinstance(step.messages[0], AIMessage):
             return place if step.calls else place + 1
     return 0
-
-
-def _wished(messages: Sequence[AnyMessage], begin: int, pin_when: PinWhen) -> list[int]:
-    index = begin
-    wished = list[int]()
-    try:
-        for index in range(begin, len(messages)):
-            if pin_when(messages[index]):
-                wished.append(index)
-    except Exception as error:
-        raise ConfigError(
-            f"pin_when raised {type(error).__name__} ({error}) for the {messages[index].type} message "
-            f"{message_id(messages, index)!r}: make it return True or False for every message"
-        ) from error
-    return wished
 
 
 # ---- the steps as the model sees them -------------------------------------------------------------------------------

@@ -204,7 +204,7 @@ class Parts:
     """What of pictures and files one request may have."""
 
     pins: frozenset[int] = frozenset()
-    """Positions of explicit pins: messages marked through `pin`, or for which the engine's `pin_when` holds."""
+    """Positions of explicit pins: messages marked through `pin`."""
 
     now_seconds: float | None = None
     """Seconds since the epoch; None where no decision depends on the time."""

@@ -41,9 +41,6 @@ M = TypeVar("M", bound=BaseMessage)
 PIN_KEY = "ctxwin_pin"
 """Key in `additional_kwargs` that marks a pinned message; it survives every checkpointer."""
 
-PinWhen = Callable[[AnyMessage], bool]
-"""Says which messages are pinned without a mark. It must answer the same about an unchanged message every time."""
-
 ANSWER_TEXT = "[left out]"
 """Stands for the rest of the turn of a pinned question whose answer is not carried along."""
 

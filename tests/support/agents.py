@@ -28,7 +28,6 @@ PATIENCE = 20.0  # of what waits for a thread; nothing that is tested takes a se
 ENGINE_OPTIONS = {
     "jobs",
     "learned",
-    "pin_when",
     "sinks",
     "validator",
 }

@@ -66,7 +66,6 @@ def test_a_summarizer_is_checked_when_it_is_given_and_what_works_passes(maker):
         jobs=SummaryJobs(),
         config=ContextConfig(),
         summarizer=summarizer,
-        pin_when=bool,
     )
 
 

@@ -1,32 +1,27 @@
-"""What stays in every request, verbatim: marked messages, `pin_when`, constraints; or an error that names them."""
+"""What stays in every request, verbatim: marked messages and constraints; or an error that names them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
-    AnyMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
 )
 
-from langchain_ctxwin import (
-    ContextConfig,
-    pin,
-)
+from langchain_ctxwin import pin
 from langchain_ctxwin.core.turns import is_pinned, last_user
 from langchain_ctxwin.core.updates import after_measure
 from langchain_ctxwin.core.view import message_id
-from langchain_ctxwin.errors import BudgetExceededError, ConfigError
+from langchain_ctxwin.errors import BudgetExceededError
 from support import agents
-from support.agents import RUNS, THREAD, agent_on, compacted, model_of
+from support.agents import RUNS, compacted
 from support.conversations import conversations, payload, ready
 
 WORDS = "lorem ipsum dolor sit amet "
@@ -101,19 +96,11 @@ def test_a_pin_covers_its_whole_step():
     assert not any("not answered" in str(content) for content in shown.values())
 
 
-@pytest.mark.parametrize("is_marked", [False, True])
-def test_a_new_pin_takes_effect_at_once_on_what_had_left_and_counts_as_one_compaction(
-    is_marked,
-):
-    messages = chat()
-    shown, _, state = sent(engine_of(), messages)
+def test_a_new_pin_takes_effect_at_once_on_what_had_left_and_counts_as_one_compaction():
+    engine, messages = engine_of(), chat()
+    shown, _, state = sent(engine, messages)
     assert "q2" not in shown
-    engine = (
-        engine_of()
-        if is_marked
-        else engine_of(pin_when=lambda message: message.id == "q2")
-    )
-    pinned = [pin(m) if is_marked and m.id == "q2" else m for m in messages]
+    pinned = [pin(m) if m.id == "q2" else m for m in messages]
     shown, window, state = sent(engine, pinned, json.loads(json.dumps(state)))
     assert (shown["q2"], window.report["compactions"]) == (messages[6].content, 2)
     assert sent(engine, pinned, state)[1].report["compactions"] == 2
@@ -152,16 +139,6 @@ def sent(engine, messages, state=None):
     )
 
 
-async def _always(message):
-    return True
-
-
-@pytest.mark.parametrize("pin_when", [_always, "human", 3])
-def test_a_predicate_that_is_no_plain_function_is_refused(pin_when):
-    with pytest.raises(ConfigError, match="pass a plain function"):
-        engine_of(pin_when=pin_when)
-
-
 def test_a_pin_that_alone_exceeds_the_room_is_clamped_reported_and_stays_alike():
     engine, messages = engine_of(), chat(q3=pin(user("q3", 900)))
     assert (
@@ -182,32 +159,15 @@ def test_a_pin_that_alone_exceeds_the_room_is_clamped_reported_and_stays_alike()
 # --- whatever the conversation
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pinned:
-    """A random conversation, and which of its messages are explicit pins, half of them through `pin_when`."""
-
-    messages: list[AnyMessage]
-    pins: frozenset[int]
-    chosen: list[AnyMessage] = field(default_factory=list)
-
-    def pin_when(self, message):
-        return any(message is other for other in self.chosen)
-
-
 @st.composite
 def pinned_conversations(draw, *, max_pins=4, **kinds):
+    """Return a random conversation, and which of its messages are explicit pins."""
     messages = draw(conversations(pins=False, **kinds))
     pins = draw(st.sets(st.integers(0, len(messages) - 1), max_size=max_pins))
-    marked = draw(st.sets(st.sampled_from(sorted(pins)))) if pins else set()
-    messages = [
-        pin(message) if index in marked else message
+    return [
+        pin(message) if index in pins else message
         for index, message in enumerate(messages)
-    ]
-    return Pinned(
-        messages=messages,
-        pins=frozenset(pins),
-        chosen=[messages[index] for index in pins - marked],
-    )
+    ], pins
 
 
 def requests(engine, messages, *, forced=False, is_async=False):
@@ -276,19 +236,18 @@ def found(window, message):
 def test_every_explicit_pin_is_in_every_request_byte_for_byte_and_moves_only_with_a_compaction(
     case, window, summarize, forced, is_async
 ):
-    engine = engine_of(
-        window, pin_when=case.pin_when, summarize=summarize, constraints=(RULE,)
-    )
+    messages, pins = case
+    engine = engine_of(window, summarize=summarize, constraints=(RULE,))
     last, compactions = [], 0
     for history, measured, _ in until_refused(
-        requests(engine, case.messages, forced=forced, is_async=is_async)
+        requests(engine, messages, forced=forced, is_async=is_async)
     ):
         request, now = engine.build(measured), measured.report["compactions"]
         assert f"- {RULE}" in request[0].content
         assert now != compactions or [*map(payload, request)][: len(last)] == last
         last, compactions = [*map(payload, request)], now
         everything = engine_of(10**6).measure(history)
-        for index in case.pins & set(range(everything.parts.first, len(history))):
+        for index in pins & set(range(everything.parts.first, len(history))):
             clamp = measured.view.clamped.get(message_id(history, index))
             before, after = (
                 found(everything, history[index]),
@@ -309,34 +268,5 @@ def test_every_explicit_pin_is_in_every_request_byte_for_byte_and_moves_only_wit
     window=st.sampled_from((1200, 2000)),
 )
 def test_a_single_pin_never_causes_a_refusal(case, window):
-    engine = engine_of(window, pin_when=case.pin_when)
-    for _, measured, _ in requests(engine, case.messages):
+    for _, measured, _ in requests(engine_of(window), case[0]):
         assert measured.over_by == 0
-
-
-@pytest.mark.parametrize("adapter", ["nodes", "middleware"])
-@pytest.mark.parametrize("is_open", [True, False])
-def test_a_mark_that_a_client_sent_pins_only_where_clients_may_pin(adapter, is_open):
-    """As a server hands it on, in JSON; what the application's own function says is pinned in any case."""
-    config = ContextConfig(client_pins=is_open, pin_first_user=False, output_reserve=0)
-    model = model_of(1500)
-    agent = agent_on(
-        adapter,
-        model,
-        config=config,
-        pin_when=lambda message: message.text.startswith("RULE"),
-    )
-    marked = {
-        "role": "user",
-        "content": f"keep me {agents.LONG}",
-        "additional_kwargs": {"ctxwin_pin": True},
-    }
-    for question in (
-        marked,
-        "RULE: never ship to Oslo.",
-        *(f"question {number} {agents.LONG}" for number in range(12)),
-    ):
-        agent.invoke({"messages": [question]}, THREAD)
-    shown = [message.text for message in model.requests[-1].messages]
-    assert any(text.startswith("keep me") for text in shown) is is_open
-    assert "RULE: never ship to Oslo." in shown
