@@ -12,7 +12,6 @@ import ast
 import json
 import operator
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,9 +19,10 @@ from hashlib import sha256
 from itertools import product
 from typing import Any
 
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
 from langchain_ctxwin.core.field_paths import Step, compile_fields
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.text import Span
 from langchain_ctxwin.tool_results.showing import (
     GAP,
     Layout,
@@ -247,39 +247,36 @@ def values_at(value: Any, steps: Sequence[Step]) -> Iterator[Any]:
 
 # ----------------------------------------------------------------------------------------------------------- contains
 
-# shown on either side of a match, within its line: one and a half printed lines
-AROUND_CHARS = 150
-# a line is searched in pieces, which share their ends: time grows with a power of their size
-_PIECE = re.compile(r"(?=([^\n]{1,500}))[^\n]{1,400}")
-SEARCH_SECONDS = 2.0  # of one search
-# how often signs may stand in an expression: each multiplies its time
-MOST_SIGNS = {"[*+{]": 2, "[?(|]": 12}
-_SPECIAL = re.compile(r"[.^$*+?{}()|\\\[\]]")
-_ATOM = re.compile(r"\\[^1-9]|\[\^?\]?[^\]\[]*\]")
-_GROUP_AGAIN = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=")
-TOO_MUCH = "use at most 2 of * + {} and 12 of ? ( |, no group that is repeated and no \\1; or search for a plain text"
+PIECE_CHARS = 200  # of a long line, of which a match is shown: two printed lines
 
 
 class Pattern:
-    """Looks for a regular expression, or for the same characters, whatever their case; an empty one is in all."""
+    """Looks for a regular expression, or for the same characters, whatever their case; an empty one is in all.
+
+    It takes time in proportion to the text, whatever the expression: that of Rust's `regex`, which pydantic brings.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._is_plain = not _SPECIAL.search(text)
-        self._deadline = time.monotonic() + SEARCH_SECONDS
         literal = re.escape(text)
-        if _is_too_much(text):
-            raise ConfigError(
-                f"contains={text!r:.60} could take very long to search for: {TOO_MUCH}"
-            )
         try:
-            self._pattern = re.compile(f"{literal}|(?:{text})", re.IGNORECASE)
-        except re.error:
-            self._pattern, self._is_plain = re.compile(literal, re.IGNORECASE), True
-        if text and self._pattern.search(""):
+            self._finds = _compiled(f"{literal}|(?:{text})")
+        except SchemaError as error:
+            if _is_python(text):
+                raise ConfigError(
+                    f"contains={text!r:.60} cannot be searched for: use no look-around, no \\1 and no large counts"
+                ) from error
+            self._finds = _compiled(literal)
+        if text and self._finds(""):
             raise ConfigError(
                 f"contains={text!r:.60} matches an empty text, and so everything: say what must be there"
             )
+        # pieces of a line share so many characters that what is looked for is whole in one of them
+        shared = max(PIECE_CHARS // 2, len(text))
+        sign = "." if "\n" in text else r"[^\n]"
+        self._pieces = re.compile(
+            f"(?s)(?=({sign}{{1,{PIECE_CHARS + shared}}})){sign}{{1,{PIECE_CHARS}}}"
+        )
 
     def finds(self, value: Any) -> bool:
         """Say whether anything inside a value matches."""
@@ -288,38 +285,31 @@ class Pattern:
     def places(self, value: Any) -> Iterator[tuple[str, str]]:
         """Yield the passages inside a value in one line each, with their paths."""
         for path, text in _texts_in(value, ""):
-            for start, stop in self.passages(text):
-                yield path, " ".join(text[start:stop].split())
+            for passage in self.passages(text):
+                yield path, " ".join(passage.split())
 
-    def passages(self, text: str) -> Iterator[Span]:
-        """Yield where the lines, or parts of long lines, are that match, in order and apart."""
+    def passages(self, text: str) -> Iterator[str]:
+        """Yield the lines, or parts of long lines, that match, in order and apart."""
         last = 0
-        for first, stop in self._spans(text):
-            if stop > last:
-                low, high = max(0, first - AROUND_CHARS), stop + AROUND_CHARS
-                start = max(last, low, text.rfind("\n", low, first) + 1)
-                line = text.find("\n", stop, high)
-                last = line if line >= 0 else min(len(text), high)
-                yield start, last
-
-    def _spans(self, text: str) -> Iterator[Span]:
-        pieces = [(0, len(text))]
-        if not self._is_plain:
-            pieces = [piece.span(1) for piece in _PIECE.finditer(text)]
-        for start, stop in pieces:
-            if time.monotonic() > self._deadline:
-                raise ConfigError(
-                    f"contains={self.text!r:.60} takes too long to search for: {TOO_MUCH}"
-                )
-            for match in self._pattern.finditer(text, start, stop):
-                yield match.span()
+        for piece in self._pieces.finditer(text):
+            passage = text[max(piece.start(), last) : piece.end(1)]
+            if self._finds(passage):
+                yield passage
+                last = piece.end(1)
 
 
-def _is_too_much(text: str) -> bool:
-    shape = _ATOM.sub("x", text)
-    return bool(_GROUP_AGAIN.search(shape)) or any(
-        len(re.findall(signs, shape)) > most for signs, most in MOST_SIGNS.items()
-    )
+def _compiled(pattern: str) -> Callable[[str], bool]:
+    return SchemaValidator(
+        core_schema.str_schema(pattern=f"(?i){pattern}")
+    ).isinstance_python
+
+
+def _is_python(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
 
 
 def _texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:

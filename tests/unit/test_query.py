@@ -6,7 +6,6 @@ import pytest
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.query import (
-    SEARCH_SECONDS,
     Pattern,
     condition_of,
     question_of,
@@ -117,41 +116,34 @@ def test_contains_is_a_regular_expression_or_the_same_characters():
         (
             "word " * 500 + "needle " + "word " * 500,
             "ne+dle",
-            ["word " * 30 + "needle" + " word" * 30],
+            ["word " * 20 + "needle " + "word " * 38 + "wor"],
         ),
         ("İİİİ\nreport (final).*", "(FINAL).*", ["report (final).*"]),
         ("退款政策\n宠物", "宠物", ["宠物"]),
     ],
 )
-def test_a_passage_is_a_line_or_some_words_of_a_long_one(text, contains, found):
-    assert [
-        text[start:stop] for start, stop in Pattern(contains).passages(text)
-    ] == found
+def test_a_passage_is_a_line_or_a_part_of_a_long_one(text, contains, found):
+    assert list(Pattern(contains).passages(text)) == found
+
+
+@pytest.mark.parametrize("at", range(0, 700, 50))
+def test_a_long_text_is_found_wherever_it_stands(at):
+    wanted = "needles in the hay " * 12
+    (passage,) = Pattern(wanted).passages("x" * at + wanted + "x" * 500)
+    assert wanted in passage
 
 
 @pytest.mark.parametrize(
-    "contains",
+    ("contains", "told"),
     [
-        "(a+)+b",
-        "(a|a)*b",
-        r"(x)\1",
-        ".*.*.*=",
-        "a?" * 13 + "a" * 13,
-        "x{1,9}{1,9}{1,9}",
+        ("x*", "matches an empty text"),
+        (r"(x)\1", "no look-around"),
+        ("x(?=y)", "no look-around"),
     ],
 )
-def test_an_expression_that_could_search_without_end_is_refused(contains):
-    with pytest.raises(ConfigError, match="or search for a plain text"):
+def test_an_expression_that_cannot_be_searched_for_is_refused(contains, told):
+    with pytest.raises(ConfigError, match=told):
         question_of(contains=contains)
-
-
-def test_an_expression_that_matches_nothing_or_takes_long_is_refused():
-    with pytest.raises(ConfigError, match="matches an empty text"):
-        question_of(contains="x*")
-    search = Pattern("a.*b.*c")
-    search._deadline -= SEARCH_SECONDS + 1
-    with pytest.raises(ConfigError, match="takes too long"):
-        search.finds("ab" * 1_000)
 
 
 def test_rows_are_asked_for_where_there_are_some():
