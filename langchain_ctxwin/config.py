@@ -27,7 +27,6 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from langchain_ctxwin.core.field_paths import compile_fields
-from langchain_ctxwin.core.media import MediaLimits
 from langchain_ctxwin.core.summary_prompt import checked_prompt
 from langchain_ctxwin.errors import PATH, ConfigError, brief, expect
 
@@ -306,11 +305,6 @@ class ContextConfig(Settings):
     max_thread_cost: Money | None = None
     max_thread_tokens: Count | None = None
     on_budget: Literal["raise", "interrupt"] = "raise"
-
-    @property
-    def media_limits(self) -> MediaLimits:
-        """The pictures and files that one request may have."""
-        return MediaLimits(max_bytes=self.max_request_bytes, max_images=self.max_images)
 
     @model_validator(mode="before")
     @classmethod

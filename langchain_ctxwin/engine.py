@@ -18,6 +18,7 @@ from langchain_ctxwin.core.limits import (
     ModelLimits,
     for_everybody,
     limits_given,
+    media_limits,
     refusal,
 )
 from langchain_ctxwin.core.measuring import measured
@@ -755,7 +756,7 @@ class ContextEngine:
             has_deferred=rules.provider not in NEVER_DEFER
             and pricing.has_deferred(tools),
             rules=rules,
-            media=settings.media_limits,
+            media=media_limits(settings),
             now_seconds=self.clock() if settings.compact_when_idle else None,
             pins=history.marked,
             recall=recall_name(tools),

@@ -446,12 +446,16 @@ def unrefuted(learned: Mapping[str, int], accepted_tokens: int = 0) -> dict[str,
     return {name: tokens for name, tokens in learned.items() if tokens >= least}
 
 
-def smaller_of(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits of both; of those that both state, the smaller."""
-    return {
-        name: min(limits[name] for limits in (one, other) if name in limits)
-        for name in {**one, **other}
-    }
+def smaller_of(*every: Mapping[str, int]) -> dict[str, int]:
+    """Return the limits of all of these by name; of those that several state, the smallest."""
+    names = dict.fromkeys(name for limits in every for name in limits)
+    return {name: min(one[name] for one in every if name in one) for name in names}
+
+
+def media_limits(stated: Any) -> dict[str, int]:
+    """Return the bytes and images of a request that model limits or settings state, by name."""
+    limits = {"max_bytes": stated.max_request_bytes, "max_images": stated.max_images}
+    return {name: most for name, most in limits.items() if most is not None}
 
 
 def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:

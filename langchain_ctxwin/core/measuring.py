@@ -9,12 +9,12 @@ from langchain_ctxwin.core.compaction import cut, recorded
 from langchain_ctxwin.core.limits import (
     ModelLimits,
     lowered,
+    media_limits,
     reserve_within,
     smaller_of,
 )
-from langchain_ctxwin.core.media import MediaLimits
 from langchain_ctxwin.core.parts import Parts, unbound_before
-from langchain_ctxwin.core.recovery import learned_media, remembered_limit
+from langchain_ctxwin.core.recovery import remembered_limit
 from langchain_ctxwin.core.request import Request, last_report_of
 from langchain_ctxwin.core.session import Session, guard_after, last_position
 from langchain_ctxwin.core.sizing import ReportedSize, Sizes
@@ -71,17 +71,14 @@ def measured(
     return request
 
 
-def _media_limits(parts: Parts, session: Session, declared: ModelLimits) -> MediaLimits:
+def _media_limits(
+    parts: Parts, session: Session, declared: ModelLimits
+) -> dict[str, int]:
     """The pictures and files that the request may have: the smallest of what is set, stated, documented, learned."""
     window = declared.context_window or declared.max_input_tokens
-    own = MediaLimits(
-        max_bytes=declared.max_request_bytes, max_images=declared.max_images
-    )
-    return (
-        parts.media.smallest(own)
-        .smallest(parts.rules.media_limits(window))
-        .smallest(learned_media(session, parts.model))
-    )
+    learned = (session.counts.get("media") or {}).get(parts.model) or {}
+    documented = parts.rules.media_limits(window)
+    return smaller_of(parts.media, media_limits(declared), documented, learned)
 
 
 def with_record_anew(request: Request) -> Session | None:

@@ -10,17 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, inf
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.provider_blocks import (
-    MAX_DEPTH,
     MEDIA_KINDS,
     RESULT_KEYS,
     Media,
@@ -141,41 +139,7 @@ ALL = 1_000_000  # pictures and files, more than any message has
 INLINE_CHARS = 256  # a shorter text in a block is a name, an address or a type; a picture is longer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MediaLimits:
-    """The pictures and files that one request may have; None where nobody knows.
-
-    Examples:
-        >>> MediaLimits(max_images=100).smallest(
-        ...     MediaLimits(max_bytes=1_000, max_images=20)
-        ... )
-        MediaLimits(max_bytes=1000, max_images=20)
-    """
-
-    max_bytes: int | None = None
-    """Bytes of the whole request, as an API takes them."""
-
-    max_images: int | None = None
-
-    def smallest(self, other: MediaLimits) -> MediaLimits:
-        """Return the limits of both; of those that both have, the smaller."""
-        pairs = ((self.max_bytes, other.max_bytes), (self.max_images, other.max_images))
-        most_bytes, most_images = (
-            min((n for n in pair if n is not None), default=None) for pair in pairs
-        )
-        return MediaLimits(max_bytes=most_bytes, max_images=most_images)
-
-    def to_json(self) -> dict[str, int]:
-        """Return the JSON form: the limits that are known."""
-        limits = {"max_bytes": self.max_bytes, "max_images": self.max_images}
-        return {name: most for name, most in limits.items() if most is not None}
-
-
-NO_LIMITS = MediaLimits()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MediaSize:
+class MediaSize(NamedTuple):
     """The pictures and files of a message."""
 
     num_bytes: int = 0
@@ -191,11 +155,7 @@ class MediaSize:
     @classmethod
     def sum_of(cls, sizes: Iterable[MediaSize]) -> MediaSize:
         """Return the sizes together."""
-        all_sizes = [*sizes]
-        return cls(
-            num_bytes=sum(size.num_bytes for size in all_sizes),
-            images=sum(size.images for size in all_sizes),
-        )
+        return cls(*map(sum, zip(*sizes, strict=True)))
 
 
 def has_media(message: AnyMessage) -> bool:
@@ -211,22 +171,21 @@ def sizes_of(message: AnyMessage) -> list[MediaSize]:
     ]
 
 
-def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> MediaLimits:
-    """Return the limits that a refusal of bytes or images teaches: below what was sent; none where nothing was."""
+def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> dict[str, int]:
+    """Return the limit that a refusal of bytes or images teaches: below what was sent; none where nothing was."""
     if overflow.unit == "images" and sent.images:
-        return MediaLimits(
-            max_images=min(overflow.most or sent.images, max(1, sent.images - 1))
-        )
+        below = max(1, sent.images - 1)
+        return {"max_images": min(overflow.most or below, below)}
     if overflow.unit == "bytes" and sent.num_bytes:
-        refused = int(REFUSED_SHARE * sent.num_bytes / BYTES_SHARE)
-        return MediaLimits(max_bytes=min(overflow.most or refused, refused))
-    return NO_LIMITS
+        below = int(REFUSED_SHARE * sent.num_bytes / BYTES_SHARE)
+        return {"max_bytes": min(overflow.most or below, below)}
+    return {}
 
 
 def hidden(
     visible_media: Mapping[K, Sequence[MediaSize]],
     spared: MediaSize,
-    limits: MediaLimits,
+    limits: Mapping[str, int],
 ) -> dict[K, int]:
     """Return how many of the first pictures and files of each message are not shown: the oldest, never the last one.
 
@@ -236,25 +195,24 @@ def hidden(
     Args:
         visible_media: the pictures and files of each message that may be shown without, the oldest first.
         spared: those of messages that are always shown whole, together.
-        limits: what a request may have.
+        limits: what a request may have: `max_bytes`, `max_images`.
 
     Examples:
         >>> pictures = [MediaSize(images=1)] * 5
-        >>> hidden({"new": pictures}, MediaSize(images=1), MediaLimits(max_images=3))
+        >>> hidden({"new": pictures}, MediaSize(images=1), {"max_images": 3})
         {'new': 3}
     """
     sizes = [size for media in visible_media.values() for size in media]
+    if not sizes:
+        return {}
+    most_bytes = BYTES_SHARE * limits.get("max_bytes", inf)
+    most = (most_bytes, limits.get("max_images", inf))
+    units = [*zip(zip(*sizes, strict=True), spared, most, strict=True)]
 
     def beyond(share: float) -> int:
-        images = [size.images for size in sizes]
-        num_bytes = [size.num_bytes for size in sizes]
-        most_bytes = BYTES_SHARE * (limits.max_bytes or inf)
-        return max(
-            _oldest_beyond(images, spared.images, limits.max_images or inf, share),
-            _oldest_beyond(num_bytes, spared.num_bytes, most_bytes, share),
-        )
+        return max(_oldest_beyond(*unit, share) for unit in units)
 
-    older = len(sizes) - (len([*visible_media.values()][-1]) if visible_media else 0)
+    older = len(sizes) - len([*visible_media.values()][-1])
     gone = min(max(beyond(0), min(beyond(DROPPED_SHARE), older)), len(sizes) - 1)
     counts = dict[K, int]()
     for key, media in visible_media.items():
@@ -287,17 +245,15 @@ def without_media(message: AnyMessage, key: str, most: int = ALL) -> AnyMessage:
     return with_fields(message, content=with_media(message.content, line))
 
 
-def _inline_chars(value: Any, depth: int = 0) -> int:
+def _inline_chars(block: Block) -> int:
     """Characters of the texts in a block that are no names or addresses."""
-    if isinstance(value, Mapping) and type(value.get(CHARS)) is int:
-        return int(value[CHARS])
-    if isinstance(value, Mapping) and depth < MAX_DEPTH:
-        return sum(_inline_chars(part, depth + 1) for part in value.values())
-    if isinstance(value, bytes | bytearray):
-        return len(value) * 4 // 3
-    is_inline = (
-        isinstance(value, str)
-        and len(value) >= INLINE_CHARS
-        and not value.startswith(("http:", "https:"))
+    if type(block.get(CHARS)) is int:
+        return int(block[CHARS])
+    texts = [
+        leaf if isinstance(leaf, str) else leaf.block["data"] for leaf in leaves(block)
+    ]
+    return sum(
+        len(text)
+        for text in texts
+        if len(text) >= INLINE_CHARS and not str(text[:8]).startswith("http")
     )
-    return len(value) if is_inline else 0

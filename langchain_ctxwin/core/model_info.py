@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal, DecimalException
+from math import inf
 from typing import Any
 
 from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.media import NO_LIMITS, MediaLimits
 from langchain_ctxwin.core.provider_blocks import provider_named
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError, brief, expect
@@ -69,20 +69,18 @@ class Rules:
     binds_reasoning: bool = True
     """Reasoning may be tied to what precedes it (Anthropic, preserved thinking); so where nobody knows the provider."""
 
-    cache_seconds: int = 3_600
-    """The longest that a prefix stays cached, unless somebody pays for longer (OpenAI an hour at the most)."""
-
     marked_seconds: int = 3_600
     """How long one stays that a breakpoint marks, where no longer time is asked for."""
 
-    media: tuple[tuple[int | None, MediaLimits], ...] = ()
-    """Pictures and bytes of a request, as documented, by the windows in tokens up to which that holds."""
+    media: tuple[tuple[float, int, int], ...] = ()
+    """Windows in tokens, and the bytes and images of a request that are documented for models of at most these."""
 
-    def media_limits(self, window_tokens: int | None) -> MediaLimits:
+    def media_limits(self, window_tokens: int | None) -> dict[str, int]:
         """Return the limits documented for models of this window; the strictest for an unknown window."""
-        window = window_tokens or 0
-        holds = (row for most, row in self.media if most is None or window <= most)
-        return next(holds, NO_LIMITS)
+        for most, max_bytes, max_images in self.media:
+            if (window_tokens or 0) <= most:
+                return {"max_bytes": max_bytes, "max_images": max_images}
+        return {}
 
 
 UNKNOWN = Rules()
@@ -95,10 +93,7 @@ ANTHROPIC = Rules(
     # A prefix stays five minutes, or an hour where that is asked for (Anthropic, prompt caching).
     marked_seconds=300,
     # Anthropic, request size limits and vision guide.
-    media=(
-        (200_000, MediaLimits(max_bytes=32_000_000, max_images=100)),
-        (None, MediaLimits(max_bytes=32_000_000, max_images=600)),
-    ),
+    media=((200_000, 32_000_000, 100), (inf, 32_000_000, 600)),
 )
 GEMINI = replace(ELSEWHERE, provider="gemini", calls_after_ai=False)
 LIKE_OPENAI = replace(ELSEWHERE, starts_with_ai=True, takes_system=True)
@@ -112,6 +107,9 @@ RULES = {
 """By the family of an integration's class. With Gemini a function call has to follow a user turn or a function
 response; its integration and Anthropic's move system messages to the front. Anthropic wants the reasoning before a call
 only where the model is set to think each time (`MANUAL_THINKING`)."""
+
+CACHE_SECONDS = 3_600
+"""The longest that a prefix stays cached, unless somebody pays for longer (OpenAI an hour at the most)."""
 
 MANUAL_THINKING = "enabled"
 """Type of the `thinking` setting of Claude models that think by a given budget; those that tie their reasoning to what

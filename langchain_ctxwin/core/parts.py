@@ -11,7 +11,7 @@ Positions are those of the history. What else reasoning is tied to, such as the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -25,8 +25,6 @@ from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.media import (
     ALL,
-    NO_LIMITS,
-    MediaLimits,
     MediaSize,
     digests_in,
     hidden,
@@ -200,8 +198,8 @@ class Parts:
     rules: Rules = UNKNOWN
     """What its provider takes; what it would refuse is repaired."""
 
-    media: MediaLimits = NO_LIMITS
-    """What of pictures and files one request may have."""
+    media: Mapping[str, int] = field(default_factory=dict)
+    """What of pictures and files one request may have: `max_bytes` and `max_images`."""
 
     pins: frozenset[int] = frozenset()
     """Positions of explicit pins: messages marked through `pin`."""

@@ -30,6 +30,7 @@ from langchain_ctxwin.core.compaction import (
     turn_cuts,
 )
 from langchain_ctxwin.core.limits import refusal
+from langchain_ctxwin.core.model_info import CACHE_SECONDS
 from langchain_ctxwin.core.pairing import call_ids
 from langchain_ctxwin.core.parts import swaps_prefix
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
@@ -233,7 +234,7 @@ def is_idle(request: Request) -> bool:
         return False
     rules = request.parts.rules
     is_short = settings.prompt_cache == "5m"
-    kept_seconds = rules.marked_seconds if is_short else rules.cache_seconds
+    kept_seconds = rules.marked_seconds if is_short else CACHE_SECONDS
     return bool(now - answered > kept_seconds)
 
 

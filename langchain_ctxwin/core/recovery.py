@@ -11,15 +11,11 @@ from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_ctxwin.core.limits import (
     models_behind,
+    smaller_of,
     stated_limit,
     unrefuted,
 )
-from langchain_ctxwin.core.media import (
-    NO_LIMITS,
-    MediaLimits,
-    MediaSize,
-    learned_limits,
-)
+from langchain_ctxwin.core.media import MediaSize, learned_limits
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Session
@@ -46,8 +42,11 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     A refusal that states no limit teaches one between what was refused and what was taken before; without it, the same
     unstated limit would be met again and again.
     """
-    if media := media_after(window, overflow):
-        return {**window.session.counts, "media": media}
+    counts, model = window.session.counts, window.parts.model
+    if media := learned_limits(overflow, MediaSize.of_all(window.assembled())):
+        stored = counts.get("media") or {}
+        media = smaller_of(media, stored.get(model) or {})
+        return {**counts, "media": bounded(stored, model, media, MAX_MODELS)}
     counts = from_refusal(window, stated_input(overflow))
     learned = learned_limit(window, overflow)
     if not learned and not window.over_by:
@@ -57,16 +56,14 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
         )
         limit = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
         learned = unrefuted({"max_input_tokens": limit}, accepted_tokens(window))
-    before = remembered_limit(window.session, window.parts.model)
+    before = remembered_limit(window.session, model)
     if not learned or min([*before.values(), *learned.values()]) < min(
         learned.values()
     ):
         return counts
     return {
         **counts,
-        "limits": bounded(
-            counts.get("limits"), window.parts.model, learned, MAX_MODELS
-        ),
+        "limits": bounded(counts.get("limits"), model, learned, MAX_MODELS),
     }
 
 
@@ -83,30 +80,6 @@ def accepted_tokens(window: Window) -> int:
     anchor = window.session.counts.get("anchor") or {}
     own = anchor["tokens"] if anchor.get("model") == window.answering_model else 0
     return max(own, window.last_report.tokens if window.last_report else 0)
-
-
-def media_after(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
-    """Return the media limits by model after a refusal of pictures or bytes; empty after another refusal."""
-    sent = MediaSize.of_all(window.assembled())
-    learned = learned_limits(overflow, sent).smallest(
-        learned_media(window.session, window.parts.model)
-    )
-    if overflow.unit == "tokens" or learned == NO_LIMITS:
-        return {}
-    return bounded(
-        window.session.counts.get("media"),
-        window.parts.model,
-        learned.to_json(),
-        MAX_MODELS,
-    )
-
-
-def learned_media(session: Session, model: str) -> MediaLimits:
-    """Return the media limits of a model that a conversation learned."""
-    media: Mapping[str, int] = (session.counts.get("media") or {}).get(model) or {}
-    return MediaLimits(
-        max_bytes=media.get("max_bytes"), max_images=media.get("max_images")
-    )
 
 
 def remembered_limit(session: Session, model: str) -> dict[str, int]:
