@@ -208,7 +208,7 @@ def _clamped_to(request: Request, lengths: dict[int, int], chars: int) -> Reques
         clamps[key] = Clamp(
             head_chars=min(head, old.head_chars),
             tail_chars=min(chars - head, old.tail_chars),
-            of_pin=index in parts.pins,
+            pin=index in parts.pins,
             tool=parts.recall,
         )
     return request.shown_as(replace(request.view, clamped=clamps))

@@ -138,7 +138,7 @@ class Compaction:
         pins = (
             f"pin {key} clamped: it alone exceeds the room"
             for key, clamp in clamps.items()
-            if clamp.of_pin
+            if clamp.pin
         )
         return (*(f"{what}: {number:,}" for what, number in lines if number), *pins)
 

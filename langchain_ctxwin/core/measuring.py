@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from langchain_ctxwin.core.compaction import cut, recorded
 from langchain_ctxwin.core.limits import (
@@ -126,7 +126,7 @@ def started_by_provider(request: Request) -> Session | None:
         )
         reason = "the provider compacted what was before"
         # what follows is tied to its compaction
-        changes = {"unbound": position_of(messages, start - 1).to_json()}
+        changes = {"unbound": asdict(position_of(messages, start - 1))}
     guard = guard_after(session, messages, reason=reason, **changes)
     faults = (*session.faults, f"{reason}: the view begins anew")
     return replace(

@@ -5,25 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.media import apart
-from langchain_ctxwin.core.record import MAX_COUNT, Record, stored_count
-from langchain_ctxwin.core.sizing import Sizes
+from langchain_ctxwin.core.provider_blocks import kind_of
+from langchain_ctxwin.core.record import MAX_COUNT, Record
+from langchain_ctxwin.core.sizing import MAX_NUMBER, NUMBERS, are_spans
 from langchain_ctxwin.core.turns import last_user
 from langchain_ctxwin.core.usage import as_money
 from langchain_ctxwin.core.view import (
     Position,
     View,
     message_id,
+    position_in,
     position_of,
-    stored_block,
-    stored_text,
 )
 
 MAX_INEFFECTIVE = (
@@ -58,8 +57,8 @@ class Pending:
         """Return the JSON form."""
         return {
             "key": self.key,
-            "start": self.start.to_json(),
-            "through": self.through.to_json(),
+            "start": asdict(self.start),
+            "through": asdict(self.through),
             "digest": self.digest,
             "since": self.since_seconds,
             "max_tokens": self.max_tokens,
@@ -67,22 +66,16 @@ class Pending:
         } | ({"block": dict(self.block)} if self.block else {})
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any] | None) -> Pending | None:
-        """Read the JSON form; None when there is no summary on its way. Raises like `View.from_json`."""
-        if not value or "key" not in value:
+    def from_json(cls, value: Mapping[str, Any]) -> Pending | None:
+        """Read what `to_json` returns; None when there is no summary on its way."""
+        if not value:
             return None
-        since = float(value["since"])
-        if not 0 <= since <= MAX_COUNT:
-            raise ValueError("no time")
+        fields = dict(value)
         return cls(
-            key=str(value["key"]),
-            start=Position.from_json(value["start"]),
-            through=Position.from_json(value["through"]),
-            digest=str(value["digest"]),
-            since_seconds=since,
-            max_tokens=stored_count(value["max_tokens"]),
-            text=str(value.get("text") or ""),
-            block=stored_block(value.get("block")),
+            start=Position(**fields.pop("start")),
+            through=Position(**fields.pop("through")),
+            since_seconds=fields.pop("since"),
+            **fields,
         )
 
     def matches(self, messages: Sequence[AnyMessage]) -> bool:
@@ -165,17 +158,17 @@ class Session:
     @property
     def since(self) -> Position | None:
         """The last message at the time of the latest compaction."""
-        return _stored_position(self.guard.get("since"))
+        return position_in(self.guard.get("since"))
 
     @property
     def unbound(self) -> Position | None:
         """The last message whose reasoning is left out, where that is not decided by the latest compaction."""
-        return _stored_position(self.guard.get("unbound"))
+        return position_in(self.guard.get("unbound"))
 
     @property
     def unsealed(self) -> Position | None:
         """The last message that was there when a provider refused what it had signed or encrypted itself."""
-        return _stored_position(self.guard.get("unsealed"))
+        return position_in(self.guard.get("unsealed"))
 
     @property
     def binding_model(self) -> str:
@@ -204,10 +197,6 @@ class Session:
         }
 
 
-def _stored_position(value: Mapping[str, Any] | None) -> Position | None:
-    return Position(id=str(value["id"]), index=int(value["index"])) if value else None
-
-
 # ---- what is stored: a key that holds anything else is dropped whole, with a line ------------------------------------
 
 # What reading a value raises that is not ours.
@@ -215,51 +204,108 @@ BROKEN = (AttributeError, LookupError, TypeError, ValueError, OverflowError)
 
 
 def read_key(name: str, value: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return the value of a state key; for a damaged one an empty value, and the fault as a line."""
-    read, empty = _KEYS[name]
+    """Return the value of a state key; for a damaged one an empty value, and the fault as a line.
+
+    Of a mapping the keys that are known, any of which may be missing.
+    """
+    shape, read, empty = _KEYS[name]
+    if not value:
+        return empty(), ()
+    if isinstance(shape, Mapping) and isinstance(value, Mapping):
+        value = {key: one for key, one in value.items() if key in shape}
+        shape = {key: shape[key] for key in value}
     try:
-        return (read(value) if value else empty()), ()
+        if _has_shape(value, shape):
+            return read(value), ()
     except BROKEN:
-        return empty(), (f"{name} holds nothing of ours: it was dropped",)
+        pass
+    return empty(), (f"{name} holds nothing of ours: it was dropped",)
 
 
-def _is_positive(value: Any) -> bool:
-    return type(value) is int and 0 < value <= MAX_COUNT
+def _has_shape(value: Any, shape: Any) -> bool:
+    """True for a value of this shape; one of another type may raise what `BROKEN` names.
 
-
-def _is_position(value: Any) -> bool:
-    return value == {} or _has_shape(value, {"id": str, "index": int})
+    A shape is `int` (a count), `str`, a function that checks a value, `[shape]` for a list of these, a tuple of shapes
+    for a row, a mapping of names to shapes, or `{str: shape}` for any names.
+    """
+    if shape is int:
+        return type(value) is int and 0 <= value <= MAX_COUNT
+    if shape is str:
+        return isinstance(value, str)
+    if isinstance(shape, list | tuple):
+        shapes: Any = shape * len(value) if isinstance(shape, list) else shape
+        is_row = isinstance(value, list | tuple) and len(value) == len(shapes)
+        return is_row and all(map(_has_shape, value, shapes))
+    if isinstance(shape, Mapping):
+        shapes = dict.fromkeys(value, shape[str]) if str in shape else shape
+        is_object = isinstance(value, Mapping)
+        return is_object and all(_has_shape(value[key], shapes[key]) for key in shapes)
+    return bool(shape(value))
 
 
 def _or_none(shape: Any) -> Callable[[Any], bool]:
     return lambda value: value is None or _has_shape(value, shape)
 
 
-_SIZES = {"tokens": int, "estimate": int}
-_CHECKED = {**_SIZES, "digest": str}
-_ANCHOR = {**_CHECKED, "id": _or_none(str), "index": int}
+def _or_empty(shape: Any) -> Callable[[Any], bool]:
+    return lambda value: value == {} or _has_shape(value, shape)
+
+
+def _is_block(value: Any) -> bool:
+    return value is None or kind_of(value) == "compaction"
+
+
+_POSITION = {"id": str, "index": int}
+_VIEW = {
+    "start": _or_empty(_POSITION),
+    "pinned": [(str, int)],
+    "cleared": [str],
+    "clamped": {str: {"head_chars": int, "tail_chars": int}},
+    "covered": _or_empty(
+        lambda value: (
+            _has_shape(value, {"through": _POSITION}) and _is_block(value.get("block"))
+        )
+    ),
+    "checksum": _or_none(lambda value: type(value) is int and value >= 0),
+    "begun_by": str,
+}
+_PENDING = {
+    **dict.fromkeys(("key", "digest", "text"), str),
+    **dict.fromkeys(("start", "through"), _POSITION),
+    "since": lambda value: 0 <= value <= MAX_COUNT,
+    "max_tokens": int,
+    "block": _is_block,
+}
+_COUNTED = {"tokens": int, "estimate": int, "digest": str}
+_LIMITS = {str: {str: lambda value: type(value) is int and 0 < value <= MAX_COUNT}}
 _COUNTS = {
-    "anchor": _or_none(_ANCHOR),
-    "checked": _CHECKED,
-    "sizes": {str: lambda value: bool(Sizes.from_json(value))},
+    "anchor": _or_none({**_COUNTED, "id": _or_none(str), "index": int}),
+    "checked": _COUNTED,
+    "sizes": {
+        str: {
+            "offset": lambda value: abs(value) < MAX_NUMBER,
+            **dict.fromkeys(NUMBERS[1:], lambda value: 0 <= value < MAX_NUMBER),
+            "reports": int,
+            "tools": str,
+            "spans": are_spans,
+            "last": _or_none(_POSITION),
+            "doubted": _or_none((int, int)),
+        }
+    },
     "speakers": {str: str},
-    "limits": {str: {str: _is_positive}},
-    "media": {str: {str: _is_positive}},
+    **dict.fromkeys(("limits", "media"), _LIMITS),
     "tied_to": str,
     "answered_seconds": lambda value: isinstance(value, float) and value > 0,
     "messages": int,
     "first": _or_none(str),
     "resets": int,
 }
-_SPENT = {
-    "tokens": int,
-    "cost": lambda value: isinstance(value, str) and as_money(value) >= 0,
-}
+_SPENT = {"tokens": int, "cost": lambda value: as_money(value) >= 0}
 _GUARD = {
     **dict.fromkeys(("spent", "allowed"), _SPENT),
     **dict.fromkeys(("compactions", "dropped_turns", "ineffective"), int),
     "asked": _or_none(int),
-    **dict.fromkeys(("since", "unbound", "unsealed"), _is_position),
+    **dict.fromkeys(("since", "unbound", "unsealed"), _or_empty(_POSITION)),
     **dict.fromkeys(("reason", "binding_model"), str),
     "summarizer": {str: int},
 }
@@ -268,59 +314,17 @@ _REPORT = {
     "stopped": str,
     "clamped": {str: lambda sizes: isinstance(sizes, list)},
 }
-
-
-def _has_shape(value: Any, shape: Any) -> bool:
-    """True for a value of this shape.
-
-    A shape is `int` (a count), `str`, a function that checks a value, a mapping of names to shapes, or `{str: shape}`
-    for any names.
-    """
-    if shape is int:
-        return type(value) is int and 0 <= value <= MAX_COUNT
-    if shape is str:
-        return isinstance(value, str)
-    if not isinstance(shape, Mapping):
-        return bool(shape(value))
-    if not isinstance(value, Mapping):
-        return False
-    if str in shape:
-        return all(
-            isinstance(key, str) and _has_shape(one, shape[str])
-            for key, one in value.items()
-        )
-    return all(
-        key in value and _has_shape(value[key], one) for key, one in shape.items()
-    )
-
-
-def _read_mapping(
-    shapes: Mapping[str, Any], value: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the keys that are known, any of which may be missing."""
-    known_keys = {key: one for key, one in value.items() if key in shapes}
-    if not all(_has_shape(one, shapes[key]) for key, one in known_keys.items()):
-        raise ValueError("a value of another type, or out of range")
-    return known_keys
-
-
-def _read_tools(value: Any) -> list[str]:
-    if not isinstance(value, list | tuple):
-        raise TypeError("no list")
-    return [stored_text(name) for name in value]
-
-
-_KEYS: Mapping[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
-    "context_view": (View.from_json, View),
-    "context_record": (Record.from_json, Record),
-    "context_summary": (stored_text, str),
-    "context_pending": (Pending.from_json, lambda: None),
-    "context_tools": (_read_tools, list),
-    "context_counts": (partial(_read_mapping, _COUNTS), dict),
-    "context_guard": (partial(_read_mapping, _GUARD), dict),
-    "context_report": (partial(_read_mapping, _REPORT), dict),
+_KEYS: Mapping[str, tuple[Any, Callable[[Any], Any], Callable[[], Any]]] = {
+    "context_view": (_VIEW, View.from_json, View),
+    "context_record": (bool, Record.from_json, Record),
+    "context_summary": (str, str, str),
+    "context_pending": (_PENDING, Pending.from_json, lambda: None),
+    "context_tools": ([str], list, list),
+    "context_counts": (_COUNTS, dict, dict),
+    "context_guard": (_GUARD, dict, dict),
+    "context_report": (_REPORT, dict, dict),
 }
-"""How each key is read, and what stands for one that holds nothing."""
+"""The shape of each key, how it is read, and what stands for one that holds nothing."""
 
 
 # ---- the stored session in this history: every position is verified, once -------------------------------------------
@@ -447,7 +451,7 @@ def _since_now(
 
 def last_position(messages: Sequence[AnyMessage]) -> dict[str, Any]:
     """Return the stored form of the position of the newest message; empty when there is none."""
-    return position_of(messages, len(messages) - 1).to_json() if messages else {}
+    return asdict(position_of(messages, len(messages) - 1)) if messages else {}
 
 
 def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
@@ -475,7 +479,7 @@ def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
     return replace(
         view,
         start=position_of(messages, start),
-        pinned=tuple(Position(id=key, index=index) for index, key in pinned),
+        pinned=tuple(Position(key, index) for index, key in pinned),
         covered=position_of(messages, covered)
         if covered is not None and covered >= 0
         else None,
@@ -512,7 +516,7 @@ def with_new_pins(
     clamped = {
         key: clamp
         for key, clamp in view.clamped.items()
-        if clamp.of_pin or key not in pinned
+        if clamp.pin or key not in pinned
     }
     view = _with_dropped_pins(view, history, pins)
     view = replace(view, cleared=view.cleared - pinned, clamped=clamped)

@@ -9,15 +9,15 @@ spans, scales new text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import ceil, floor, hypot, sqrt
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.core.record import MAX_COUNT, stored_count
+from langchain_ctxwin.core.record import MAX_COUNT
 from langchain_ctxwin.core.turns import VisibleSteps
-from langchain_ctxwin.core.view import Position, message_id
+from langchain_ctxwin.core.view import Position, message_id, position_in
 
 QUANTILE_SD = 1.645
 """Standard deviations between the median and the 95 % quantile of a Gaussian: the quantile that routing uses."""
@@ -319,43 +319,19 @@ class Sizes:
             "reports": self.reports,
             "tools": self.tools,
             "spans": [list(span) for span in self.spans],
-            "last": self.last.to_json() if self.last else None,
+            "last": asdict(self.last) if self.last else None,
             "doubted": list(self.doubted[:2]) if self.doubted else None,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Sizes:
-        """Read `to_json`.
-
-        Raises:
-            ValueError: it is something else; also AttributeError, LookupError, TypeError, OverflowError.
-        """
-        numbers: dict[str, Any] = {name: float(value[name]) for name in NUMBERS}
-        spans = tuple(Span(*row) for row in value["spans"])
-        edges = [edge for span in spans for edge in span[:2]]
-        counts = [count for span in spans for count in span]
-        # dozens are read with every measure
-        if not all(type(count) is int and 0 <= count <= MAX_COUNT for count in counts):
-            raise ValueError("no counts")
-        if edges != sorted(edges) or not all(
-            s.start < s.stop and s.estimate for s in spans
-        ):
-            raise ValueError("no spans of one history")
-        least = min(numbers["offset_text"], numbers["ratio"], numbers["learned"])
-        if least < 0 or not all(
-            abs(number) < MAX_NUMBER for number in numbers.values()
-        ):
-            raise ValueError("no sizes")
-        doubted: Any = value["doubted"]
+        """Read what `to_json` returns."""
+        plain = {name: value[name] for name in (*NUMBERS, "reports", "tools")}
         return cls(
-            **numbers,
-            reports=stored_count(value["reports"]),
-            tools=str(value["tools"]),
-            spans=spans,
-            last=Position.from_json(value["last"]) if value["last"] else None,
-            doubted=ReportedSize(stored_count(doubted[0]), stored_count(doubted[1]))
-            if doubted
-            else None,
+            **plain,
+            spans=tuple(Span(*row) for row in value["spans"]),
+            last=position_in(value["last"]),
+            doubted=ReportedSize(*value["doubted"]) if value["doubted"] else None,
         )
 
     # ---- bounds ----
@@ -391,6 +367,18 @@ class Sizes:
 
 
 NUMBERS = ("offset", "offset_text", "ratio", "learned")
+
+
+def are_spans(value: Any) -> bool:
+    """True for stored spans of one history; dozens are read with every measure."""
+    spans = [Span(*row) for row in value]
+    edges = [edge for span in spans for edge in span[:2]]
+    counts = {count for span in spans for count in span}
+    return (
+        all(type(count) is int and 0 <= count <= MAX_COUNT for count in counts)
+        and edges == sorted(edges)
+        and all(span.start < span.stop and span.estimate for span in spans)
+    )
 
 
 def at_most(spans: tuple[Span, ...], most: int) -> tuple[Span, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -76,7 +76,7 @@ def after_compaction(
     parts, view = request.parts, request.view
     unbound = unbound_under(parts, request.session, view, request.unbound)
     if swaps_prefix(parts, request.session, view):
-        guard["unbound"] = position_of(messages, unbound - 1).to_json()
+        guard["unbound"] = asdict(position_of(messages, unbound - 1))
     if is_summary:
         guard |= (
             {"ineffective": 0}

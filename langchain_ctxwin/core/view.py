@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from langchain_ctxwin.core.provider_blocks import kind_of
-from langchain_ctxwin.core.record import Record, stored_count
-from langchain_ctxwin.core.turns import CHECKSUM_MODULUS
+from langchain_ctxwin.core.record import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Position:
     """A message by id; the index is a hint that is verified before use."""
 
@@ -32,23 +30,13 @@ class Position:
             None,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {"id": self.id, "index": self.index}
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Position:
-        """Read the JSON form; raises like `View.from_json`."""
-        return cls(id=stored_text(value["id"]), index=stored_count(value["index"]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clamp:
+class Clamp(NamedTuple):
     """How much of a long message is shown: its head and its tail, in characters."""
 
     head_chars: int
     tail_chars: int
-    of_pin: bool = False
+    pin: bool = False
     """True for an explicit pin that alone exceeded the room. Other clamps end when their message is pinned."""
 
     tool: str = ""
@@ -56,15 +44,10 @@ class Clamp:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
-        value: dict[str, Any] = {
-            "head_chars": self.head_chars,
-            "tail_chars": self.tail_chars,
+        value = self._asdict()
+        return {
+            key: one for key, one in value.items() if one is not False and one != ""
         }
-        return (
-            value
-            | ({"pin": True} if self.of_pin else {})
-            | ({"tool": self.tool} if self.tool else {})
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,20 +85,20 @@ class View:
         """Return the JSON form, without the record; empty when the view is the whole history, unedited."""
         if replace(self, record=Record()) == View():
             return {}
+        covered: dict[str, Any] = {}
+        if self.covered:
+            covered["through"] = asdict(self.covered)
+            if self.block:
+                covered["block"] = dict(self.block)
         value: dict[str, Any] = {
-            "start": self.start.to_json() if self.start else {},
+            "start": asdict(self.start) if self.start else {},
             "pinned": [[position.id, position.index] for position in self.pinned],
             "cleared": sorted(self.cleared),
             "clamped": {
                 key: clamp.to_json() for key, clamp in sorted(self.clamped.items())
             },
-            "covered": {},
+            "covered": covered,
         }
-        if self.covered:
-            through = self.covered.to_json()
-            value["covered"] = {"through": through} | (
-                {"block": dict(self.block)} if self.block else {}
-            )
         if self.left_checksum is not None:
             value["checksum"] = self.left_checksum
         if self.begun_by:
@@ -124,35 +107,18 @@ class View:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> View:
-        """Read the JSON form; missing keys take their defaults.
-
-        Raises AttributeError, KeyError, TypeError or ValueError for what `to_json` does not write.
-        """
-        covered: Mapping[str, Any] = value.get("covered") or {}
-        start, through = value.get("start"), covered.get("through")
-        clamped = {
-            key: Clamp(
-                head_chars=stored_count(how["head_chars"]),
-                tail_chars=stored_count(how["tail_chars"]),
-                of_pin=bool(how.get("pin")),
-                tool=stored_text(how.get("tool") or ""),
-            )
-            for key, how in (value.get("clamped") or {}).items()
-        }
+        """Read what `to_json` returns; missing keys take their defaults."""
+        clamped = value.get("clamped") or {}
+        covered = value.get("covered") or {}
         return cls(
-            start=Position.from_json(start) if start else None,
-            pinned=tuple(
-                Position(id=stored_text(key), index=stored_count(i))
-                for key, i in value.get("pinned") or ()
-            ),
-            cleared=frozenset(map(stored_text, value.get("cleared") or ())),
-            clamped=clamped,
-            covered=Position.from_json(through) if through else None,
-            block=stored_block(covered.get("block")) if through else None,
-            left_checksum=None
-            if value.get("checksum") is None
-            else stored_checksum(value["checksum"]),
-            begun_by=stored_text(value.get("begun_by") or ""),
+            start=position_in(value.get("start")),
+            pinned=tuple(Position(*row) for row in value.get("pinned") or ()),
+            cleared=frozenset(value.get("cleared") or ()),
+            clamped={key: Clamp(**how) for key, how in clamped.items()},
+            covered=position_in(covered.get("through")),
+            block=covered.get("block"),
+            left_checksum=value.get("checksum"),
+            begun_by=value.get("begun_by") or "",
         )
 
 
@@ -171,6 +137,11 @@ def message_id(messages: Sequence[AnyMessage], index: int) -> str:
     return messages[index].id or f"#{index}"
 
 
+def position_in(value: Mapping[str, Any] | None) -> Position | None:
+    """Return a position that is stored, if there is one."""
+    return Position(**value) if value else None
+
+
 def position_of(messages: Sequence[AnyMessage], index: int) -> Position:
     """Return the stored form of a position."""
     return Position(id=message_id(messages, index), index=index)
@@ -186,24 +157,3 @@ def first_after_system(messages: Sequence[AnyMessage]) -> int:
         ),
         len(messages),
     )
-
-
-def stored_block(value: object) -> Mapping[str, Any] | None:
-    """Return a stored block of a provider as it is; TypeError for anything else."""
-    if value and kind_of(value) != "compaction":
-        raise TypeError(f"{type(value).__name__} is no block of a compaction")
-    return cast("Mapping[str, Any] | None", value or None)
-
-
-def stored_text(value: object) -> str:
-    """Return a stored text as it is; TypeError for anything else."""
-    if not isinstance(value, str):
-        raise TypeError(f"{type(value).__name__} is no text")
-    return value
-
-
-def stored_checksum(value: Any) -> int:
-    """Return a stored checksum; ValueError for anything else."""
-    if type(value) is not int or not 0 <= value < CHECKSUM_MODULUS:
-        raise ValueError("no checksum")
-    return value

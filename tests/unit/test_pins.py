@@ -254,7 +254,7 @@ def test_every_explicit_pin_is_in_every_request_byte_for_byte_and_moves_only_wit
                 found(measured, history[index]),
             )
             assert (before is None) == (after is None) or clamp is not None
-            assert clamp is None or clamp.of_pin
+            assert clamp is None or clamp.pin
             assert (
                 before is None
                 or clamp is not None
