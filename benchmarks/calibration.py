@@ -26,8 +26,8 @@ from langchain_ctxwin import (
     TokenEstimator,
     Window,
 )
+from langchain_ctxwin.core.measuring import after_measure, from_answer
 from langchain_ctxwin.core.turns import call_ids, last_user, split_steps
-from langchain_ctxwin.core.updates import after_measure, from_answer
 from langchain_ctxwin.core.view import View, position_of
 from transcripts import Transcript, generate, transcript_of
 

@@ -178,7 +178,7 @@ ROWS = (
     Row(
         name="doubted reports",
         instead="all are believed",
-        seams={"core.updates:is_believed": returning(True)},
+        seams={"core.measuring:is_believed": returning(True)},
         measures=("shown", "calibration"),
     ),
     Row(

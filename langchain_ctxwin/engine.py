@@ -12,7 +12,13 @@ from langchain_core.messages import AnyMessage, MessageLikeRepresentation, Syste
 
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core import plan as planning
-from langchain_ctxwin.core.compaction import Compaction
+from langchain_ctxwin.core.compaction import (
+    Compaction,
+    after_compaction,
+    after_failure,
+    after_summary,
+    own_words,
+)
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import (
     ModelLimits,
@@ -21,7 +27,12 @@ from langchain_ctxwin.core.limits import (
     media_limits,
     refusal,
 )
-from langchain_ctxwin.core.measuring import measured
+from langchain_ctxwin.core.measuring import (
+    after_measure,
+    expected_sizes,
+    from_count,
+    measured,
+)
 from langchain_ctxwin.core.model_info import (
     ModelInfo,
     Rules,
@@ -47,15 +58,6 @@ from langchain_ctxwin.core.session import (
 )
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
-from langchain_ctxwin.core.updates import (
-    after_compaction,
-    after_failure,
-    after_measure,
-    after_summary,
-    expected_sizes,
-    from_count,
-    own_words,
-)
 from langchain_ctxwin.core.usage import fault_of
 from langchain_ctxwin.errors import (
     ConfigError,

@@ -13,12 +13,12 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from langchain_ctxwin.core.history import MessageHistory, read_history
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.provider_blocks import compact_json, in_prompt, is_deferred
 from langchain_ctxwin.core.sizing import MAX_NUMBER, QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import name_of, parameter_names, tool_definition
+from langchain_ctxwin.core.turns import MessageHistory, read_history
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, Seen, once

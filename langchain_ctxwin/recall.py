@@ -21,7 +21,6 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.media import (
     digest_of,
@@ -40,7 +39,7 @@ from langchain_ctxwin.core.tokens import (
     text_price,
 )
 from langchain_ctxwin.core.tool_schemas import RECALL_KEY
-from langchain_ctxwin.core.turns import as_messages, last_user
+from langchain_ctxwin.core.turns import MessageHistory, as_messages, last_user
 from langchain_ctxwin.core.view import View, first_after_system, message_id
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text import (

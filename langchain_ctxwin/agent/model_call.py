@@ -22,6 +22,14 @@ from langchain_ctxwin.core.events import (
     cache_miss,
 )
 from langchain_ctxwin.core.limits import REGIONS, ModelLimits
+from langchain_ctxwin.core.measuring import (
+    Lesson,
+    from_answer,
+    small_report,
+    update_unsealed,
+    update_without_reasoning,
+    without_sizes,
+)
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.provider_call import (
     dropped_reasoning,
@@ -38,14 +46,6 @@ from langchain_ctxwin.core.recovery import (
 )
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tool_schemas import name_of
-from langchain_ctxwin.core.updates import (
-    Lesson,
-    from_answer,
-    small_report,
-    update_unsealed,
-    update_without_reasoning,
-    without_sizes,
-)
 from langchain_ctxwin.core.usage import answered_by, sent_tokens
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import (

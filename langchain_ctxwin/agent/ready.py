@@ -35,12 +35,11 @@ from langchain_ctxwin.agent.nodes import ContextNode, ContextNodes, add_context_
 from langchain_ctxwin.agent.state import ContextState, State, Update
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.config import ContextConfig, LiveConfig
-from langchain_ctxwin.core.compaction import Compaction, dropped_positions
+from langchain_ctxwin.core.compaction import Compaction, after_undo, dropped_positions
 from langchain_ctxwin.core.limits import NamedLimits, limits_given
 from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.core.updates import after_undo
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine, is_registry
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, brief, expect

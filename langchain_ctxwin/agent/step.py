@@ -26,12 +26,12 @@ from langchain_ctxwin.agent.state import (
 )
 from langchain_ctxwin.agent.storage import NOWHERE, BackgroundSummaries, RunPlace
 from langchain_ctxwin.core import plan as planning
-from langchain_ctxwin.core.compaction import Compaction
+from langchain_ctxwin.core.compaction import Compaction, own_words
 from langchain_ctxwin.core.events import Notice, OverflowEvent
+from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.media import apart, digests_in, filled, media_in
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, read_key
-from langchain_ctxwin.core.updates import after_measure, own_words
 from langchain_ctxwin.core.usage import Usage, as_money
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import (

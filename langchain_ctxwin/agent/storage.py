@@ -13,11 +13,10 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
 from langchain_ctxwin.core import plan as planning
-from langchain_ctxwin.core.clamping import first_part
-from langchain_ctxwin.core.compaction import accepted_tokens
+from langchain_ctxwin.core.compaction import accepted_tokens, after_failure, with_cost
+from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Pending, content_digest
-from langchain_ctxwin.core.updates import after_failure, with_cost
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import Clock

@@ -6,20 +6,18 @@ before all of these pins, where they exceed the room alone
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.compaction import RECORD_FRAME_TOKENS, first_that
-from langchain_ctxwin.core.edits import clampable_chars
-from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.compaction import RECORD_FRAME_TOKENS
+from langchain_ctxwin.core.fitting import first_that
 from langchain_ctxwin.core.pairing import is_result, is_user
 from langchain_ctxwin.core.record import fitted
 from langchain_ctxwin.core.request import Request
 from langchain_ctxwin.core.turns import Step, last_user
-from langchain_ctxwin.core.view import Clamp, message_id
+from langchain_ctxwin.core.view import Clamp, clampable_chars, message_id
 
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
 # part of a clamped text that shows its head; beginnings say more about what a text is than ends
@@ -31,10 +29,6 @@ PINS_SHARE = 0.75
 # Of the room: most of what a question takes that had filled it by itself, once something follows; for the same reason.
 LASTING_SHARE = 0.6
 CAP_STEP = 0.99  # from one candidate length to the next: an exact cut is not worth more pricing
-HALF = 0.5  # of a room for text that whole lines have to fill; a paragraph in one line would otherwise be left out
-CUT_MARK = "..."
-# letters of scripts without spaces may stand alone
-_LAST_WORD = re.compile(r"(?<![!-~])[!-~]++\Z")
 
 # says by its position whether a message is one to be clamped
 Kind = Callable[[int], bool]
@@ -165,24 +159,6 @@ def clamp(request: Request, kind: Kind, enough: Enough) -> Request:
     caps = sorted({CLAMP_FLOOR_CHARS, *caps}, reverse=True)
     best = first_that(caps, lambda cap: enough(_clamped_to(request, lengths, cap)))
     return _clamped_to(request, lengths, CLAMP_FLOOR_CHARS if best is None else best)
-
-
-def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
-    """Return whole lines from the start of a text, as many as the room holds; a long one is cut between words."""
-    if not text or price(text) <= room_tokens:
-        return text
-    fit = take_while_fits(text.split("\n"), room_tokens, lambda line: price(line) + 1)
-    if fit.tokens >= HALF * room_tokens:
-        return "\n".join(fit.kept)
-    line = fit.dropped[0]
-    room = room_tokens - fit.tokens
-    stop = first_that(
-        range(len(line) - 1, 0, -1),
-        lambda stop: price(f"{line[:stop]}{CUT_MARK}") < room,
-    )
-    # a word or value is never cut in two
-    head = _LAST_WORD.sub("", line[:stop]) if stop else ""
-    return "\n".join((*fit.kept, f"{head}{CUT_MARK}" if head.strip() else "")).strip()
 
 
 def _lengths(request: Request, kind: Kind) -> dict[int, int]:

@@ -1,15 +1,16 @@
-"""Compaction as data: what leaves the view or is clamped in it, why, and what the request costs afterwards."""
+"""Compaction as data: what leaves the view or is clamped in it, why, what the request costs afterwards; and its session."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby, islice
-from typing import Literal
+from typing import Any, Literal
 
+from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.notes import lasting, record_lines
 from langchain_ctxwin.core.pairing import is_user, result_ids
+from langchain_ctxwin.core.parts import swaps_prefix, unbound_under
 from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.core.record import (
     FOCUSED,
@@ -18,11 +19,12 @@ from langchain_ctxwin.core.record import (
     extended,
     has_place,
 )
-from langchain_ctxwin.core.request import Request, portion
-from langchain_ctxwin.core.session import uncovered
+from langchain_ctxwin.core.request import Request, Window, portion
+from langchain_ctxwin.core.session import Session, guard_after, read_session, uncovered
 from langchain_ctxwin.core.standing import standing_test
 from langchain_ctxwin.core.turns import final_answer, last_user, starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
+from langchain_ctxwin.errors import SummarizationError
 
 # The largest answer that a pinned question carries along: a share of the room for history, at least two sentences.
 ANSWER_SHARE, LEAST_ANSWER_TOKENS = 0.05, 60
@@ -166,25 +168,6 @@ def step_cuts(request: Request) -> list[int]:
         for step in request.steps
         if begin < step.index <= last and step.messages
     ]
-
-
-def first_enough(cuts: Sequence[int], ok: Callable[[int], bool]) -> int:
-    """Return the first of the cuts for which `ok` holds, if it holds for all later ones; the last when for none."""
-    best = first_that(cuts, ok)
-    return cuts[-1] if best is None else best
-
-
-def first_that(values: Sequence[int], ok: Callable[[int], bool]) -> int | None:
-    """Return the first of the ascending values for which `ok` holds, if `ok` stays true once it is.
-
-    It is looked for from the last one on, in steps that double: of a long history only what stays is priced.
-    """
-    count, back = len(values), 1
-    while back <= count and ok(values[-back]):
-        back *= 2
-    low, high = max(0, count - back + 1), count - back // 2
-    place = bisect_left(values, x=True, lo=low, hi=high, key=ok)
-    return values[place] if place < count else None
 
 
 def cut(request: Request, start: int) -> View:
@@ -390,3 +373,209 @@ def _runs(positions: Sequence[int]) -> Iterator[list[int]]:
         enumerate(positions), key=lambda numbered: numbered[1] - numbered[0]
     ):
         yield [position for _, position in run]
+
+
+# ---- the session after a compaction --------------------------------------------------------------------------------
+
+
+REFUSED = (
+    "summary refused: "  # begins the stored reason of a summary that came to nothing
+)
+
+
+def after_compaction(
+    compaction: Compaction, window: Window, request: Request
+) -> Request:
+    """Return the `request` that a compaction leads to, with the session that is stored from now on.
+
+    It is priced already. The anchor goes, because the request that it counted is no longer a prefix.
+    """
+    session = window.session
+    messages = window.parts.messages
+    dropped = int(session.guard.get("dropped_turns", 0)) + compaction.dropped_turns
+    guard = guard_after(
+        session, messages, reason=compaction.reason, dropped_turns=dropped
+    )
+    is_summary = compaction.kind == "summarize" or compaction.summary is not None
+    parts, view = request.parts, request.view
+    unbound = unbound_under(parts, request.session, view, request.unbound)
+    if swaps_prefix(parts, request.session, view):
+        guard["unbound"] = asdict(position_of(messages, unbound - 1))
+    if is_summary:
+        guard |= (
+            {"ineffective": 0}
+            if _frees_enough(window, compaction, request)
+            else _ineffective(window)
+        )
+    counts = session.unanchored
+    if "tied_to" in counts:
+        counts["tied_to"] = request.tied_to
+    start = window.parts.start_of(request.view)
+    if sizes := counts.get("sizes"):
+        counts["sizes"] = {
+            name: _since(stored, start) for name, stored in sizes.items()
+        }
+    former = {
+        "context_view": session.view.to_json(),
+        "context_summary": session.summary,
+        "context_record": session.view.record.to_json(),
+    }
+    view = window.parts.history.with_checksum(request.view)
+    after = replace(
+        session,
+        view=view,
+        summary=request.summary,
+        guard=guard,
+        counts=counts,
+        former=former,
+        pending=None if is_summary else session.pending,
+    )
+    sizing = replace(
+        request.sizing,
+        spans=tuple(span for span in request.sizing.spans if span.stop > start),
+    )
+    return replace(
+        request,
+        parts=window.parts,
+        session=after,
+        sizing=sizing,
+        view=view,
+        limit=request.input_limit,
+        unbound=unbound,
+    )
+
+
+def after_undo(window: Window) -> Session | None:
+    """Return the session with the view before the latest compaction; None without one, or when its messages are gone.
+
+    Counts as a compaction, because the prefix changes.
+    """
+    session = window.session
+    messages = window.parts.messages
+    if not session.former:
+        return None
+    before = read_session(session.former, window.parts.history)
+    if before.faults:
+        return None
+    guard = guard_after(
+        session, messages, reason="the latest compaction was taken back"
+    )
+    return replace(before, counts=session.unanchored, guard=guard)
+
+
+def after_summary(
+    compaction: Compaction,
+    window: Window,
+    text: str,
+    cost: Mapping[str, int],
+    *,
+    block: Mapping[str, Any] | None = None,
+) -> Request:
+    """Return the request after a summary was written: it is paid for, whether it can be used or not."""
+    charged = replace(window, session=with_cost(window.session, cost))
+    try:
+        accepted = _accepted(text, block, compaction, charged)
+        return after_compaction(compaction, charged, accepted)
+    except SummarizationError as error:
+        return replace(charged, session=after_failure(charged, str(error)))
+
+
+def after_failure(window: Window, reason: str) -> Session:
+    """Return the session after a summary that failed: only the guard changes, so that it is not tried forever."""
+    guard = {
+        **window.session.guard,
+        **_ineffective(window),
+        "reason": f"{REFUSED}{reason}",
+    }
+    return replace(window.session, guard=guard, pending=None)
+
+
+def own_words(reason: str) -> str:
+    """Return why a summary came to nothing without the words of the summarizer's own error, which may quote messages.
+
+    They follow a colon, and so does the advice.
+    """
+    return reason.removeprefix(REFUSED).partition(": ")[0]
+
+
+def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
+    """Return the session with one more summary and what it cost added to its guard: model calls and tokens."""
+    before: Mapping[str, int] = session.guard.get("summarizer") or {}
+    total = {
+        name: before.get(name, 0) + amount
+        for name, amount in {"summaries": 1, **cost}.items()
+    }
+    return replace(session, guard={**session.guard, "summarizer": total})
+
+
+def _accepted(
+    summary: str,
+    block: Mapping[str, Any] | None,
+    compaction: Compaction,
+    window: Window,
+) -> Request:
+    """The request with the summary, or with its first part where that is too long or the request frees too little.
+
+    A provider's own block is taken whole.
+
+    Raises:
+        SummarizationError: not a line of the summary fits, or the request is as large as before with it.
+    """
+    after = compaction.after
+    before_tokens = compaction.tokens_before
+    if block:
+        candidate = after.shown_as(replace(after.view, block=block), summary)
+        if candidate.total_tokens >= before_tokens:
+            raise SummarizationError(
+                f"with the provider's summary the request has {candidate.total_tokens:,} tokens, before it had "
+                f"{before_tokens:,}: pass another summarizer"
+            )
+        return candidate
+    planned = compaction.summary_max_tokens
+    price = window.parts.price_text
+    summary = first_part(summary, accepted_tokens(planned), price)
+    wanted = (
+        1
+        if window.parts.settings.trigger_messages is not None
+        else MIN_PROGRESS * before_tokens
+    )
+    candidate = after.shown_as(after.view, summary)
+    if summary and before_tokens - candidate.total_tokens >= wanted:
+        return candidate
+    first = first_part(summary, planned, price)
+    if not first:
+        raise SummarizationError(
+            f"not a word of it fits in {planned:,} tokens: raise summary_max_tokens"
+        )
+    candidate = after.shown_as(after.view, first)
+    if candidate.total_tokens >= before_tokens:
+        raise SummarizationError(
+            f"with {planned:,} tokens of the summary the request has {candidate.total_tokens:,} tokens, before it "
+            f"had {before_tokens:,}: lower summary_max_tokens"
+        )
+    return candidate
+
+
+def _frees_enough(window: Window, compaction: Compaction, request: Request) -> bool:
+    """False for a summary that frees too little, which counts like one that failed."""
+    freed_tokens = compaction.tokens_before - request.total_tokens
+    is_late = freed_tokens <= 0  # it tells of messages that had left before
+    # what counts is how many messages are shown
+    is_by_number = window.parts.settings.trigger_messages is not None
+    return (
+        is_late
+        or is_by_number
+        or freed_tokens >= MIN_PROGRESS * compaction.tokens_before
+    )
+
+
+def _ineffective(window: Window) -> dict[str, Any]:
+    return {
+        "ineffective": window.session.failed_summaries + 1,
+        "asked": last_user(window.parts.messages),
+    }
+
+
+def _since(stored: Mapping[str, Any], start: int) -> dict[str, Any]:
+    """Stored sizes with the spans that are still in a view."""
+    return {**stored, "spans": [span for span in stored["spans"] if span[1] > start]}

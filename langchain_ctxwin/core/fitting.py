@@ -1,12 +1,24 @@
-"""The one primitive behind everything that truncates: keep the longest prefix of whole items that fits."""
+"""The primitive behind everything that truncates: keep the longest prefix of whole items that fits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 T = TypeVar("T")
+
+
+HALF = 0.5  # of a room for text that whole lines have to fill; a paragraph in one line would otherwise be left out
+
+
+CUT_MARK = "..."
+
+
+# letters of scripts without spaces may stand alone
+_LAST_WORD = re.compile(r"(?<![!-~])[!-~]++\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +69,40 @@ def take_while_fits(
         kept.append(item)
         tokens += price
     return Fit(kept=tuple(kept), dropped=tuple(dropped), tokens=tokens)
+
+
+def first_enough(cuts: Sequence[int], ok: Callable[[int], bool]) -> int:
+    """Return the first of the cuts for which `ok` holds, if it holds for all later ones; the last when for none."""
+    best = first_that(cuts, ok)
+    return cuts[-1] if best is None else best
+
+
+def first_that(values: Sequence[int], ok: Callable[[int], bool]) -> int | None:
+    """Return the first of the ascending values for which `ok` holds, if `ok` stays true once it is.
+
+    It is looked for from the last one on, in steps that double: of a long history only what stays is priced.
+    """
+    count, back = len(values), 1
+    while back <= count and ok(values[-back]):
+        back *= 2
+    low, high = max(0, count - back + 1), count - back // 2
+    place = bisect_left(values, x=True, lo=low, hi=high, key=ok)
+    return values[place] if place < count else None
+
+
+def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
+    """Return whole lines from the start of a text, as many as the room holds; a long one is cut between words."""
+    if not text or price(text) <= room_tokens:
+        return text
+    fit = take_while_fits(text.split("\n"), room_tokens, lambda line: price(line) + 1)
+    if fit.tokens >= HALF * room_tokens:
+        return "\n".join(fit.kept)
+    line = fit.dropped[0]
+    room = room_tokens - fit.tokens
+    stop = first_that(
+        range(len(line) - 1, 0, -1),
+        lambda stop: price(f"{line[:stop]}{CUT_MARK}") < room,
+    )
+    # a word or value is never cut in two
+    head = _LAST_WORD.sub("", line[:stop]) if stop else ""
+    return "\n".join((*fit.kept, f"{head}{CUT_MARK}" if head.strip() else "")).strip()

@@ -21,7 +21,6 @@ from langchain_core.messages import (
     SystemMessage,
 )
 
-from langchain_ctxwin.core.history import MessageHistory
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.media import (
     ALL,
@@ -49,7 +48,7 @@ from langchain_ctxwin.core.record import (
 )
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import Doubt
-from langchain_ctxwin.core.turns import Price
+from langchain_ctxwin.core.turns import MessageHistory, Price
 from langchain_ctxwin.core.view import View, message_id
 
 

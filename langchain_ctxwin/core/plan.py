@@ -24,11 +24,11 @@ from langchain_ctxwin.core.compaction import (
     RECORDED_SHARE,
     Compaction,
     cut,
-    first_enough,
     recorded,
     step_cuts,
     turn_cuts,
 )
+from langchain_ctxwin.core.fitting import first_enough
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.model_info import CACHE_SECONDS
 from langchain_ctxwin.core.pairing import call_ids

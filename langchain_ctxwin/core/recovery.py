@@ -15,11 +15,15 @@ from langchain_ctxwin.core.limits import (
     stated_limit,
     unrefuted,
 )
+from langchain_ctxwin.core.measuring import (
+    MAX_MODELS,
+    bounded,
+    from_refusal,
+    remembered_limit,
+)
 from langchain_ctxwin.core.media import MediaSize, learned_limits
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.session import Session
-from langchain_ctxwin.core.updates import MAX_MODELS, bounded, from_refusal
 from langchain_ctxwin.core.usage import is_count, sent_tokens, stop_reasons
 
 BLIND_STEP = 0.75
@@ -80,14 +84,6 @@ def accepted_tokens(window: Window) -> int:
     anchor = window.session.counts.get("anchor") or {}
     own = anchor["tokens"] if anchor.get("model") == window.answering_model else 0
     return max(own, window.last_report.tokens if window.last_report else 0)
-
-
-def remembered_limit(session: Session, model: str) -> dict[str, int]:
-    """Return the limit that a conversation learned of a model, unless it took more since."""
-    anchor = session.counts.get("anchor") or {}
-    is_same = anchor.get("model") == session.answering_model(model)
-    limits: Mapping[str, int] = (session.counts.get("limits") or {}).get(model) or {}
-    return unrefuted(limits, anchor["tokens"] if is_same else 0)
 
 
 def stated_input(overflow: ContextOverflow) -> int | None:

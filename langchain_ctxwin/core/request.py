@@ -16,8 +16,6 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.edits import edit
-from langchain_ctxwin.core.history import Before, show_step, show_steps
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.pairing import NOTE_KEY, is_result
 from langchain_ctxwin.core.parts import (
@@ -39,6 +37,7 @@ from langchain_ctxwin.core.sizing import (
     Sizes,
 )
 from langchain_ctxwin.core.turns import (
+    Before,
     Step,
     Turn,
     VisibleSteps,
@@ -47,8 +46,10 @@ from langchain_ctxwin.core.turns import (
     last_user,
     looks_open,
     pinned_groups,
+    show_step,
+    show_steps,
 )
-from langchain_ctxwin.core.view import View, message_id
+from langchain_ctxwin.core.view import View, edit, message_id
 
 CountedBy = Literal["usage", "estimate", "exact"]
 

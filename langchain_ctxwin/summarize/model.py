@@ -28,9 +28,8 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.constants import TAG_NOSTREAM
 
-from langchain_ctxwin.core.clamping import first_part
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens
-from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.fitting import first_part, take_while_fits
 from langchain_ctxwin.core.limits import ModelLimits, stated_limit
 from langchain_ctxwin.core.model_info import (
     arguments_of,

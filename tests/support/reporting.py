@@ -16,7 +16,7 @@ from langchain_ctxwin import (
     TokenEstimator,
 )
 from langchain_ctxwin.core import recovery
-from langchain_ctxwin.core.updates import after_measure, from_answer
+from langchain_ctxwin.core.measuring import after_measure, from_answer
 
 COUNTER = TokenEstimator("openai")
 BASE = COUNTER([])

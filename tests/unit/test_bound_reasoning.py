@@ -5,7 +5,7 @@ from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import ContextEngine, ModelLimits
-from langchain_ctxwin.core.updates import after_measure, update_without_reasoning
+from langchain_ctxwin.core.measuring import after_measure, update_without_reasoning
 from langchain_ctxwin.util.work import run
 
 LIMITS = ModelLimits(context_window=8_000, max_output_tokens=1_000)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_ctxwin.core.clamping import first_part
-from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.fitting import first_part, take_while_fits
 from langchain_ctxwin.core.plan import last_request, shown_part
 from langchain_ctxwin.core.session import Pending, Session
 from langchain_ctxwin.core.view import Position, View

@@ -22,10 +22,10 @@ from langchain_ctxwin import (
     UnknownModelError,
     pin,
 )
-from langchain_ctxwin.core.history import read_history
 from langchain_ctxwin.core.limits import budget_table, refusal
+from langchain_ctxwin.core.measuring import after_measure, from_answer
 from langchain_ctxwin.core.sizing import Sizes
-from langchain_ctxwin.core.updates import after_measure, from_answer
+from langchain_ctxwin.core.turns import read_history
 from support.conversations import CharCounter, engine_of, turns
 
 

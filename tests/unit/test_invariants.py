@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import support.conversations
 from langchain_ctxwin import BudgetExceededError
+from langchain_ctxwin.core.compaction import after_undo
+from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.pairing import is_empty
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.turns import is_pinned, last_user
-from langchain_ctxwin.core.updates import after_measure, after_undo
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util.work import run

@@ -19,12 +19,12 @@ from langchain_ctxwin import (
     ModelLimits,
     Window,
 )
+from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.provider_blocks import (
     UNREADABLE_TEXT,
     compaction_in,
     readable,
 )
-from langchain_ctxwin.core.updates import after_measure
 from langchain_ctxwin.observe import StepEvent
 from langchain_ctxwin.testing import request_faults
 

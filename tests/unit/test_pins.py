@@ -16,8 +16,8 @@ from langchain_core.messages import (
 )
 
 from langchain_ctxwin import pin
+from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.turns import is_pinned, last_user
-from langchain_ctxwin.core.updates import after_measure
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import BudgetExceededError
 from support import agents

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import ContextEngine, ModelLimits
-from langchain_ctxwin.core.history import Before, show_step
 from langchain_ctxwin.core.model_info import Rules
 from langchain_ctxwin.core.tokens import pieces
-from langchain_ctxwin.core.turns import split_steps
+from langchain_ctxwin.core.turns import Before, show_step, split_steps
 from langchain_ctxwin.core.view import View
 from support.payloads import MODELS, REFUSED
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import ContextEngine, ModelLimits
+from langchain_ctxwin.core.measuring import after_measure, from_answer
 from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.core.sizing import Sizes
-from langchain_ctxwin.core.updates import after_measure, from_answer
 
 HISTORY = [
     HumanMessage("question " * 40, id="q"),

@@ -13,8 +13,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_ctxwin.core.edits import clamp_message, clamp_text
-from langchain_ctxwin.core.history import Before, may_follow, show_step
 from langchain_ctxwin.core.model_info import ELSEWHERE, RULES, UNKNOWN, Rules
 from langchain_ctxwin.core.pairing import note_message, repair_step, unique_calls
 from langchain_ctxwin.core.parts import (
@@ -26,14 +24,25 @@ from langchain_ctxwin.core.parts import (
 )
 from langchain_ctxwin.core.record import Record, RecordLine
 from langchain_ctxwin.core.turns import (
+    Before,
     call_ids,
+    may_follow,
     safe_boundary,
+    show_step,
     split_steps,
     split_turns,
     starts_turn,
     turn_starts,
 )
-from langchain_ctxwin.core.view import Clamp, Position, View, message_id, position_of
+from langchain_ctxwin.core.view import (
+    Clamp,
+    Position,
+    View,
+    clamp_message,
+    clamp_text,
+    message_id,
+    position_of,
+)
 from langchain_ctxwin.testing import request_faults
 from support.conversations import conversations
 
