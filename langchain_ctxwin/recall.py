@@ -39,7 +39,7 @@ from langchain_ctxwin.core.tokens import (
     text_price,
 )
 from langchain_ctxwin.core.tool_schemas import RECALL_KEY
-from langchain_ctxwin.core.turns import MessageHistory, as_messages, last_user
+from langchain_ctxwin.core.turns import as_messages, last_user, read_history
 from langchain_ctxwin.core.view import View, first_after_system, message_id
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text import (
@@ -630,7 +630,7 @@ def _in_sight(
     messages count as unseen.
     """
     first = first_after_system(messages)
-    history = MessageHistory(messages=[*messages], first=first)
+    history = read_history(messages)
     view = read_session({"context_view": state.get("context_view")}, history).view
     places = set(range(first))
     if view != View():

@@ -1,4 +1,4 @@
-"""Compaction as data: what leaves the view or is clamped in it, why, what the request costs afterwards; and its session."""
+"""Compaction as data: what leaves the view or is clamped in it, why, what it costs then; and the session after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measuring: what a caller hands over becomes a `Request` in the best known size; what answers and refusals teach of it."""
+"""Measuring: what a caller hands over becomes a `Request` in the best known size; what answers teach."""
 
 from __future__ import annotations
 

@@ -458,7 +458,7 @@ class Request:
 
     def digest_until(self, stop: int) -> str:
         """Fingerprint of the same and of the history before a position: of a request that another may extend."""
-        return f"{self.digest}-{self.parts.history.checksum_until(stop):x}"
+        return f"{self.digest}-{self.parts.history.checksums[stop]:x}"
 
     # ---- its thresholds ---------------------------------------------------------------------------------------------
 

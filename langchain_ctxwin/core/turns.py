@@ -426,9 +426,6 @@ def starts_turn(step: Step) -> bool:
 # ---- the history of a conversation ---------------------------------------------------------------------------------
 
 
-MAX_CHECKSUMS = 8  # positions whose checksum is kept: of the start of the view, of the answers before
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageHistory:
     """The messages of one conversation with their steps, pins, media and checksums."""
@@ -457,8 +454,8 @@ class MessageHistory:
     )
     """Steps that are not shown as they are: as they were shown last, with those of `steps` that they were made from."""
 
-    checksums: dict[int, int] = field(default_factory=dict)
-    """Checksums of what lies between the leading system messages and a position, as far as somebody asked."""
+    checksums: list[int] = field(default_factory=lambda: [0])
+    """Of each position: the checksum of what lies between the leading system messages and it."""
 
     def steps_from(self, start: int) -> Iterator[Step]:
         """Return the steps of the messages from `start` on."""
@@ -483,23 +480,12 @@ class MessageHistory:
 
         Leading system messages are shown as they are now.
         """
-        start = max(self.first, view.start.index if view.start else 0)
-        return checksum(cleared_in(view, self.messages), self.checksum_until(start))
+        start = view.start.index if view.start else 0
+        return checksum(cleared_in(view, self.messages), self.checksums[start])
 
     def with_checksum(self, view: View) -> View:
         """Return the view with a checksum of the messages that left it, so that later edits of them are noticed."""
-        start = view.start.index if view.start else 0
-        has_left = start > self.first or cleared_in(view, self.messages)
-        return replace(view, left_checksum=self.checksum_of(view) if has_left else None)
-
-    def checksum_until(self, stop: int) -> int:
-        """Return the checksum of the messages before a position, which goes on from the last one before it."""
-        if stop not in self.checksums:
-            known = [at for at in [*self.checksums] if at <= stop]  # threads share them
-            begin = max(known, default=self.first)
-            total = self.checksums.get(begin, 0)
-            self.checksums[stop] = checksum(self.messages[begin:stop], total)
-        return self.checksums[stop]
+        return replace(view, left_checksum=self.checksum_of(view) or None)
 
 
 def read_history(
@@ -518,6 +504,10 @@ def read_history(
     closed_steps = before.steps[: _closed(before.steps)]
     first = first_after_system(whole)
     new = enumerate(whole[same:], same)
+    added, total = list[int](), before.checksums[-1]
+    for message in whole[same:]:
+        total = checksum([message], total) if same + len(added) >= first else 0
+        added.append(total)
     blocks = [
         (index, message) for index, message in new if type(message.content) is list
     ]
@@ -540,9 +530,7 @@ def read_history(
         media=before.media.union(
             index for index, message in blocks if has_media(message)
         ),
-        checksums=dict([*before.checksums.items()][-MAX_CHECKSUMS:])
-        if first == before.first
-        else {},
+        checksums=[*before.checksums, *added],
     )
 
 
@@ -614,42 +602,34 @@ def show_steps(
     shown as it was shown last where nothing that it depends on has changed: the message before it is the one before it
     in the history, and its calls have ids of their own.
     """
-    messages, edited, rules = history.messages, view.edited, before.rules
-    memo = history.visible_steps.setdefault(rules, {})
+    messages, edited = history.messages, view.edited
+    memo = history.visible_steps.setdefault(before.rules, {})
     taken, last = before.calls, before.message
     for step in history.steps_from(start):
         is_unsealed = step.index < before.unsealed
         is_own = taken.isdisjoint(step.calls) and (
             not edited or edited.isdisjoint(_ids(step))
         )
-        is_sent = is_own and step.is_standard and not is_unsealed
-        if is_sent and may_follow(step, last, rules):
-            taken.update(step.calls)
-            last = step.messages[-1]
-            yield step
-            continue
-        is_known = (
-            is_own
-            and step.is_paired
-            and last is messages[step.index - 1]
-            and not isinstance(step.messages[0], SystemMessage)
-        )
-        key = (step.index, step.index < before.unbound, is_unsealed)
-        memoized = memo.get(key) if is_known else None
-        if memoized is not None and memoized[0] is step:
-            visible_step = memoized[1]
-        else:
-            follows = replace(
-                before,
-                message=last,
-                is_answered=step.stop == len(messages) or _says(messages[step.stop]),
+        visible_step = step
+        is_plain = is_own and step.is_standard and not is_unsealed
+        if not (is_plain and may_follow(step, last, before.rules)):
+            is_known = (
+                is_own
+                and step.is_paired
+                and last is messages[step.index - 1]
+                and not isinstance(step.messages[0], SystemMessage)
             )
-            visible_step = show_step(step, view, follows)
-            if is_known:
-                memo[key] = (step, visible_step)
+            key = (step.index, step.index < before.unbound, is_unsealed)
+            known, visible_step = memo.get(key) or (None, step)
+            if not (is_known and known is step):
+                is_answered = step.stop == len(messages) or _says(messages[step.stop])
+                follows = replace(before, message=last, is_answered=is_answered)
+                visible_step = show_step(step, view, follows)
+                if is_known:
+                    memo[key] = (step, visible_step)
+            if visible_step is not step:
+                before.unanswered.update(unanswered_in(visible_step.messages))
         taken.update(visible_step.calls)
-        if visible_step is not step:
-            before.unanswered.update(unanswered_in(visible_step.messages))
         if visible_step.messages:
             last = visible_step.messages[-1]
         yield visible_step
