@@ -14,8 +14,13 @@ from uuid import NAMESPACE_OID, uuid5
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from common import goals, head, parser_of, pooled, quiet, row, rows_of
-from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits, TokenEstimator
-from langchain_ctxwin.recall import create_recall_tool, handles, search_messages
+from langchain_ctxwin import (
+    ContextEngine,
+    ContextNodes,
+    ModelLimits,
+    TokenEstimator,
+    create_recall_tool,
+)
 from langchain_ctxwin.replay.policies import KeepLast
 
 LIMIT = 8_192  # of the input
@@ -30,7 +35,7 @@ HELD_OUT = {"locomo-conv-41"}
 LONG_TOKENS = (300, 600, 900, 1_200, 1_500)
 """Sizes of the messages into which neighboring ones are put together, in turn."""
 
-LABEL = re.compile(r"^\[(\S+), [^\]\n]*turn \d+(?:, \d+-\d+ of \d+)?\]$", re.MULTILINE)
+LABEL = re.compile(r"^\[#(\d+), [^\]\n]*\]$", re.MULTILINE)
 """The label of a message, or of a part of one."""
 
 State = dict[str, Any]
@@ -156,11 +161,10 @@ def recalled(state: State, query: str) -> Shown:
     runtime = SimpleNamespace(state={**state, "messages": messages}, store=None)
     page = tool.func(runtime, query=query)
     assert TokenEstimator().count_text(page) <= RECALL_TOKENS
-    named = dict(zip(handles(messages), messages, strict=True))
     _, *pieces = LABEL.split(page)
     return [
-        (named[handle].id, text)
-        for handle, text in zip(pieces[::2], pieces[1::2], strict=True)
+        (messages[int(number)].id, text)
+        for number, text in zip(pieces[::2], pieces[1::2], strict=True)
     ]
 
 
@@ -174,13 +178,9 @@ def reach(agent: Agent, state: State, question: str) -> dict[str, Shown]:
         for message in built["llm_input_messages"]
         if said.get(message.id) == message.content
     ]
-    found = search_messages(history, question, max_tokens=RECALL_TOKENS)
     return {
         "the newest messages": [(m.id, m.content) for m in newest([*history, asked])],
         "the view": view,
-        "`search_messages` alone": [
-            (one.message.id, one.text) for one in found.excerpts
-        ],
         TOOL: [*view, *recalled(built, question)],
     }
 

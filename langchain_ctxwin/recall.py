@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,6 @@ from langchain_core.messages import (
     AnyMessage,
     HumanMessage,
     MessageLikeRepresentation,
-    RemoveMessage,
     ToolMessage,
 )
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -29,7 +27,7 @@ from langchain_ctxwin.core.media import (
     has_media,
     media_in,
 )
-from langchain_ctxwin.core.pairing import NOTE_KEY, calls_of, is_user
+from langchain_ctxwin.core.pairing import calls_of
 from langchain_ctxwin.core.provider_blocks import compact_json, text_of
 from langchain_ctxwin.core.session import read_key, read_session
 from langchain_ctxwin.core.tokens import (
@@ -52,28 +50,18 @@ from langchain_ctxwin.text import (
 from langchain_ctxwin.util.stores import MediaStore
 from langchain_ctxwin.util.work import run
 
-__all__ = [
-    "Excerpt",
-    "Found",
-    "create_recall_tool",
-    "search_messages",
-]
+__all__ = ["Found", "create_recall_tool", "search_messages"]
 
 MAX_TOKENS = 2_000  # of one search: about fifty chat messages
 MIN_TOKENS = (
     200  # of the tool: one chat message with its label, or a few lines of a long one
 )
-LEAST_TOKENS = 8  # of a message with its label: what is ranked behind as many as fill the room is not priced
 MOST_CHARS = 16  # of a token: what is read at once is no longer than so many characters for each one
 # Part of the input limit that the pictures and files of one message may take, where they are more than one answer.
 MEDIA_SHARE = 0.25
 QUOTED_CHARS = 80  # of a query or an id, in an answer that finds nothing
 CALL_CHARS = 200  # of the call above its result: as much as the record has of one
 NAME_CHARS = 64  # of a name in a label, the longest that providers accept; anybody's message may have a longer one
-LONG_ID_CHARS = 16  # ids up to this length are short enough
-HANDLE_CHARS = (
-    8  # of a longer id, so that it is unlikely that a later id begins like it
-)
 MAX_SPLIT_TEXTS = 8_192  # whose passages are remembered: those of a long conversation
 
 # BM25's k1 and b: the values that Anserini uses for passages (Yang et al., 2017).
@@ -106,33 +94,10 @@ Query = Annotated[
 ]
 MessageId = Annotated[
     str,
-    "Id of one message to read, or its beginning, as in 'still in the history as message ...'. With a query: from its "
+    "Id of one message to read, or its number, as in 'still in the history as message ...'. With a query: from its "
     "best match on.",
 ]
 OffsetChars = Annotated[int, "Where to read on in that message, in characters."]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Excerpt:
-    """A message that a search found, or a part of a long one, word for word."""
-
-    message: AnyMessage
-    index: int
-    """Position of the message among those that were searched."""
-    text: str
-    start_char: int
-    """Where the text begins in the message as plain text."""
-    is_whole: bool
-    """True when it is all of the message."""
-    score: float = field(default=0.0, compare=False)
-    """How well it matches."""
-    worth: float = field(default=0.0, compare=False)
-    """How well it matches for the room that it takes."""
-
-    @property
-    def stop_char(self) -> int:
-        """Where the text ends in the message as plain text."""
-        return self.start_char + len(self.text)
 
 
 class Found(list[AnyMessage]):
@@ -144,16 +109,12 @@ class Found(list[AnyMessage]):
         *,
         dropped: Iterable[AnyMessage] = (),
         tokens: int = 0,
-        excerpts: Iterable[Excerpt] = (),
     ) -> None:
         super().__init__(kept)
         self.dropped = tuple(dropped)
         """Messages that match but did not fit, most relevant first."""
         self.tokens = tokens
         """What the kept messages cost, each priced alone: together they cost no more."""
-        self.excerpts = tuple(excerpts)
-        """Instead of whole messages: short ones, and the best parts of long ones, that fit as messages of their own in
-        the same room; most relevant first."""
 
     @property
     def truncated(self) -> bool:
@@ -172,8 +133,8 @@ def search_messages(
 
     Texts, tool calls with their arguments and tool results are searched, reasoning is not. Rare words of the history
     count more (BM25), and a message is also found by what stands right before and after it. Of two messages that match
-    alike the shorter is taken, so that the room goes to many. A message that does not fit is left out, and `Found` says
-    so; it also has the best parts of long messages.
+    alike the shorter comes first, so that the room goes to many. A message that does not fit is left out, and `Found`
+    says so.
 
     Args:
         messages: the history to search, for example a graph state's `messages`.
@@ -193,49 +154,21 @@ def search_messages(
         >>> found = search_messages(history, "Which order?", max_tokens=20)
         >>> [message.text for message in found]
         ['My order is ORD-1234.']
-        >>> [(excerpt.index, excerpt.text) for excerpt in found.excerpts]
-        [(0, 'My order is ORD-1234.')]
     """
     require_tokens("max_tokens", max_tokens, minimum=1)
     history: Sequence[Any] = as_messages(messages)
     count = counter or TokenEstimator()
     base = count([])
-
-    def cost(message: AnyMessage) -> int:
-        return count([message]) - base
-
-    said = [i for i, one in enumerate(history) if not isinstance(one, RemoveMessage)]
-    passages = _matching(history, said, query)
-    most = 1 + max_tokens // LEAST_TOKENS
-    scores = dict[int, float]()
-    for passage in passages:
-        scores[passage.index] = max(passage.score, scores.get(passage.index, 0.0))
-    by_worth = sorted(
-        scores,
-        key=lambda at: (-_worth(scores[at], readable_text(history[at])), -at),
-    )
+    matches = _matching(history, range(len(history)), query)
+    ranked = dict.fromkeys(one.index for one in matches)
     fit = take_while_fits(
-        by_worth[:most],
+        [history[index] for index in ranked],
         max_tokens - base,
-        lambda index: cost(history[index]),
+        lambda message: count([message]) - base,
         on_overflow="skip",
     )
-    fitting = set(fit.kept)
-    ranked = sorted(scores, key=lambda index: (-scores[index], -index))
-    excerpts = _fitting(
-        passages[:most],
-        max_tokens - base,
-        lambda part: cost(HumanMessage(part.text)),
-        lambda parts: count([HumanMessage(part.text) for part in parts]) <= max_tokens,
-    )
-    return Found(
-        (history[index] for index in ranked if index in fitting),
-        dropped=(history[index] for index in ranked if index not in fitting),
-        tokens=base + fit.tokens if fitting else 0,
-        excerpts=sorted(
-            excerpts, key=lambda part: (-part.score, -part.index, part.start_char)
-        ),
-    )
+    tokens = base + fit.tokens if fit.kept else 0
+    return Found(fit.kept, dropped=fit.dropped, tokens=tokens)
 
 
 def create_recall_tool(
@@ -249,7 +182,7 @@ def create_recall_tool(
 
     It reads the `messages` of the graph state, and leaves out what the model sees anyway, which `context_view` says.
     The model gives `query`, `message_id` or both. Short messages come whole. Of long ones come the best passages, each
-    with its message's id and the position to read on from. All stand in the order in which they were said, and an
+    with its message's number and the position to read on from. All stand in the order in which they were said, and an
     answer is at most `max_tokens` long. A message that is read by its id comes with its pictures and files, as many as
     a quarter of the input limit holds.
 
@@ -283,25 +216,24 @@ def create_recall_tool(
             state = {"messages": state}
         elif not isinstance(state, Mapping):
             state = vars(state)
-        reader = _Reader(list(state.get("messages") or ()), price, max_tokens)
+        messages = list(state.get("messages") or ())
+        reader = _Reader(messages, price, max_tokens)
         query, wanted = query.strip(), message_id.strip()
         if not query and not wanted:
             raise ToolException(
                 "Nothing to look for: give `query` with words to search for, or `message_id`."
             )
-        if wanted or query in reader.ids:
-            at = reader.position_of(wanted or query)
-            about = query if wanted and offset_chars <= 0 else ""
-            text = reader.read(at, about, offset_chars)
-            if offset_chars > 0 or not has_media(reader.messages[at]):
-                return text
-            report = read_key("context_report", state.get("context_report"))[0]
-            share = int(MEDIA_SHARE * (report.get("input_limit") or 0))
-            room = max(max_tokens - price(text), share)
-            return [_text(text), *_media(reader.messages[at], runtime, room, counter)]
-        return reader.search(
-            query, _searchable(reader.messages, name), _in_sight(reader.messages, state)
-        )
+        if not wanted and query not in reader.places:
+            return reader.search(query, _out_of_sight(messages, state, name))
+        index = reader.position_of(wanted or query)
+        about = query if wanted and offset_chars <= 0 else ""
+        text = reader.read(index, about, offset_chars)
+        if offset_chars > 0 or not has_media(messages[index]):
+            return text
+        report = read_key("context_report", state.get("context_report"))[0]
+        share = int(MEDIA_SHARE * (report.get("input_limit") or 0))
+        room = max(max_tokens - price(text), share)
+        return [_text(text), *_media(messages[index], runtime, room, counter)]
 
     return StructuredTool.from_function(
         recall,
@@ -338,11 +270,22 @@ def _text(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class _Passage:
+    """A part of a message as plain text, or all of it; passages are ordered by their places."""
+
+    index: int
+    start: int
+    stop: int
+    worth: float = field(compare=False)
+    """How well it matches for the room that it takes."""
+
+
 def _matching(
     messages: Sequence[AnyMessage], positions: Iterable[int], query: str
-) -> list[Excerpt]:
+) -> list[_Passage]:
     """The passages of the messages at these positions that match, by worth; of equals the newer, from its beginning."""
-    passages, words = list[Excerpt](), list[Sequence[str]]()
+    places, words = list[tuple[int, int, int, bool]](), list[Sequence[str]]()
     calls = _answered_calls(messages)
     for index in positions:
         message = messages[index]
@@ -350,26 +293,23 @@ def _matching(
         about = terms(f"{message.name or ''} {calls.get(index, '')}")
         text = readable_text(message)
         for start, stop, said in _passages(text):
-            is_whole = stop - start == len(text)
-            part = Excerpt(
-                message=message,
-                index=index,
-                text=text[start:stop],
-                start_char=start,
-                is_whole=is_whole,
-            )
-            passages.append(part)
+            places.append((index, start, stop, stop - start == len(text)))
             words.append(said if start else (*about, *said))
     matches = [
-        replace(
-            passage,
-            score=score,
-            worth=_worth(score, passage.text) * (1 if passage.is_whole else PART_SHARE),
+        _Passage(
+            index=index,
+            start=start,
+            stop=stop,
+            worth=score
+            * (1 if is_whole else PART_SHARE)
+            / (stop - start + LABEL_CHARS) ** LENGTH_EXPONENT,
         )
-        for passage, score in zip(passages, _scores(words, query), strict=True)
+        for (index, start, stop, is_whole), score in zip(
+            places, _scores(words, query), strict=True
+        )
         if score > 0
     ]
-    return sorted(matches, key=lambda part: (-part.worth, -part.index, part.start_char))
+    return sorted(matches, key=lambda one: (-one.worth, -one.index, one.start))
 
 
 def _answered_calls(messages: Sequence[AnyMessage]) -> dict[int, str]:
@@ -385,11 +325,6 @@ def _answered_calls(messages: Sequence[AnyMessage]) -> dict[int, str]:
     return answered
 
 
-def _worth(score: float, text: str) -> float:
-    """The score for its room."""
-    return float(score / (len(text) + LABEL_CHARS) ** LENGTH_EXPONENT)
-
-
 @lru_cache(maxsize=MAX_SPLIT_TEXTS)
 def _passages(text: str) -> Sequence[tuple[int, int, Sequence[str]]]:
     """Where the passages of a text are, and their terms: all of a short one, else statements that follow each other."""
@@ -403,11 +338,7 @@ def _passages(text: str) -> Sequence[tuple[int, int, Sequence[str]]]:
             spans[-1] = spans[-1][0], stop
         else:
             spans.append((start, stop))
-    return [
-        (start, stop, tuple(terms(text[start:stop])))
-        for start, stop in spans
-        if stop > start
-    ]
+    return [(start, stop, tuple(terms(text[start:stop]))) for start, stop in spans]
 
 
 def _scores(words: Sequence[Sequence[str]], query: str) -> list[float]:
@@ -428,164 +359,114 @@ def _scores(words: Sequence[Sequence[str]], query: str) -> list[float]:
     return scores
 
 
-def _fitting(
-    ranked: Iterable[Excerpt],
-    room: int,
-    cost: Callable[[Excerpt], int],
-    fits: Callable[[list[Excerpt]], bool],
-) -> list[Excerpt]:
-    """The passages that fit, in the order of their places; those that follow each other are one.
-
-    `fits` is asked of all together, because prices of parts need not add up.
-    """
-    fitting = [*take_while_fits(ranked, room, cost, on_overflow="skip").kept]
-    while fitting and not fits(_joined(fitting)):
-        fitting.pop()
-    return _joined(fitting)
-
-
-def _joined(passages: Iterable[Excerpt]) -> list[Excerpt]:
-    parts = list[Excerpt]()
-    for passage in sorted(
-        passages, key=lambda passage: (passage.index, passage.start_char)
-    ):
-        last = parts[-1] if parts else None
-        if last and (last.index, last.stop_char) == (passage.index, passage.start_char):
-            text, score = last.text + passage.text, max(last.score, passage.score)
-            is_whole = text == readable_text(last.message)
-            parts[-1] = replace(last, text=text, is_whole=is_whole, score=score)
-        else:
-            parts.append(passage)
-    return parts
-
-
 class _Reader:
     """Reads messages of one history, and searches them, for one answer of the tool."""
 
     def __init__(
         self, messages: Sequence[AnyMessage], price: WholePrice, max_tokens: int
     ) -> None:
-        self.messages = messages
-        self.ids = [message_id(messages, index) for index in range(len(messages))]
-        self._price = price
-        self._max_tokens = max_tokens
-        self._handles = handles(messages)
+        self._messages, self._price, self._max_tokens = messages, price, max_tokens
         self._calls = _answered_calls(messages)
-        said = ((i, message) for i, message in enumerate(messages) if is_user(message))
-        self._turns = [
-            index
-            for index, message in said
-            if NOTE_KEY not in message.additional_kwargs
-        ]
+        self.places = {f"#{index}": index for index in range(len(messages))}
+        """Where messages are, by number and by id."""
+        self.places |= {
+            message.id: index for index, message in enumerate(messages) if message.id
+        }
 
     def position_of(self, wanted: str) -> int:
-        """The position of the message with this id, or of the only one whose id begins like it."""
-        if wanted in self.ids:
-            return self.ids.index(wanted)
-        is_handle = len(wanted) >= HANDLE_CHARS
-        positions = [
-            index
-            for index, key in enumerate(self.ids)
-            if is_handle and key.startswith(wanted)
-        ]
-        if len(positions) == 1:
-            return positions[0]
-        problem = (
-            f"{len(positions)} messages have an id that begins like"
-            if positions
-            else "No message has the id"
-        )
+        """The position of the message with this id or number."""
+        if wanted in self.places:
+            return self.places[wanted]
         raise ToolException(
-            f"{problem} {wanted[:QUOTED_CHARS]!r}. Copy the whole id from a note or from an earlier answer of this "
-            "tool, or search by words with `query`."
+            f"No message has the id {wanted[:QUOTED_CHARS]!r}. Copy the whole id from a note or from an earlier answer "
+            "of this tool, or search by words with `query`."
         )
 
-    def read(self, index: int, query: str, start_char: int) -> str:
+    def read(self, index: int, query: str, start: int) -> str:
         """As much of one message as fits, from the best match on when there is something to search for."""
-        hits = _matching(self.messages, [index], query) if query else []
-        if hits:
-            start_char = max(hits, key=lambda hit: hit.score).start_char
-        text = readable_text(self.messages[index])
-        if not 0 <= start_char < max(1, len(text)):
+        if hits := _matching(self._messages, [index], query) if query else ():
+            start = hits[0].start
+        text = readable_text(self._messages[index])
+        if not 0 <= start < max(1, len(text)):
             raise ToolException(
-                f"offset_chars={start_char} is outside of the message, which has {len(text)} characters."
+                f"offset_chars={start} is outside of the message, which has {len(text)} characters."
             )
 
         def page(part: str) -> str:
-            stop_char = start_char + len(part)
-            more = (
-                f"; read on with offset_chars={stop_char}"
-                if stop_char < len(text)
-                else ""
-            )
-            return f"[{self._author(index)}, characters {start_char} to {stop_char} of {len(text)}{more}]\n{part}"
+            stop = start + len(part)
+            more = f"; read on with offset_chars={stop}" if stop < len(text) else ""
+            where = f"characters {start} to {stop} of {len(text)}{more}"
+            return f"[{self._author(index)}, {where}]\n{part}"
 
         return page(
             _beginning(
-                text[start_char:],
-                self._max_tokens,
-                lambda part: self._price(page(part)),
+                text[start:], self._max_tokens, lambda part: self._price(page(part))
             )
         )
 
-    def search(self, query: str, positions: Sequence[int], seen: frozenset[int]) -> str:
-        """The best passages at these positions that are not seen, in the order in which they were said."""
-        passages = _matching(self.messages, positions, query)
+    def search(self, query: str, positions: Sequence[int]) -> str:
+        """The best passages at these positions, in the order in which they were said."""
+        passages = _matching(self._messages, positions, query)
         matching = {passage.index for passage in passages}
-        passages = [passage for passage in passages if passage.index not in seen]
-        unseen, in_view = len(matching - seen), len(matching & seen)
-        if not unseen:
-            where = f" (in your view: {in_view})" if in_view else ""
+        if not matching:
             return (
-                f"No message that left your view matches {query[:QUOTED_CHARS]!r}{where}. Try other words for the "
-                "same thing, names, numbers or parts of file names."
+                f"No message that left your view matches {query[:QUOTED_CHARS]!r}. Try other words for the same thing, "
+                "names, numbers or parts of file names."
             )
 
-        def page(parts: Sequence[Excerpt]) -> str:
-            besides = f" (not counting {in_view} in your view)" if in_view else ""
-            how = " (of long ones characters from-to: read on with message_id and offset_chars)"
+        def page(parts: Sequence[_Passage]) -> str:
+            shown = len({part.index for part in parts})
             opening = (
-                f"{len({part.index for part in parts})} of {unseen} matching messages{besides}, the most relevant that "
-                f"fit, oldest first{'' if all(part.is_whole for part in parts) else how}:"
+                f"{shown} of {len(matching)} matching messages, the most relevant that fit, oldest first (of long ones "
+                "characters from-to: read on with message_id and offset_chars):"
             )
-            return SEPARATOR.join([opening, *map(self._labelled, parts)])
+            return SEPARATOR.join([opening, *map(self._labelled, _joined(parts))])
 
         room = self._max_tokens - self._price(page([]))
-        parts = _fitting(
-            (
-                self._cut(part, room // 2)
-                for part in passages[: self._max_tokens // LEAST_TOKENS]
-            ),
+        parts = take_while_fits(
+            # nothing takes less than a token
+            [self._cut(part, room // 2) for part in passages[: self._max_tokens]],
             room,
             lambda part: self._price(f"{SEPARATOR}{self._labelled(part)}"),
-            lambda parts: self._price(page(parts)) <= self._max_tokens,
-        )
+            on_overflow="skip",
+        ).kept
+        # prices of parts need not add up
+        while parts and self._price(page(parts)) > self._max_tokens:
+            parts = parts[:-1]
         if not parts:
-            return f"{unseen} earlier messages match, but none fits: search with fewer or rarer words."
+            return f"{len(matching)} earlier messages match, but none fits: search with fewer or rarer words."
         return page(parts)
 
-    def _cut(self, part: Excerpt, room: int) -> Excerpt:
+    def _cut(self, part: _Passage, room: int) -> _Passage:
         """The passage, or as much of it as fits in a room that leaves some to others."""
-        text = _beginning(part.text, room, self._price)
-        return part if text == part.text else replace(part, text=text, is_whole=False)
+        text = readable_text(self._messages[part.index])[part.start : part.stop]
+        return replace(part, stop=part.start + len(_beginning(text, room, self._price)))
 
-    def _labelled(self, part: Excerpt) -> str:
-        """A passage behind the line that says whose it is; how to read on stands once, at the top of the page."""
-        where = f", {part.start_char}-{part.stop_char} of {len(readable_text(part.message))}"
-        label = f"[{self._author(part.index)}{'' if part.is_whole else where}]"
-        return "\n".join(
-            filter(
-                None, (label, self._calls.get(part.index, "")[:CALL_CHARS], part.text)
-            )
-        )
+    def _labelled(self, part: _Passage) -> str:
+        """A passage behind the line that says whose it is, a result behind its call."""
+        text = readable_text(self._messages[part.index])
+        is_whole = part.stop - part.start == len(text)
+        where = "" if is_whole else f", {part.start}-{part.stop} of {len(text)}"
+        label = f"[{self._author(part.index)}{where}]"
+        call = self._calls.get(part.index, "")[:CALL_CHARS]
+        return "\n".join(filter(None, (label, call, text[part.start : part.stop])))
 
     def _author(self, index: int) -> str:
-        message = self.messages[index]
+        message = self._messages[index]
         role = {"human": "user", "ai": "assistant"}.get(message.type, message.type)
-        author = " ".join(filter(None, (role, (message.name or "")[:NAME_CHARS])))
-        return (
-            f"{self._handles[index]}, {author}, turn {bisect_right(self._turns, index)}"
-        )
+        name = f" {message.name[:NAME_CHARS]}" if message.name else ""
+        return f"#{index}, {role}{name}"
+
+
+def _joined(passages: Iterable[_Passage]) -> list[_Passage]:
+    """The passages in the order of their places; those that follow each other are one."""
+    parts = list[_Passage]()
+    for part in sorted(passages):
+        if parts and (parts[-1].index, parts[-1].stop) == (part.index, part.start):
+            parts[-1] = replace(parts[-1], stop=part.stop)
+        else:
+            parts.append(part)
+    return parts
 
 
 def _beginning(text: str, room: int, price: Callable[[str], int]) -> str:
@@ -596,62 +477,27 @@ def _beginning(text: str, room: int, price: Callable[[str], int]) -> str:
     return text
 
 
-def handles(messages: Sequence[AnyMessage]) -> list[str]:
-    """Return a short name for each message: its id, or the beginning of a long id when no other id begins like it.
+def _out_of_sight(
+    messages: Sequence[AnyMessage], state: Mapping[str, Any], tool_name: str
+) -> list[int]:
+    """The positions of what is worth a search: what the model does not see in full, and what answers nothing itself.
 
-    Examples:
-        >>> from langchain_core.messages import HumanMessage
-        >>> handles(
-        ...     [
-        ...         HumanMessage("a", id="4dd9dc63-ae48-41de"),
-        ...         HumanMessage("b", id="m2"),
-        ...         HumanMessage("c"),
-        ...     ]
-        ... )
-        ['4dd9dc63', 'm2', '#2']
-    """
-    ids = [message_id(messages, index) for index in range(len(messages))]
-    alike = Counter(key[:HANDLE_CHARS] for key in ids)
-    is_short = [
-        len(key) <= LONG_ID_CHARS or alike[key[:HANDLE_CHARS]] > 1 for key in ids
-    ]
-    return [
-        key if short else key[:HANDLE_CHARS]
-        for key, short in zip(ids, is_short, strict=True)
-    ]
-
-
-def _in_sight(
-    messages: Sequence[AnyMessage], state: Mapping[str, Any]
-) -> frozenset[int]:
-    """The positions of what the model sees in full: leading system messages, unedited view.
-
-    Where the state does not say what is shown, because nothing left or somebody else trims the history, all other
-    messages count as unseen.
+    The model sees leading system messages, and the view where nothing in it is edited. Where the state does not say
+    what is shown, because nothing left or somebody else trims the history, all other messages count as unseen.
+    A question matches itself best of all, and so do earlier calls of this tool with their answers. A call that was
+    answered and says nothing else is found with its result.
     """
     first = first_after_system(messages)
     history = read_history(messages)
     view = read_session({"context_view": state.get("context_view")}, history).view
-    places = set(range(first))
+    seen = {*range(first), last_user(messages)}
     if view != View():
-        places |= {position.index for position in view.pinned}
-        places |= set(
-            range(max(first, view.start.index) if view.start else first, len(messages))
-        )
-    edited = view.cleared | view.clamped.keys()
-    return frozenset(
-        index for index in places if message_id(messages, index) not in edited
-    )
-
-
-def _searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:
-    """The positions of what is worth a search: not the question being answered, nor calls of this tool and answers.
-
-    A question matches itself best of all. A call that was answered and says nothing else is found with its result.
-    """
-    answered = {
-        message.tool_call_id for message in messages if isinstance(message, ToolMessage)
-    }
+        start = max(first, view.start.index) if view.start else first
+        shown = {*range(start, len(messages))}
+        shown |= {position.index for position in view.pinned}
+        edited = view.cleared | view.clamped.keys()
+        seen |= {i for i in shown if message_id(messages, i) not in edited}
+    answered = {one.tool_call_id for one in messages if isinstance(one, ToolMessage)}
 
     def is_own(message: AnyMessage) -> bool:
         if isinstance(message, ToolMessage):
@@ -663,7 +509,6 @@ def _searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:
             for call in calls
         )
 
-    question = last_user(messages)
     calling = max(
         (i for i, message in enumerate(messages) if isinstance(message, AIMessage)),
         default=len(messages),
@@ -671,5 +516,5 @@ def _searchable(messages: Sequence[AnyMessage], tool_name: str) -> list[int]:
     return [
         i
         for i, message in enumerate(messages[:calling])
-        if i != question and not is_own(message)
+        if i not in seen and not is_own(message)
     ]

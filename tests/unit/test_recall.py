@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -29,7 +28,6 @@ from langchain_ctxwin import (
     search_messages,
 )
 from langchain_ctxwin.core.media import has_media
-from langchain_ctxwin.core.tokens import readable_text
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support.conversations import conversations
 from support.fakes import ScriptedChatModel, script
@@ -192,7 +190,7 @@ QUERIES = st.sampled_from(
 def test_kept_and_dropped_are_what_matches_and_what_is_shown_fits(
     messages, query, max_tokens, counter
 ):
-    """For any history: disjoint parts of it, the same as with room for all, whole or in excerpts, within the budget."""
+    """For any history: disjoint parts of it, the same as with room for all, within the budget."""
     count = counter or TokenEstimator()
     found = search_messages(messages, query, max_tokens=max_tokens, counter=counter)
     everything = search_messages(messages, query, max_tokens=10**9, counter=counter)
@@ -208,18 +206,6 @@ def test_kept_and_dropped_are_what_matches_and_what_is_shown_fits(
         [p for p in ranked if p in dropped],
     )
     assert count(list(found)) <= found.tokens <= max_tokens or not found
-    for excerpt in found.excerpts:
-        text = readable_text(messages[excerpt.index])
-        assert excerpt.message is messages[excerpt.index]
-        assert excerpt.index in ranked
-        assert excerpt.text == text[excerpt.start_char : excerpt.stop_char] != ""
-        assert excerpt.is_whole == (excerpt.text == text)
-    places = sorted((e.index, e.start_char, e.stop_char) for e in found.excerpts)
-    assert all(
-        one[0] < other[0] or one[2] < other[1] for one, other in pairwise(places)
-    )
-    shown = [HumanMessage(excerpt.text) for excerpt in found.excerpts]
-    assert not shown or count(shown) <= max_tokens
 
 
 # The tool
@@ -254,8 +240,8 @@ def told(number, text):
 
 
 def shown(page):
-    """Ids of the messages on a page."""
-    return [part.split(",")[0] for part in page.split("\n[")[1:]]
+    """Numbers of the messages on a page."""
+    return [int(number) for number in re.findall(r"^\[#(\d+),", page, re.MULTILINE)]
 
 
 def policy(messages, tools):
@@ -332,7 +318,7 @@ def test_neither_the_question_nor_earlier_recalls_are_returned():
     state = calling(
         told(0, "The red one was it."), AIMessage("Yes.", id="m1"), recall, result
     )
-    assert shown(run(state, query="which one")) == ["m0", "m1"]
+    assert shown(run(state, query="which one")) == [0, 1]
 
 
 def test_what_the_model_sees_in_full_is_not_returned():
@@ -341,14 +327,13 @@ def test_what_the_model_sees_in_full_is_not_returned():
         SystemMessage("Rules about keys.", id="s"),
         *(told(n, f"Key number {n}.") for n in range(6)),
     ]
-    page = run(
-        calling(*messages, view=view("m3", 4, pinned=[["m1", 2]])), query="key number"
-    )
-    assert "2 of 2 matching messages (not counting 5 in your view)" in page
-    assert shown(page) == ["m0", "m2"]
+    state = calling(*messages, view=view("m3", 4, pinned=[["m1", 2]]))
+    page = run(state, query="key number")
+    assert page.startswith("2 of 2 matching messages")
+    assert shown(page) == [1, 3]
     state = calling(*messages, view=view("m0", 1))
     assert run(state, query="key").startswith(
-        "No message that left your view matches 'key' (in your view: 7). Try other"
+        "No message that left your view matches 'key'. Try other"
     )
 
 
@@ -364,20 +349,22 @@ def test_what_is_shown_only_in_part_counts_as_not_seen():
     state = calling(
         told(0, "A long text on keys."), calls, *results, view=view("m0", 0, **edits)
     )
-    assert shown(run(state, query="key")) == ["m0", "a", "b"]
+    assert shown(run(state, query="key")) == [0, 2, 3]
 
 
-def test_a_message_is_read_by_its_id():
-    """As the argument or as the query, also in view; without an id by its position, in a state of any shape."""
-    state = calling(told(0, "The key."))
-    expected = "[m0, user, turn 1, characters 0 to 8 of 8]\nThe key."
-    assert (run(state, message_id=" m0 "), run(state, query="m0")) == (
-        expected,
-        expected,
+def test_a_message_is_read_by_its_id_or_number():
+    """As the argument or as the query, also in view, in a state of any shape."""
+    message, expected = (
+        told(0, "The key."),
+        "[#0, user, characters 0 to 8 of 8]\nThe key.",
     )
-    nameless = [HumanMessage("The key.")]
-    for shape in ({"messages": nameless}, nameless, SimpleNamespace(messages=nameless)):
-        assert run(shape, message_id="#0").endswith("\nThe key.")
+    for shape in (
+        {"messages": [message]},
+        [message],
+        SimpleNamespace(messages=[message]),
+    ):
+        for named in ({"message_id": " m0 "}, {"query": "m0"}, {"message_id": "#0"}):
+            assert run(shape, **named) == expected
 
 
 def test_a_long_message_is_shown_around_the_match():
@@ -387,7 +374,7 @@ def test_a_long_message_is_shown_around_the_match():
     )
     state = calling(log, told(1, "Is it the valve?"))
     page = run(state, query="valve noon")
-    assert "[m1, user, turn 1]\nIs it the valve?" in page
+    assert "[#1, user]\nIs it the valve?" in page
     for text in (page, run(state, message_id="log", query="valve")):
         assert "The valve broke at noon." in text
         assert "read on with" in text
@@ -403,7 +390,7 @@ def test_many_messages_are_shown_in_part_and_one_in_several_places():
     assert page.startswith("6 of 6 matching messages")
     assert all(f"Valve {n} broke." in page for n in range(6))
     assert page.count("The valve was mended.") == 6
-    places = re.findall(r"\[m(\d), user, turn \d, (\d+)-(\d+) of \d+\]", page)
+    places = re.findall(r"\[#(\d), user, (\d+)-(\d+) of \d+\]", page)
     assert places
     assert all(number >= 2 for number in Counter(n for n, _, _ in places).values())
     assert all(
