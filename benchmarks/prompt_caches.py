@@ -20,9 +20,10 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 import exact
 from langchain_ctxwin.core.provider_call import (
+    EXPLICIT,
     MINUTES,
+    OPENAI_BREAKPOINT,
     with_breakpoints,
-    with_prompt_breakpoint,
 )
 
 # in a block: Anthropic's word, and OpenAI's
@@ -142,7 +143,7 @@ def marked_by_us(
     if rules.entries != "marks":
         return messages, False
     if rules.marks_end:
-        return with_prompt_breakpoint(messages), False
+        return with_breakpoints(messages, (), EXPLICIT, OPENAI_BREAKPOINT), False
     return with_breakpoints(messages, tools, MINUTES), True
 
 

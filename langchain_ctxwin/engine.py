@@ -530,9 +530,6 @@ class ContextEngine:
         """Return the message list that the model sees, the system message first when there is one.
 
         Messages bear the breakpoints of prompt caches that have them. `call_options` has what goes along with them.
-
-        Raises:
-            ConfigError: tools and system prompt have more cache breakpoints than a request may have.
         """
         return dressed(window, settings_of(window).prompt_cache)
 
