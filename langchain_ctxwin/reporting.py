@@ -1,4 +1,4 @@
-"""Reports what happens: events to sinks, and the sizes of a request to tracers.
+"""Reports what happens: events to sinks.
 
 What a sink raises is logged, and the turn goes on.
 """
@@ -7,19 +7,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from langchain_core.messages import ToolMessage
-from langchain_core.runnables.config import (
-    RunnableConfig,
-    ensure_config,
-    merge_configs,
-    var_child_runnable_config,
-)
+from langchain_core.runnables.config import ensure_config
 from langgraph.config import get_stream_writer
 
 from langchain_ctxwin.core.compaction import Compaction, dropped_positions
@@ -32,7 +26,6 @@ from langchain_ctxwin.core.events import (
     SentRequest,
 )
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.pairing import SOURCE
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.usage import may_be
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect_each
@@ -263,39 +256,6 @@ class Prices:
         if self._info is not None and not may_be(self._info.name, model):
             return None
         return self.of(model)
-
-
-def metadata_of(window: Window, provider: str | None = None) -> dict[str, Any]:
-    """Return the metadata of a call of the agent's model, for LangSmith and other tracers; without any message's text.
-
-    A chat model states its own provider, where no other source does.
-    """
-    report = window.report
-    model = {"ls_provider": provider, "ls_model_name": window.parts.model}
-    sizes = ("total_tokens", "input_limit", "utilization", "compactions", "counted_by")
-    return {
-        **{name: value for name, value in model.items() if value},
-        "lc_source": SOURCE,
-        **{f"ctxwin_{name}": report[name] for name in sizes},
-    }
-
-
-def with_metadata(
-    config: RunnableConfig | None, metadata: Mapping[str, Any]
-) -> RunnableConfig:
-    """Return the config of a call with metadata beside those of the run; what the caller says counts."""
-    of_run = ensure_config(config).get("metadata") or {}
-    return merge_configs(config, {"metadata": {**metadata, **of_run}})
-
-
-@contextmanager
-def calls_carry(metadata: Mapping[str, Any]) -> Iterator[None]:
-    """Let the calls that are made meanwhile, by this thread or task, carry metadata."""
-    token = var_child_runnable_config.set(with_metadata(ensure_config(), metadata))
-    try:
-        yield
-    finally:
-        var_child_runnable_config.reset(token)
 
 
 def report_compaction(

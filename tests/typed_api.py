@@ -198,7 +198,7 @@ def langchains_agent(
     model: BaseChatModel, tools: list[BaseTool], engine: ContextEngine
 ) -> None:
     """The middleware takes an engine, or what an engine takes, or nothing."""
-    ContextWindowMiddleware(engine, validator=Validator())
+    ContextWindowMiddleware(sinks=[Validator()])
     ContextWindowMiddleware(
         summarizer=model,
         config=ContextConfig(),

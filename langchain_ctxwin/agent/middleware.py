@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Never, Required, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
@@ -34,9 +35,8 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import family_of, model_name, unbound
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
-from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
-from langchain_ctxwin.reporting import Reporter, calls_carry
+from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
@@ -124,90 +124,6 @@ class ContextAgentState(ContextKeys, total=False):
     """Lines of what left the view, and how much left; a checkpoint holds them only when they changed."""
 
 
-class AgentCall:
-    """One model call of an agent: its request, what the agent answers with, and what the session learns on the way."""
-
-    def __init__(self, request: ModelRequest[Any], step: AgentStep) -> None:
-        self._request = request
-        self.step = step
-        """What is done around the call."""
-        self._answer: ModelResponse[Any] = ModelResponse(result=[])
-
-    def work(
-        self, handler: Callable[[ModelRequest[Any]], Any], validator: Validator | None
-    ) -> Work[Any]:
-        """Make the request fit, call the model through `handler`, recover, and return the response with its update."""
-        step = self.step
-
-        def send(attempt: Attempt) -> Wait:
-            return Wait(
-                lambda: self._called(attempt, handler),
-                lambda: self._acalled(attempt, handler),
-            )
-
-        yield from step.prepare()
-        answer = yield from ModelCall(
-            step, step.call, send, validator=validator
-        ).answer()
-        # its last AI message in the form that the session refers to: with an id
-        result = self._answer.result
-        last = max(
-            index
-            for index, message in enumerate(result)
-            if isinstance(message, AIMessage)
-        )
-        self._answer = replace(
-            self._answer, result=[*result[:last], answer, *result[last + 1 :]]
-        )
-        step.state["messages"] = [*step.state["messages"], *self._answer.result]
-        is_done = turn_is_finished(step.state)
-        # the structured response that the answer was to be
-        if (form := self._request.response_format) is not None:
-            is_done = self._answer.structured_response is not None
-            # as langchain does where an agent has no tool: it is asked again
-            is_alone = all(tool is recall_tool() for tool in self._request.tools)
-            is_text = not answer.tool_calls and not isinstance(form, ProviderStrategy)
-            if is_alone and is_text and not is_done:
-                step.news["jump_to"] = "model"
-        if is_done:
-            yield from step.summarize()
-        return ExtendedModelResponse(
-            model_response=self._answer, command=Command(update=step.news)
-        )
-
-    def _ask(self, attempt: Attempt) -> ModelRequest[Any]:
-        """The agent's request with the messages of an attempt."""
-        first = attempt.request[0]
-        system = first if isinstance(first, SystemMessage) else None
-        return self._request.override(
-            system_message=system,
-            messages=attempt.request[1:] if system else attempt.request,
-            model_settings={**self._request.model_settings, **attempt.arguments},
-            tools=[] if attempt.extras.get("tools") == [] else list(self.step.tools),
-        )
-
-    def _called(
-        self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]
-    ) -> AIMessage | None:
-        with calls_carry(self.step.metadata()):
-            return self._answer_of(handler(self._ask(attempt)))
-
-    async def _acalled(
-        self, attempt: Attempt, handler: Callable[[ModelRequest[Any]], Any]
-    ) -> AIMessage | None:
-        with calls_carry(self.step.metadata()):
-            return self._answer_of(await handler(self._ask(attempt)))
-
-    def _answer_of(self, answer: ModelResponse[Any] | AIMessage) -> AIMessage | None:
-        """Keep what the model returned and say which message of it is the answer."""
-        self._answer = (
-            ModelResponse(result=[answer]) if isinstance(answer, AIMessage) else answer
-        )
-        return next(
-            (m for m in reversed(self._answer.result) if isinstance(m, AIMessage)), None
-        )
-
-
 def bound_by_agent(request: ModelRequest[Any], model: Any, tools: Sequence[Any]) -> Any:
     """Return what an agent binds for a request; None where that depends on more than model, settings and tools."""
     if request.response_format is not None or request.tool_choice not in {None, "auto"}:
@@ -216,6 +132,20 @@ def bound_by_agent(request: ModelRequest[Any], model: Any, tools: Sequence[Any])
         return model
     return request.model.bind_tools(
         list(tools), tool_choice=request.tool_choice, **request.model_settings
+    )
+
+
+def _asked(
+    request: ModelRequest[Any], attempt: Attempt, tools: Sequence[Any]
+) -> ModelRequest[Any]:
+    """The agent's request with the messages of an attempt."""
+    first = attempt.request[0]
+    system = first if isinstance(first, SystemMessage) else None
+    return request.override(
+        system_message=system,
+        messages=attempt.request[1:] if system else attempt.request,
+        model_settings={**request.model_settings, **attempt.arguments},
+        tools=[] if attempt.extras.get("tools") == [] else list(tools),
     )
 
 
@@ -284,7 +214,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         sinks: take the events of `langchain_ctxwin.observe`; also those of a `guard` that has none of its own.
         prices: of models, for the costs in events, see `ContextEngine`.
-        validator: compares counts with what providers report.
         guard: makes the results of tools fit the room that is left; its tool `read_more` is added to the agent.
         recall: give the agent the tool `recall`, by which it reads what left its view; it takes some 200 tokens.
         tool_selector: chooses of its tools those that each request shows; they, and its `search_tools`, are added to
@@ -332,7 +261,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         jobs: SummaryJobs | None = None,
         sinks: Iterable[MetricsSink] | None = None,
         prices: Any = None,
-        validator: Validator | None = None,
         guard: ToolResultGuard | None = None,
         recall: bool = True,
         tool_selector: ToolSelector | None = None,
@@ -359,15 +287,13 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             "sinks": sinks,
             "prices": prices,
         }
-        _check(engine, validator, guard, options)
+        _check(engine, guard, options)
         reporter = engine.reporter if engine else Reporter.of(sinks or ())
         self._options = {**options, "sinks": reporter}
         # Made in any case, so that what cannot work is refused now, not at the first call.
         bounds = ANY_MODEL if limits is None else limits
         bounded = ContextEngine(**{**self._options, "limits": bounds})
         self._engine = engine if limits is None else bounded
-        self.validator = validator
-        """Watches how far off the counts are; None watches nothing."""
         self.guard = guard and guard.within(reporter)
         """Makes the results of tools fit; None leaves them as they are."""
         self._selector, self._routed = (
@@ -432,9 +358,50 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         self,
         request: ModelRequest[ContextT],
         handler: Callable[[ModelRequest[ContextT]], Any],
-    ) -> Work[Any]:
+    ) -> Work[ExtendedModelResponse[Any]]:
+        """Make the request fit, call the model through `handler`, recover, and return the response with its update."""
         if self._routed is not None:
             request = request.override(model=self._routed)
+        step = self._step(request)
+        if take_step := sought_step.get():
+            take_step(step)
+        response: ModelResponse[Any] = ModelResponse(result=[])
+
+        def send(attempt: Attempt) -> Work[AIMessage | None]:
+            nonlocal response
+            call = partial(handler, _asked(request, attempt, step.tools))
+            given = yield Wait(call, call)
+            response = (
+                ModelResponse(result=[given]) if isinstance(given, AIMessage) else given
+            )
+            answers = [one for one in response.result if isinstance(one, AIMessage)]
+            return answers[-1] if answers else None
+
+        yield from step.prepare()
+        answer = yield from ModelCall(step, step.call, send).answer()
+        # its last AI message in the form that the session refers to: with an id
+        result = list(response.result)
+        result[max(i for i, one in enumerate(result) if isinstance(one, AIMessage))] = (
+            answer
+        )
+        response = replace(response, result=result)
+        step.state["messages"] = [*step.state["messages"], *result]
+        is_done = turn_is_finished(step.state)
+        # the structured response that the answer was to be
+        if (form := request.response_format) is not None:
+            is_done = response.structured_response is not None
+            # as langchain does where an agent has no tool: it is asked again
+            is_alone = all(tool is recall_tool() for tool in request.tools)
+            is_text = not answer.tool_calls and not isinstance(form, ProviderStrategy)
+            if is_alone and is_text and not is_done:
+                step.news["jump_to"] = "model"
+        if is_done:
+            yield from step.summarize()
+        return ExtendedModelResponse(
+            model_response=response, command=Command(update=step.news)
+        )
+
+    def _step(self, request: ModelRequest[ContextT]) -> AgentStep:
         model = (
             request.model.bind(**request.model_settings)
             if request.model_settings
@@ -442,13 +409,21 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         )
         engine = engine_of(self._engine_of(model), request.runtime)
         engine.require_summarizer(model)
+        is_native = isinstance(request.response_format, ProviderStrategy)
+        requires = ("structured_output",) if is_native else ()
         prompt = request.system_message or ""
         stored: Mapping[str, Any] = request.state
         state = {key: stored[key] for key in OUR_KEYS if key in stored}
-        step = AgentStep(
+        return AgentStep(
             state={**state, "messages": request.messages},
             engine=engine,
-            choices=self._choices_of(request, engine),
+            # a routed model brings its router along
+            choices=Choices(
+                router=router_of(request.model),
+                selector=self._selector,
+                reporter=engine.reporter,
+                needs=needs_of(request.model, request.model_settings, requires),
+            ),
             system_prompt=prompt,
             all_tools=with_recall(request.tools, model, is_given=True),
             format_tools=definitions_of(request.response_format),
@@ -457,27 +432,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             bind=lambda tools: bound_by_agent(request, model, tools),
             place=place_of(request.runtime, prompt),
             stored_messages=stored["messages"],
-        )
-        if take_step := sought_step.get():
-            take_step(step)
-        return AgentCall(request, step).work(handler, self.validator)
-
-    def _choices_of(
-        self, request: ModelRequest[ContextT], engine: ContextEngine
-    ) -> Choices:
-        """The choices for one request; a routed model brings its router along."""
-        requires = (
-            ("structured_output",)
-            if isinstance(request.response_format, ProviderStrategy)
-            else ()
-        )
-        needs = needs_of(request.model, request.model_settings, requires)
-        router = router_of(request.model)
-        return Choices(
-            router=router,
-            selector=self._selector,
-            reporter=engine.reporter,
-            needs=needs,
         )
 
     def _engine_of(self, model: Any) -> ContextEngine:
@@ -499,11 +453,10 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             ) from error
 
 
-def _check(engine: Any, validator: Any, guard: Any, options: Mapping[str, Any]) -> None:
+def _check(engine: Any, guard: Any, options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for arguments that would fail at the first call."""
     wanted = "a ContextEngine(limits=model), or limits=, config= and summarizer= by their names"
     expect(engine, ContextEngine | None, "engine", wanted)
-    expect(validator, Validator | None, "validator", "a Validator, or None")
     expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
     names = ", ".join(name for name, value in options.items() if value is not None)
     if engine is not None and names:

@@ -23,12 +23,10 @@ from langchain_ctxwin.core.events import (
 )
 from langchain_ctxwin.core.limits import REGIONS, ModelLimits
 from langchain_ctxwin.core.measuring import (
-    Lesson,
     from_answer,
     small_report,
     update_unsealed,
     update_without_reasoning,
-    without_sizes,
 )
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.provider_call import (
@@ -46,15 +44,14 @@ from langchain_ctxwin.core.recovery import (
 )
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tool_schemas import name_of
-from langchain_ctxwin.core.usage import answered_by, sent_tokens
+from langchain_ctxwin.core.usage import answered_by
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import (
     BudgetExceededError,
     ContextWindowError,
     NoModelFitsError,
 )
-from langchain_ctxwin.observe.validation import Validator
-from langchain_ctxwin.util.work import Wait, Work, run
+from langchain_ctxwin.util.work import Work, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,7 @@ class Attempt:
         return {**self.extras, **self.options}
 
 
-Send = Callable[[Attempt], Wait]
+Send = Callable[[Attempt], Work[Any]]
 """Calls the model with an attempt; an adapter's own way to do so."""
 
 
@@ -85,21 +82,12 @@ class ModelCall:
         step: the conversation's step; it takes up what the answer taught.
         call: what is called, tools bound.
         send: calls it.
-        validator: compares counts with what the provider reports.
     """
 
-    def __init__(
-        self,
-        step: AgentStep,
-        call: Any,
-        send: Send,
-        *,
-        validator: Validator | None = None,
-    ) -> None:
+    def __init__(self, step: AgentStep, call: Any, send: Send) -> None:
         self._step = step
         self._call = call
         self._send = send
-        self._validator = validator
         self._engine, self._router = step.engine, step.choices.router
         self._report = step.engine.reporter.emit
         # Where a run may choose another model, nobody knows what its answer was asked to be.
@@ -166,7 +154,7 @@ class ModelCall:
         """Send an attempt; the attempt that was sent last, with its reply or overflow. Other refusals are raised."""
         while True:
             try:
-                reply = yield self._send(attempt)
+                reply = yield from self._send(attempt)
             except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
                 raise
             except Exception as refusal:
@@ -356,25 +344,7 @@ class ModelCall:
             self._engine.reporter.notice(
                 "usage_ignored", window.parts.model, reason=lesson.ignored
             )
-        return answer, self._validated(window, answer, lesson)
-
-    def _validated(
-        self, window: Window, answer: AIMessage, lesson: Lesson
-    ) -> dict[str, Any]:
-        """The counts after an answer; without sizes once the validator finds counts of this model wrong too often."""
-        validator, model = self._validator, window.parts.model
-        if validator is None:
-            return lesson.counts
-        validator.check(
-            model=model,
-            expected_tokens=window.total_tokens,
-            reported_tokens=sent_tokens(answer),
-        )
-        resets = validator.resets(model)
-        if lesson.counts.get("resets", resets) == resets:
-            return {**lesson.counts, "resets": resets}
-        self._engine.reporter.notice("calibration_reset", model)
-        return {**without_sizes(lesson.counts), "resets": resets}
+        return answer, lesson.counts
 
     def _report_step(
         self, window: Window, answer: AIMessage, *, seconds: float, calls: int

@@ -48,8 +48,6 @@ from langchain_ctxwin.core.tool_schemas import listed, name_of
 from langchain_ctxwin.core.usage import sent_tokens
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
-from langchain_ctxwin.observe.validation import Validator
-from langchain_ctxwin.reporting import with_metadata
 from langchain_ctxwin.routing import ModelRouter
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.log import log
@@ -126,7 +124,6 @@ class ContextNodes:
         tools: the tools bound to the model, or such a callable; `model_node` adds those that it finds bound to its
             model.
         model: the model of each request, or such a callable, when its limits differ from the engine's.
-        validator: compares counts with what providers report.
         tool_selector: chooses further tools for each request, within its number of tokens; give its tools, and its
             `search_tools`, to the tool node.
         router: chooses the model of each request; the model node then calls a `RoutedChatModel` of this router.
@@ -149,7 +146,6 @@ class ContextNodes:
         system_prompt: str | SystemMessage | PerRequest[str | SystemMessage] = "",
         tools: Sequence[Any] | PerRequest[Sequence[Any]] = (),
         model: Any | PerRequest[Any] = None,
-        validator: Validator | None = None,
         tool_selector: ToolSelector | None = None,
         router: ModelRouter | None = None,
     ) -> None:
@@ -181,8 +177,6 @@ class ContextNodes:
         self._warned = Seen()
         self._steps: Lru[AgentStep] = Lru(MAX_STEPS)
         self._call: Runnable[Any, Any] | None = None
-        self.validator = validator
-        """Watches how far off the counts are; None watches nothing."""
         self._node = partial(ContextNode, start=self._step)
         self.budget_check = self._node("budget_check", self._doing(self._check))
         """Chooses tools and model, measures the next request and decides where to go."""
@@ -228,17 +222,16 @@ class ContextNodes:
         )
 
         def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
-            def send(attempt: Attempt) -> Wait:
+            def send(attempt: Attempt) -> Work[Any]:
                 # a recovery may choose others
                 bound = self._bound(runnable, step.tools)
-                carried = with_metadata(config, step.metadata())
                 options = attempt.arguments
-                return Wait.on(bound, "invoke", attempt.request, carried, **options)
+                return (
+                    yield Wait.on(bound, "invoke", attempt.request, config, **options)
+                )
 
             self._steps.drop(id(step.state.get("messages")))
-            message = yield from ModelCall(
-                step, runnable, send, validator=self.validator
-            ).answer()
+            message = yield from ModelCall(step, runnable, send).answer()
             return {**step.news, "messages": [message]}
 
         return self._node("model_node", answer)

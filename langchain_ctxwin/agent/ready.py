@@ -43,7 +43,6 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine, is_registry
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, brief, expect
-from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
@@ -64,7 +63,6 @@ def create_context_agent(
     store: BaseStore | None = None,
     counter: TokenCounter | None = None,
     learned: LimitMemory | None = None,
-    validator: Validator | None = None,
     jobs: SummaryJobs | None = None,
     sinks: Iterable[MetricsSink] = (),
     prices: Any = None,
@@ -91,7 +89,6 @@ def create_context_agent(
         store: long-term memory for the tools; it also carries finished summaries between processes.
         counter: counts tokens; by default an estimator for the model's family.
         learned: remembers limits that the provider states, for other agents and processes.
-        validator: compares counts with what the provider reports.
         jobs: writes summaries in the background; by default one set of threads for the whole process.
         sinks: take the events of `langchain_ctxwin.observe`; also those of a `guard` that has none of its own.
         prices: of models, for the costs in events, see `ContextEngine`.
@@ -141,13 +138,12 @@ def create_context_agent(
         *tool_node.tools_by_name.values(),
         *(tool for tool in tools if isinstance(tool, dict)),
     ]
-    node_options: dict[str, Any] = {
-        "validator": validator,
-        "tool_selector": tool_selector,
-        "router": router,
-    }
     nodes = ContextNodes(
-        engine, system_prompt=system_prompt, tools=bound, **node_options
+        engine,
+        system_prompt=system_prompt,
+        tools=bound,
+        tool_selector=tool_selector,
+        router=router,
     )
     call = chat if tool_selector or not bound else chat.bind_tools(bound)
     graph = _graph(StateGraph(state_schema, context_schema), nodes, call, tool_node)

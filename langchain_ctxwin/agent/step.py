@@ -42,7 +42,6 @@ from langchain_ctxwin.errors import (
     ThreadBudgetError,
     brief,
 )
-from langchain_ctxwin.reporting import metadata_of
 from langchain_ctxwin.tools import ToolSelection
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.work import Wait, Work
@@ -316,12 +315,6 @@ class AgentStep:
             input_limit=sizes["input_limit"],
         )
         self.engine.reporter.emit(event)
-
-    def metadata(self) -> dict[str, Any]:
-        """Return what the call of the model carries for tracers."""
-        return metadata_of(
-            self.window, getattr(self.choices.provider(self.state), "provider", None)
-        )
 
     def _loads_tools(self) -> bool:
         """True when messages load further tools, so that the chosen ones stay as they are."""

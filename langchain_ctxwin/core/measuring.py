@@ -483,18 +483,6 @@ def sizes_for(request: Request, answering_model: str) -> Sizes:
     return replace(sizes, doubt=parts.pricer.doubt)
 
 
-def without_sizes(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `context_counts` without anything that was learned about sizes, and nothing to learn it from again."""
-    return {
-        **{
-            key: value
-            for key, value in counts.items()
-            if key not in {"checked", "sizes"}
-        },
-        "anchor": None,
-    }
-
-
 def bounded(
     mapping: Mapping[str, Any] | None, key: str, value: Any, most: int
 ) -> dict[str, Any]:

@@ -297,7 +297,6 @@ _COUNTS = {
     "answered_seconds": lambda value: isinstance(value, float) and value > 0,
     "messages": int,
     "first": _or_none(str),
-    "resets": int,
 }
 _SPENT = {"tokens": int, "cost": lambda value: as_money(value) >= 0}
 _GUARD = {

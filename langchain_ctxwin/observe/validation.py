@@ -6,13 +6,13 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 
-from langchain_ctxwin.core.usage import count_of
+from langchain_ctxwin.core.events import Event, StepEvent
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, once
 
 DISCREPANCY = 0.3  # error above which a count is worth a look
 ACCURATE_WITHIN = 0.2  # error up to which a count is accurate
-# of counts; under it what was learned about a model is not believed any more
+# of counts; less is worth a warning
 MIN_ACCURATE_SHARE = 0.85
 MIN_SAMPLES = 20  # below, a share says little: of so many, four have to be off before it is too low
 WINDOW = 40  # latest comparisons: 17 to 40 tell a bias within 3 %, more would be slower to show that a model changed
@@ -23,10 +23,9 @@ SHARE_DIGITS = 3  # in the log: finer ones are noise of the sample
 
 @dataclass(slots=True)
 class _Track:
-    """The latest errors of the counts for one model, and how often they were found to be too large."""
+    """The latest errors of the counts for one model."""
 
     errors: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    resets: int = 0
 
     @property
     def accuracy(self) -> float | None:
@@ -36,13 +35,13 @@ class _Track:
 
 
 class Validator:
-    """Compares counts with reported usage; thread-safe, one for an engine.
+    """A sink that compares counts with reported usage; thread-safe, one for any number of engines.
 
     Two warnings are logged, none with a text of a message:
 
     - `validation.discrepancy`: an error over 30 %, the first among a model's latest 40 counts.
-    - `validation.accuracy_dropped`: less than 85 % of a model's latest 40 counts were at most 20 % off. What was
-      learned about its sizes is forgotten then.
+    - `validation.accuracy_dropped`: less than 85 % of a model's latest 40 counts were at most 20 % off. The next 20
+      are waited for before it is said again.
 
     Instantiate:
         ```python
@@ -51,7 +50,7 @@ class Validator:
 
     Use:
         ```python
-        nodes = ContextNodes(engine, validator=validator)
+        engine = ContextEngine(limits=model, sinks=[validator])
         validator.accuracy(
             name
         )  # 0.95: of the latest 40 counts, 38 were at most 20 % off
@@ -62,20 +61,15 @@ class Validator:
         self._tracks: Lru[_Track] = Lru(MAX_MODELS)
         self._lock = threading.Lock()
 
-    def check(
-        self, *, model: str, expected_tokens: int, reported_tokens: int | None
-    ) -> None:
-        """Compare our count of a request that was answered; where the accuracy is too low, the model starts anew.
-
-        Args:
-            model: the model that answered.
-            expected_tokens: our count, made before the answer came.
-            reported_tokens: the prompt size in the answer's usage; None when it has none.
-        """
-        reported = count_of(reported_tokens)
-        if not reported:
+    def emit(self, event: Event) -> None:
+        """Compare our count of an answered request with the size that its provider reports, if it does."""
+        if not isinstance(event, StepEvent):
             return
-        error = (expected_tokens - reported) / reported
+        model, expected = event.model, event.estimated_tokens
+        reported = event.reported_tokens
+        if expected is None or not reported:
+            return
+        error = (expected - reported) / reported
         with self._lock:
             track = once(self._tracks, model, _Track)
             is_first = not any(abs(earlier) > DISCREPANCY for earlier in track.errors)
@@ -87,12 +81,11 @@ class Validator:
             is_too_low = is_enough and accuracy < MIN_ACCURATE_SHARE
             if is_too_low:
                 track.errors.clear()
-                track.resets += 1
         if abs(error) > DISCREPANCY and is_first:
             log.warning(
                 "validation.discrepancy",
                 model=model,
-                expected_tokens=expected_tokens,
+                expected_tokens=expected,
                 reported_tokens=reported,
                 error=round(error, SHARE_DIGITS),
             )
@@ -103,12 +96,7 @@ class Validator:
     def accuracy(self, model: str) -> float | None:
         """Return the share of the latest 40 counts that were at most 20 % off.
 
-        None when nothing was compared, or not since what was learned about the model was forgotten.
+        None when nothing was compared, or not since the accuracy was last too low.
         """
         with self._lock:
             return once(self._tracks, model, _Track).accuracy
-
-    def resets(self, model: str) -> int:
-        """Return how often the counts of a model were found wrong: what was calibrated before the last time is void."""
-        with self._lock:
-            return once(self._tracks, model, _Track).resets

@@ -29,7 +29,6 @@ ENGINE_OPTIONS = {
     "jobs",
     "learned",
     "sinks",
-    "validator",
 }
 ADAPTERS = ("nodes", "middleware")
 on_both = pytest.mark.parametrize("adapter", ADAPTERS)
