@@ -454,10 +454,6 @@ class RoutingConfig(Settings):
         cost: Weight of the estimated cost, as a share of that of the dearest candidate: by default it decides between
             models that are strong enough. The larger it is, the more often a weaker one is taken.
         complexity: How much every request asks of a model, where the call does not say so. None judges each request.
-        output_reserve: Tokens reserved for the answer; by default what is requested, else a bounded share of each
-            window.
-        sticky: Stay with one model within a conversation, so that the provider's prompt cache is read, not written
-            anew.
         when_full: What an agent does whose conversation no longer fits its model: compact and stay, or move whole to a
             larger model. What cannot be made to fit moves. For the nodes and the middleware; a `RoutedChatModel` alone
             moves.
@@ -474,8 +470,6 @@ class RoutingConfig(Settings):
     quality: Weight = 1.0
     cost: Weight = 0.01
     complexity: Literal["low", "medium", "high"] | None = None
-    output_reserve: CountOrZero | None = None
-    sticky: bool = True
     when_full: Literal["compact", "move"] = "compact"
 
 

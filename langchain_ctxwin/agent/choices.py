@@ -192,7 +192,7 @@ class Choices:
         if self.router is None:
             return None
         chosen = self._chosen(state)
-        output = self.needs.output_tokens or self.router.config.output_reserve
+        output = self.needs.output_tokens
         if chosen is None:
             smallest = smallest_limits(self._candidates())
             return NamedLimits(asking_for(smallest, output), "")
@@ -302,8 +302,7 @@ class Choices:
 
     def _is_compacted(self, state: State, window: Window) -> bool:
         """True when a full conversation is to stay with its candidate, and a compaction makes it fit there."""
-        config = self.router.config if self.router else None
-        if not config or config.when_full == "move" or not config.sticky:
+        if self.router is None or self.router.config.when_full == "move":
             return False
         if not self._chosen(state):
             return False

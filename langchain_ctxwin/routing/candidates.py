@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import date
 from math import ceil, inf
 from typing import Any
 
@@ -28,7 +27,6 @@ from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.core.turns import as_messages
-from langchain_ctxwin.core.view import first_after_system
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect, expect_each
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.pricing import Pricing
@@ -77,39 +75,29 @@ class Candidate:
     def input_limit(self, request: RouteRequest) -> int:
         """Return the input tokens that it takes beside its answer; 0 when the answer alone fills its window."""
         try:
-            return self.limits.room(request.reserve)
+            return self.limits.room(request.answer_tokens)
         except ConfigError:  # the reserve leaves no input: a fact about this candidate, not a fault of the request
             return 0
 
-    def unable(self, request: RouteRequest, today: date) -> str:
+    def unable(self, request: RouteRequest) -> str:
         """Return why it cannot take a measured request, whatever its size; empty when it can, or nothing is known."""
-        retires, largest = self.info.retires_on, self.limits.max_output_tokens
-        output_tokens = request.output_tokens
-        if retires is not None and retires <= today:
-            return f"retired on {retires.isoformat()}"
+        if why := request.exclude.get(self.name):
+            return why
+        named = self.info.capabilities
         for capability in request.requires:
-            if self.states(capability) is False:
+            if named and capability not in named:
                 return f"cannot do {capability!r}, which the request needs"
-        if (
-            largest is not None
-            and output_tokens is not None
-            and output_tokens > largest
-        ):
-            return (
-                f"can write {largest:,} tokens, the request asks for {output_tokens:,}"
-            )
+        largest, wanted = self.limits.max_output_tokens, request.output_tokens
+        if largest and wanted and wanted > largest:
+            return f"can write {largest:,} tokens, the request asks for {wanted:,}"
         return ""
 
     def too_small(self, request: RouteRequest) -> str:
         """Return by how much a measured request is too large; empty when it fits."""
         limit, size = self.input_limit(request), request.sizes[self.family]
-        window = self.limits.context_window
-        limit_text = f"its limit is {limit:,}"
-        if window is not None and window != limit:
-            limit_text += f" (window {window:,}, {self.limits.output_reserve(request.reserve):,} kept for the answer)"
-        if size.upper > limit or not limit:
-            return f"may need {size.upper:,} input tokens (count {size.tokens:,}), {limit_text}"
-        return ""
+        if limit and size.upper <= limit:
+            return ""
+        return f"may need {size.upper:,} input tokens (count {size.tokens:,}), its limit is {limit:,}"
 
 
 def is_named(candidate: CandidateModel) -> bool:
@@ -265,10 +253,7 @@ class RouteRequest:
     requires: tuple[str, ...] = ()
     # candidates that may not be chosen, and why
     exclude: Mapping[str, str] = field(default_factory=dict)
-    estimated_tokens: int | None = (
-        None  # size as it was measured elsewhere, an upper bound
-    )
-    # the same by tokenizer family; a missing one is counted
+    # the size by tokenizer family, where it was measured; a missing one is counted
     sizes: Mapping[str, Size] = field(default_factory=dict)
     output_tokens: int | None = (
         None  # what the call asks for; None leaves it to the model's own setting
@@ -283,6 +268,11 @@ class RouteRequest:
     kept: str = ""  # candidate that the conversation had so far, when the caller keeps count of that
     complexity: Complexity | None = None  # as the caller states it
     judged: Complexity = "medium"  # what counts, worked out by the router
+
+    @property
+    def answer_tokens(self) -> int | None:
+        """The tokens to keep for the answer; None leaves it to each candidate's own setting."""
+        return self.output_tokens if self.reserve is None else self.reserve
 
 
 def needed_capabilities(request: RouteRequest) -> tuple[str, ...]:
@@ -328,7 +318,7 @@ def thread_key(config: Mapping[str, Any] | None = None) -> str:
 
 
 class RequestSizes:
-    """Counts requests with one counter, or with the estimator of each tokenizer family; a message is priced once."""
+    """Counts requests with one counter, or with the estimator of each tokenizer family."""
 
     def __init__(self, counter: TokenCounter | RequestCounter | None) -> None:
         self._counter = counter
@@ -342,18 +332,12 @@ class RequestSizes:
         }
 
     def _counted(self, request: RouteRequest, family: str) -> Size:
-        tokens = request.estimated_tokens
-        if tokens is not None:
-            return Size(tokens=tokens, upper=tokens, lower=tokens)
         if family not in self._pricings:
             counter: Any = self._counter or TokenEstimator(family)
             self._pricings[family] = Pricing(counter, family=family)
         priced = self._pricings[family]
         tokens = priced.base_tokens + priced.tools(request.tools)
-        first = first_after_system(request.messages)
-        tokens += sum(map(priced.price, request.messages[:first]))
-        steps = priced.history(request.messages[first:]).steps
-        tokens += sum(step.tokens for step in steps)
+        tokens += sum(map(priced.price, request.messages))
         factor = 1.0 if priced.exact else HEADROOM
         upper = getattr(priced.counter, "upper", lambda tokens: ceil(tokens * factor))
         lower = getattr(priced.counter, "lower", lambda tokens: int(tokens / factor))

@@ -60,7 +60,7 @@ class RoutedChatModel(BaseChatModel):
     stream that breaks after its first chunk is not started again.
 
     The call argument `conversation` names what stays with its candidate, by default the thread of the run, else its
-    first message; `estimated_tokens` is the size of the request, as an upper bound, where it was measured already.
+    first message.
 
     Callbacks see this model's run alone, under the name of the model that answered. Rate limiters, caches and callbacks
     that were set on a candidate apply.
@@ -191,7 +191,6 @@ class RoutedChatModel(BaseChatModel):
             tools=arguments.get("tools") or (),
             conversation=arguments.get("conversation") or conversation_key(messages),
             requires=("structured_output",) if arguments.get("response_format") else (),
-            estimated_tokens=arguments.get("estimated_tokens"),
             output_tokens=output_tokens_of(arguments),
             prefer=prefer,
             prefer_reason=reason,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -15,7 +14,6 @@ from langsmith.run_helpers import tracing_context
 from langchain_ctxwin.core.limits import models_behind
 from langchain_ctxwin.core.overflow import (
     ContextOverflow,
-    Evidence,
     classify_overflow,
     evidence_of,
 )
@@ -31,47 +29,17 @@ from langchain_ctxwin.routing.candidates import Instance, RouteRequest
 from langchain_ctxwin.routing.router import ModelRouter, Route
 
 # of a call, meant for the router
-OWN_ARGUMENTS = ("route", "complexity", "conversation", "estimated_tokens")
+OWN_ARGUMENTS = ("route", "complexity", "conversation")
 
-# What a failure means, in words that no other reader of the error takes for a statement about its request.
-TROUBLE = "was in trouble"
-UNREACHABLE = "was not reachable"
-LATE = "took too long"
-TOO_SMALL = "had too small a window"
-UNSUITED = "cannot do what the request asks for"
-NO_TOOLS = "has an integration without tool calling"
-NOT_MADE = "could not be made into a chat model"
-MEANINGS = {
-    **dict.fromkeys((401, 402, 403), "refused the credentials"),
-    404: "does not know the model",
-    **dict.fromkeys((408, 504), LATE),
-    **dict.fromkeys((425, 429, 529), "was busy"),
-}
+TOO_SMALL = "had too small a window"  # reports look for it
+NOT_CALLED = "could not be called"
 
-# Credentials, payment, a missing model, time-outs, rates and trouble of the server: each concerns one provider. Without
-# a status, words tell so in class names of SDKs, HTTP clients and Python itself.
-SURVIVABLE_STATUSES = frozenset(
-    {401, 402, 403, 404, 408, 409, 425, 429, *range(500, 600)}
-)
-SURVIVABLE_CLASSES = re.compile(
-    r"Timeout|Connection|RateLimit|Throttl|TooManyRequests|Exhausted|Overloaded|Unavailable|DeadlineExceeded"
-    r"|Authentication|PermissionDenied|^(?:Model)?NotFoundError|ServerError|^(?:Model)?APIError"
-    r"|TransportError|gaierror|ClientPayload|ChunkedEncoding|Decod"
-)
-# What LangChain says of a stream that ends before its first chunk, and where one was read as a whole.
-EMPTY_STREAMS = (
-    "No generation chunks were returned",
-    "No generations found in stream",
-)
-
-# A refusal because this model cannot do such a thing; another may.
-UNSUPPORTED = re.compile(
-    r"\b(?:not|dont|doesnt|isnt|un) ?support|\bnot (?:available|enabled) for (?:this|the) model",
-    re.IGNORECASE,
-)
+# Statuses of a request that is wrong by itself, whoever is asked.
+REQUEST_FAULTS = frozenset({400, 422})
 
 # What wrong code raises: it would fail with every model.
 OUR_FAULTS = (
+    ContextWindowError,
     TypeError,
     AttributeError,
     NameError,
@@ -80,26 +48,6 @@ OUR_FAULTS = (
     ImportError,
     RecursionError,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateFailure:
-    """A failure that another model may survive."""
-
-    what: str  # in a few words, the provider's own ones in brackets behind them
-    overflow: ContextOverflow | None = (
-        None  # what was said about the limit, when the request was too large
-    )
-
-    @property
-    def meaning(self) -> str:
-        """The same without the provider's words, which in a note on another's error would be taken for its own."""
-        return self.what.partition(" (")[0]
-
-    @property
-    def needs_rest(self) -> bool:
-        """True when the candidate is in trouble; False when only this request was nothing for it."""
-        return self.what not in {TOO_SMALL, UNSUITED, NO_TOOLS}
 
 
 class Fallbacks:
@@ -113,7 +61,7 @@ class Fallbacks:
     ) -> None:
         self._router, self._request = router, request
         self._arguments = arguments
-        self._tried: list[tuple[str, CandidateFailure]] = []
+        self._tried: list[tuple[str, str]] = []
         self._error: Exception | None = None
         self._is_well = False
 
@@ -127,18 +75,14 @@ class Fallbacks:
         while not self._is_well:
             self._route = self._chosen()
             self._accepted_tokens = 0
-            name = self._route.name
             try:
-                instance = self._router.instance(name)
-            except ConfigError as error:
+                instance = self._router.instance(self._route.name)
+                model, arguments = call_of(instance, self._arguments)
+            # it cannot be made of its name, or its integration has no tool calling
+            except (ConfigError, NotImplementedError) as error:
                 self._error = self._error or error
-                self._take_up(name, CandidateFailure(what=NOT_MADE))
+                self._leave(NOT_CALLED)
                 continue
-            call = call_of(name, instance, self._arguments)
-            if call is None:
-                self._take_up(name, CandidateFailure(what=NO_TOOLS))
-                continue
-            model, arguments = call
             messages = readable_by(model, self._request.messages)
             # without the callbacks of the run around: tokens would be counted twice
             alone = {"input": messages, "config": {"callbacks": []}}
@@ -158,9 +102,9 @@ class Fallbacks:
             self._is_well = True
         except Exception as error:
             failure = failure_of(error)
-            if failure is not None:
-                self._take_up(self._route.name, failure)
-            if failure is None or final:
+            if failure:
+                self._leave(failure, classify_overflow(error))
+            if not failure or final:
                 self._annotate(error)
                 raise
             self._error = error
@@ -181,9 +125,7 @@ class Fallbacks:
 
     def metadata(self) -> dict[str, Any]:
         """Return the route as it stands, for the metadata of the answer."""
-        return self._route.metadata(
-            [f"{name}: {failure.what}" for name, failure in self._tried]
-        )
+        return self._route.metadata([f"{name}: {what}" for name, what in self._tried])
 
     def _chosen(self) -> Route:
         """The next candidate; the largest window may still take what surely fits nowhere, before anyone gives up."""
@@ -196,27 +138,23 @@ class Fallbacks:
         self._annotate(last)
         raise last
 
-    def _take_up(self, name: str, failure: CandidateFailure) -> None:
-        """Leave a candidate, which rests when it is in trouble."""
-        conversation = self._request.conversation
-        if failure.overflow is not None:
-            self._router.refused(self._route, failure.overflow, conversation)
-        elif failure.needs_rest:
-            self._router.failed(name, failure.what)
-        self._tried.append((name, failure))
-        exclude = {**self._request.exclude, name: f"failed: {failure.what}"}
+    def _leave(self, what: str, overflow: ContextOverflow | None = None) -> None:
+        """Go on without the candidate that was asked, for this request."""
+        name = self._route.name
+        if overflow is not None:
+            self._router.refused(self._route, overflow, self._request.conversation)
+        self._tried.append((name, what))
+        exclude = {**self._request.exclude, name: what}
         self._request = replace(self._request, exclude=exclude, prefer="")
 
     def _annotate(self, error: Exception) -> None:
         """Say on the error what was tried; without the other errors' texts, which would mislead its readers."""
-        for name, failure in self._tried:
-            error.add_note(f"routing asked {name}: it {failure.meaning}")
+        for name, what in self._tried:
+            error.add_note(f"routing asked {name}: it {what.partition(' (')[0]}")
 
 
-def call_of(
-    name: str, instance: Instance, arguments: Mapping[str, Any]
-) -> Instance | None:
-    """Return the model and the arguments of a call; None when the request has tools, and the candidate takes none.
+def call_of(instance: Instance, arguments: Mapping[str, Any]) -> Instance:
+    """Return the model and the arguments of a call.
 
     Tools are formatted by the candidate's own `bind_tools`, because each provider has its own form for them and for
     the choice among them; what asks for a length of output gets the name that the model knows it by.
@@ -230,15 +168,7 @@ def call_of(
     tools = own_arguments.pop("tools", None)
     if not tools:
         return model, {**bound, **own_arguments}
-    try:
-        part, formatted = next(models_behind(model.bind_tools(tools, **own_arguments)))
-    except NotImplementedError:
-        return None
-    except Exception as error:
-        raise ConfigError(
-            f"the tools of this request cannot be described to {name!r} ({type(error).__name__}: {error}): "
-            "correct their schemas"
-        ) from error
+    part, formatted = next(models_behind(model.bind_tools(tools, **own_arguments)))
     return part, {**bound, **formatted}
 
 
@@ -249,30 +179,18 @@ def _argument_name(model: BaseChatModel, argument: str) -> str:
     return next((name for name in CALL_ARGUMENTS if hasattr(model, name)), argument)
 
 
-def failure_of(error: Exception) -> CandidateFailure | None:
-    """Return the failure for which another candidate helps; None when the request itself, or our code, is wrong."""
-    if isinstance(error, (ContextWindowError, *OUR_FAULTS)):
-        return None
-    overflow = classify_overflow(error)
-    if overflow is not None:
-        return CandidateFailure(what=TOO_SMALL, overflow=overflow)
-    meanings = (meaning for said in evidence_of(error) if (meaning := _meaning(said)))
-    return next((CandidateFailure(what=meaning) for meaning in meanings), None)
+def failure_of(error: Exception) -> str:
+    """Return what a failure says for which another candidate helps; empty when the request, or our code, is wrong.
 
-
-def _meaning(said: Evidence) -> str:
-    name = said.class_names[0] if said.class_names else "error"
-    if said.status in SURVIVABLE_STATUSES:
-        return (
-            f"{MEANINGS.get(said.status or 0, TROUBLE)} ({name}, status {said.status})"
-        )
-    if said.status is not None or any(
-        code.startswith("invalid_request") for code in said.codes
-    ):
-        return UNSUITED if UNSUPPORTED.search(said.text) else ""
-    if said.text.startswith(EMPTY_STREAMS):
-        return f"{TROUBLE} (empty stream)"
-    if any(map(SURVIVABLE_CLASSES.search, said.class_names)):
-        is_unreachable = "Connection" in name or name == "gaierror"
-        return f"{LATE if 'Timeout' in name else UNREACHABLE if is_unreachable else TROUBLE} ({name})"
-    return ""
+    The error's class stands in brackets: in a note on another's error it would be taken for that one's own.
+    """
+    if isinstance(error, OUR_FAULTS):
+        return ""
+    if classify_overflow(error):
+        return TOO_SMALL
+    statuses = (said.status for said in evidence_of(error))
+    status = next(filter(None, statuses), None)
+    if status in REQUEST_FAULTS:
+        return ""
+    name = type(error).__name__
+    return f"failed ({name}, status {status})" if status else f"failed ({name})"

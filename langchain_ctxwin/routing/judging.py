@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_core.messages import AnyMessage, HumanMessage
@@ -19,7 +18,6 @@ Classify = Callable[[Sequence[AnyMessage], Sequence[Any]], Complexity]
 # `benchmarks/routing_requests.py`, measured on the others by `benchmarks/routing.py`.
 LONG_CHARS = 80  # of what is asked, beside options to choose from; in less, any model answers nearly as well
 MANY_NUMBERS = 3  # a sum has two
-READ_CHARS = 2_048  # at either end of a longer text, where what is asked stands
 PRESUMED_STRENGTH = 0.5  # in the middle, where prices say nothing
 ENOUGH = 0.75
 """Chance of a good answer from which a candidate is strong enough. Presumed is 1 for one whose strength is what the
@@ -30,9 +28,6 @@ PRESUMED_OF_WEAKER, MORE_BY_STRENGTH = 0.5, 0.2
 NEEDED = {"low": 0.0, "medium": 0.5, "high": 1.0}
 """Complexity -> strength of a model that is enough for it."""
 
-# Trials after which older ones count for less, so that a model that changed under its name is judged anew: a share of
-# successes is then known to about 3 points.
-MAX_TRIALS = 200.0
 PRIOR_TRIALS = 10.0  # outcomes that weigh as much as what is presumed: a share of ten is known to about 15 points
 
 _WORK = re.compile(
@@ -61,7 +56,7 @@ def judged(messages: Sequence[AnyMessage], tools: Sequence[Any] = ()) -> Complex
         ... )
         ('low', 'high')
     """
-    text = read_part(last_question(messages))
+    text = last_question(messages)
     signs = [
         len(_OPTION.sub("", text)) >= LONG_CHARS,
         _WORK.search(text) is not None,
@@ -85,48 +80,18 @@ def last_question(messages: Sequence[AnyMessage]) -> str:
     )
 
 
-def read_part(text: str) -> str:
-    """Return the part of a text that is judged: all, or the beginning and the end of a long one."""
-    return (
-        text
-        if len(text) <= 2 * READ_CHARS
-        else f"{text[:READ_CHARS]}\n{text[-READ_CHARS:]}"
-    )
-
-
 def bucket_of(text: str, complexity: Complexity, *, needs_tools: bool) -> str:
     """Return kind and complexity of a task, under which outcomes are counted, e.g. `code/high`."""
-    kind = (
-        "tools" if needs_tools else "code" if _CODE.search(read_part(text)) else "text"
-    )
+    kind = "tools" if needs_tools else "code" if _CODE.search(text) else "text"
     return f"{kind}/{complexity}"
 
 
-def presumed(strength: float, needed: float) -> float:
-    """Return the chance of a good answer that is presumed before any outcome is known."""
-    if strength >= needed:
-        return 1.0
-    return PRESUMED_OF_WEAKER + MORE_BY_STRENGTH * strength
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
-    """Outcomes of one model on one kind of task."""
-
-    successes: float = 0.0
-    trials: float = 0.0
-
-    def after(self, *, success: bool) -> Count:
-        """Return the count with one more outcome, scaled down to `MAX_TRIALS`."""
-        trials = self.trials + 1
-        share = min(1.0, MAX_TRIALS / trials)
-        return Count(
-            successes=(self.successes + success) * share, trials=trials * share
-        )
-
-    def chance(self, presumed: float) -> float:
-        """Return the chance of a good answer, where one was presumed before anything was counted."""
-        return (PRIOR_TRIALS * presumed + self.successes) / (PRIOR_TRIALS + self.trials)
+def chance_of(strength: float, needed: float, good: int, every: int) -> float:
+    """Return the chance of a good answer: what is presumed by strength, moved by the outcomes that were counted."""
+    presumed = (
+        1.0 if strength >= needed else PRESUMED_OF_WEAKER + MORE_BY_STRENGTH * strength
+    )
+    return (PRIOR_TRIALS * presumed + good) / (PRIOR_TRIALS + every)
 
 
 def strengths(infos: Sequence[ModelInfo]) -> list[float]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, cast
 
@@ -34,7 +32,7 @@ from langchain_ctxwin.errors import (
     expect,
 )
 from langchain_ctxwin.models.registry import ModelRegistry
-from langchain_ctxwin.protocols import Clock, RequestCounter, TokenCounter
+from langchain_ctxwin.protocols import RequestCounter, TokenCounter
 from langchain_ctxwin.routing.candidates import (
     Candidate,
     CandidateModel,
@@ -53,23 +51,17 @@ from langchain_ctxwin.routing.judging import (
     NEEDED,
     Classify,
     Complexity,
-    Count,
     bucket_of,
+    chance_of,
     judged,
     last_question,
-    presumed,
     strengths,
 )
 from langchain_ctxwin.util.memo import Lru
 
-# Until the registry is asked again, which keeps its own, longer time to live: a lookup of a chat model takes half a
-# millisecond, and a step asks for the candidates many times.
-FACTS_SECONDS = 60.0
-REST_SECONDS = 30.0  # that a failed candidate is passed over: most rate limits and restarts are over by then
 EXPECTED_OUTPUT_TOKENS = (
     400  # of a usual answer, a few paragraphs or two tool calls, for the estimated cost
 )
-CENT = Decimal("0.01")
 MAX_CONVERSATIONS = 10_000  # whose model is remembered, about 2 MB; one that is forgotten is routed anew
 
 
@@ -112,27 +104,6 @@ class Route:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Option:
-    """A candidate that can take the request, and what to expect of it."""
-
-    candidate: Candidate
-    chance: float
-    cost: Decimal | None
-
-    @property
-    def is_enough(self) -> bool:
-        """True when it is strong enough for the request."""
-        return self.chance >= ENOUGH
-
-    @property
-    def expectation(self) -> str:
-        """Chance and cost, for reasons."""
-        digits = "f" if self.cost is None or self.cost >= CENT else "g"
-        cost = "price unknown" if self.cost is None else f"${self.cost:.2{digits}}"
-        return f"(chance {self.chance:.2f}, {cost})"
-
-
 class ModelRouter:
     """Chooses one of several models for each request; thread-safe.
 
@@ -146,14 +117,13 @@ class ModelRouter:
         candidates: chat models (also bound ones), `ModelInfo`s or names like `provider:name`; a mapping gives them
             names of your own.
         registry: states limits, prices and capabilities beside a model's profile; by default a `ModelRegistry()`.
-        config: margins and habits; a `ConfigFile` is followed while the program runs.
+        config: weights and habits; a `ConfigFile` is followed while the program runs.
         counter: counts requests for every candidate; by default the estimator of each one's tokenizer family does.
         classify: judges the complexity of a request, a function `(messages, tools) -> "low"`, `"medium"` or `"high"`.
         strengths: of candidates by name, from 0 to 1; by default the rank of their prices.
-        clock: seconds since the epoch.
 
     Raises:
-        ConfigError: there are no candidates, two have one name, or one is no model.
+        ConfigError: there are no candidates, two have one name, one is no model, or the registry is none.
         UnknownModelError: the limits of a candidate are not known.
 
     Examples:
@@ -173,7 +143,6 @@ class ModelRouter:
         counter: TokenCounter | RequestCounter | None = None,
         classify: Classify = judged,
         strengths: Mapping[str, float] | None = None,
-        clock: Clock = time.time,
     ) -> None:
         self._settings = RoutingConfig() if config is None else config
         expect(
@@ -182,21 +151,20 @@ class ModelRouter:
             "config",
             "a RoutingConfig, a FileConfig or a ConfigFile, or None",
         )
+        if registry is None:
+            registry = ModelRegistry()
+        wanted = "a ModelRegistry, or None for what comes with the package"
+        self._registry = expect(registry, ModelRegistry, "registry", wanted)
         self._classify = classify
         self._strengths = strengths or {}
-        self.clock = clock
         self._sizes = RequestSizes(counter)
-        self._registry = ModelRegistry() if registry is None else registry
         self._read = candidates_of(candidates, self._registry)
-        self._read_at = clock()
         # What happened so far; losing it costs a few refused requests.
-        # what failed, and until when the candidate rests
-        self._failures: dict[str, tuple[str, float]] = {}
         # limits by candidate and conversation
         self._learned: Lru[Mapping[str, int]] = Lru(MAX_CONVERSATIONS)
         self._last_candidates: Lru[str] = Lru(MAX_CONVERSATIONS)
-        # by kind of task and candidate
-        self._counts: dict[tuple[str, str], Count] = {}
+        # good answers and all of them, by kind of task and candidate
+        self._outcomes: dict[tuple[str, str], tuple[int, int]] = {}
         self._made: dict[str, BaseChatModel] = {}
         self._lock = threading.Lock()
 
@@ -208,14 +176,11 @@ class ModelRouter:
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """The candidates with their facts as they are now, at once: old facts serve until newer ones arrive."""
+        """The candidates with their facts, as they were at the latest choice."""
         return self.candidates_of("")
 
     def candidates_of(self, conversation: str) -> tuple[Candidate, ...]:
         """Return the candidates with the limits that hold for a conversation: some were stated to it alone."""
-        if self.clock() - self._read_at >= FACTS_SECONDS:
-            self._read_at = self.clock()
-            self._read = tuple(map(self._read_again, self._read))
         return tuple(self.candidate(one.name, conversation) for one in self._read)
 
     @property
@@ -229,15 +194,9 @@ class ModelRouter:
         Raises:
             ConfigError: no candidate has this name.
         """
-        declared, learned = (
-            self._as_read(name),
-            self._learned.get(_of(conversation, name)),
-        )
-        return (
-            replace(declared, limits=lowered(declared.limits, learned))
-            if learned
-            else declared
-        )
+        declared = self._as_read(name)
+        learned = self._learned.get(_of(conversation, name)) or {}
+        return replace(declared, limits=lowered(declared.limits, learned))
 
     def kept(self, conversation: str) -> str:
         """Return the name of the candidate that a conversation stays with; empty before its first request."""
@@ -248,7 +207,7 @@ class ModelRouter:
 
         One that is a mere name is made now, which imports its integration.
         """
-        candidate = self.candidate(name)
+        candidate = self._as_read(name)
         if not is_named(candidate.model):
             return only_model(candidate.model) or (candidate.model, {})
         if name not in self._made:
@@ -262,7 +221,6 @@ class ModelRouter:
         *,
         complexity: Complexity | None = None,
         conversation: str = "",
-        estimated_tokens: int | None = None,
         prefer: str = "",
     ) -> Route:
         """Choose a model for a request.
@@ -272,7 +230,6 @@ class ModelRouter:
             tools: the tools it offers.
             complexity: how much it asks of a model: `low`, `medium` or `high`; None lets the router judge.
             conversation: key of the conversation that stays with its model; empty routes the request by itself.
-            estimated_tokens: the size of the request when it was measured elsewhere, as an upper bound.
             prefer: candidate to take if it can do what the request needs, whatever its size.
 
         Raises:
@@ -287,7 +244,6 @@ class ModelRouter:
                 messages=cast("list[AnyMessage]", converted),
                 tools=listed(tools),
                 conversation=conversation,
-                estimated_tokens=estimated_tokens,
                 prefer=prefer,
                 complexity=complexity,
             )
@@ -297,32 +253,24 @@ class ModelRouter:
         """Choose a model for a request; see `route`."""
         candidates, request = self._measured(request)
         rejected = self._unfit(candidates, request)
-        can = [one for one in candidates if one.name not in rejected]
-        if not can:
+        able = [one for one in candidates if one.name not in rejected]
+        if not able:
             raise _no_model_fits(rejected)
-        resting = {one.name: why for one in can if (why := self._resting(one.name))}
-        # when all rest, the best of them is taken
-        if awake := [one for one in can if one.name not in resting]:
-            rejected, can = rejected | resting, awake
-        options = self._options(can, candidates, request)
+        chances = self._chances(candidates, request)
         asks = f"{request.judged} complexity"
-        wanted = self._wanted(options, request)
-        chosen, reason = wanted or _best(options, self.config, asks)
-        for one in options:
+        wanted = self._wanted(able, chances, request)
+        chosen, reason = wanted or self._best(able, chances, request)
+        for one in able:
             why = (
-                "costs no less" if one.is_enough else f"is not strong enough for {asks}"
+                "costs no less"
+                if chances[one.name] >= ENOUGH
+                else f"is not strong enough for {asks}"
             )
             if wanted:
-                why = f"{chosen.candidate.name} is taken ({reason})"
+                why = f"{chosen.name} is taken ({reason})"
             if one is not chosen:
-                rejected[one.candidate.name] = f"fits, but {why} {one.expectation}"
-        return self._route(
-            chosen.candidate,
-            request,
-            reason=reason,
-            rejected=rejected,
-            chance=chosen.chance,
-        )
+                rejected[one.name] = f"fits, but {why}"
+        return self._route(chosen, request, reason, rejected, chances[chosen.name])
 
     def largest(self, request: RouteRequest, *, is_to_shrink: bool = False) -> Route:
         """Choose the largest window, for a request of which no candidate is sure that it fits: it may, or be refused.
@@ -332,18 +280,18 @@ class ModelRouter:
         """
         candidates, request = self._measured(request)
         rejected = self._unfit(candidates, request)
-        able = [one for one in candidates if not self._unable(one, request)]
+        able = [one for one in candidates if not one.unable(request)]
         if not able:
             raise _no_model_fits(rejected)
         largest = max(able, key=lambda one: one.input_limit(request))
         limit, size = largest.input_limit(request), request.sizes[largest.family]
-        if not is_to_shrink and (size.lower > limit):
+        if not is_to_shrink and size.lower > limit:
             raise _no_model_fits(rejected)
         smaller = {one.name: "fits, but its window is smaller" for one in candidates}
         others = smaller | rejected
         del others[largest.name]
         reason = f"largest window: nothing else fits {size.tokens:,} tokens"
-        return self._route(largest, request, reason=reason, rejected=others)
+        return self._route(largest, request, reason, others)
 
     def record(self, route: Route | Mapping[str, Any], success: bool) -> None:
         """Count an outcome, so that later chances follow it.
@@ -356,20 +304,15 @@ class ModelRouter:
         about = route.metadata() if isinstance(route, Route) else route
         key = about["bucket"], about["model"]
         with self._lock:
-            self._counts[key] = self._counts.get(key, Count()).after(success=success)
+            good, every = self._outcomes.get(key, (0, 0))
+            self._outcomes[key] = good + success, every + 1
 
     def answered(self, route: Route, conversation: str, *, tokens: int = 0) -> None:
-        """Note that a candidate answered: it is well, its conversation stays with it, and it takes this input."""
-        name = route.name
-        self._failures.pop(name, None)
-        own = _of(conversation, name)
+        """Note that a candidate answered: its conversation stays with it, and it takes this input."""
+        own = _of(conversation, route.name)
         if learned := self._learned.get(own):
             self._learned.put(own, unrefuted(learned, tokens))
-        self._last_candidates.put(conversation, name)
-
-    def failed(self, name: str, what: str) -> None:
-        """Note that a candidate failed: it is passed over for a while."""
-        self._failures[name] = (what, self.clock() + REST_SECONDS)
+        self._last_candidates.put(conversation, route.name)
 
     def refused(
         self, route: Route, overflow: ContextOverflow, conversation: str = ""
@@ -379,7 +322,7 @@ class ModelRouter:
         A registry with a `LearnedSource` learns it, too. Nothing follows where no limit was stated.
         """
         refusing = self._as_read(route.name)
-        kept_tokens = refusing.limits.room(self.config.output_reserve)
+        kept_tokens = refusing.limits.room()
         stated_limits = stated_limit(overflow, refusing.limits, kept_tokens=kept_tokens)
         stated_limits = for_everybody(stated_limits, refusing.limits)
         if not stated_limits:
@@ -408,7 +351,8 @@ class ModelRouter:
     def _measured(
         self, request: RouteRequest
     ) -> tuple[Sequence[Candidate], RouteRequest]:
-        """The candidates, and the request with its size for each, all that it needs of them, and what to reserve."""
+        """The candidates as they are now, and the request with its size for each and all that it needs of them."""
+        self._read = tuple(map(self._read_again, self._read))
         candidates = self.candidates_of(request.conversation)
         families = {one.family for one in candidates}
         return candidates, replace(
@@ -416,22 +360,7 @@ class ModelRouter:
             sizes=self._sizes.of(request, families),
             requires=needed_capabilities(request),
             judged=self._judged(request),
-            reserve=self._reserve(request),
         )
-
-    def _reserve(self, request: RouteRequest) -> int | None:
-        """The tokens to keep for the answer; None leaves it to each candidate's own setting."""
-        reserves = (
-            request.reserve,
-            request.output_tokens,
-            self.config.output_reserve,
-        )
-        return next((tokens for tokens in reserves if tokens is not None), None)
-
-    def _unable(self, candidate: Candidate, request: RouteRequest) -> str:
-        """Why a candidate cannot take the request, whatever its size."""
-        today = datetime.fromtimestamp(self.clock(), tz=UTC).date()
-        return request.exclude.get(candidate.name) or candidate.unable(request, today)
 
     def _unfit(
         self, candidates: Sequence[Candidate], request: RouteRequest
@@ -439,18 +368,12 @@ class ModelRouter:
         """The candidates that cannot take the request, and why; the size is not held against a preferred one."""
         reasons = {}
         for one in candidates:
-            why = self._unable(one, request)
+            why = one.unable(request)
             if not why and one.name != request.prefer:
                 why = one.too_small(request)
             if why:
                 reasons[one.name] = why
         return reasons
-
-    def _resting(self, name: str) -> str:
-        """Why a candidate rests, and for how long; empty when it does not."""
-        what, until = self._failures.get(name, ("", 0.0))
-        seconds = until - self.clock()
-        return f"failed ({what}), rests for {seconds:.0f} s more" if seconds > 0 else ""
 
     def _judged(self, request: RouteRequest) -> Complexity:
         """The complexity that counts: as stated for the request, else for all of them, else as judged."""
@@ -462,23 +385,20 @@ class ModelRouter:
             )
         return complexity
 
-    def _options(
-        self,
-        can: Sequence[Candidate],
-        candidates: Sequence[Candidate],
-        request: RouteRequest,
-    ) -> list[_Option]:
-        """The chance and the cost of each candidate that can take the request."""
-        ranks = strengths([one.info for one in candidates])
+    def _chances(
+        self, candidates: Sequence[Candidate], request: RouteRequest
+    ) -> dict[str, float]:
+        """The chance that each candidate answers the request well."""
         names = [one.name for one in candidates]
+        ranks = strengths([one.info for one in candidates])
         strength_of = {**dict(zip(names, ranks, strict=True)), **self._strengths}
-        bucket, options = self._bucket(request), []
-        for one in can:
-            expected = presumed(strength_of[one.name], NEEDED[request.judged])
-            chance = self._counts.get((bucket, one.name), Count()).chance(expected)
-            cost = self._cost(one, request)
-            options.append(_Option(candidate=one, chance=chance, cost=cost))
-        return options
+        bucket, needed = self._bucket(request), NEEDED[request.judged]
+        return {
+            name: chance_of(
+                strength_of[name], needed, *self._outcomes.get((bucket, name), (0, 0))
+            )
+            for name in names
+        }
 
     def _bucket(self, request: RouteRequest) -> str:
         return bucket_of(
@@ -488,37 +408,64 @@ class ModelRouter:
         )
 
     def _wanted(
-        self, options: Sequence[_Option], request: RouteRequest
-    ) -> tuple[_Option, str] | None:
+        self,
+        able: Sequence[Candidate],
+        chances: Mapping[str, float],
+        request: RouteRequest,
+    ) -> tuple[Candidate, str] | None:
         """The candidate that the caller prefers, else that of the conversation, if it can take the request."""
-        by_name = {one.candidate.name: one for one in options}
+        by_name = {one.name: one for one in able}
         if request.prefer and self._as_read(request.prefer).name in by_name:
             reason = request.prefer_reason or "asked for by name"
             return by_name[request.prefer], reason
         current = by_name.get(request.kept or self.kept(request.conversation))
-        if current is None or not self.config.sticky:
+        if current is None:
             return None
         complexity = request.complexity or self.config.complexity
         may_leave = complexity is not None or request.judged == "high"
-        if (
-            may_leave
-            and not current.is_enough
-            and any(one.is_enough for one in options)
-        ):
+        has_stronger = any(chances[one.name] >= ENOUGH for one in able)
+        if may_leave and has_stronger and chances[current.name] < ENOUGH:
             return None
         return current, "kept: the conversation's prompt cache"
+
+    def _best(
+        self,
+        able: Sequence[Candidate],
+        chances: Mapping[str, float],
+        request: RouteRequest,
+    ) -> tuple[Candidate, str]:
+        """The best balance of chance and cost; an unknown cost counts as the largest."""
+        costs = {one.name: self._cost(one, request) for one in able}
+        dearest = max(filter(None, costs.values()), default=Decimal(1))
+        config, asks = self.config, f"{request.judged} complexity"
+
+        def rank(one: Candidate) -> float:
+            cost = costs[one.name]
+            share = 1.0 if cost is None else float(cost / dearest)
+            quality = min(chances[one.name], ENOUGH)
+            return config.cost * share - config.quality * quality
+
+        chosen = min(able, key=rank)
+        if len(able) == 1:
+            return chosen, f"the only one that fits ({asks})"
+        if chances[chosen.name] >= ENOUGH:
+            return chosen, f"cheapest that is strong enough for {asks}"
+        if chances[chosen.name] == max(chances[one.name] for one in able):
+            why = f"the likeliest to answer well, none is strong enough for {asks}"
+            return chosen, why
+        return chosen, f"best balance of chance and cost for {asks}"
 
     def _route(
         self,
         candidate: Candidate,
         request: RouteRequest,
-        *,
         reason: str,
         rejected: Mapping[str, str],
         chance: float = 1.0,
     ) -> Route:
         """Write down a decision; the conversation stays with the candidate from now on."""
-        route = Route(
+        self._last_candidates.put(request.conversation, candidate.name)
+        return Route(
             model=candidate.model,
             name=candidate.name,
             info=candidate.info,
@@ -529,8 +476,6 @@ class ModelRouter:
             bucket=self._bucket(request),
             chance=chance,
         )
-        self._last_candidates.put(request.conversation, route.name)
-        return route
 
     def _cost(self, candidate: Candidate, request: RouteRequest) -> Decimal | None:
         """USD of one request that is in no cache, with a usual answer."""
@@ -540,28 +485,6 @@ class ModelRouter:
             input_tokens=request.sizes[candidate.family].tokens,
             output_tokens=min(EXPECTED_OUTPUT_TOKENS, output or EXPECTED_OUTPUT_TOKENS),
         ).cost(candidate.info)
-
-
-def _best(
-    options: Sequence[_Option], config: RoutingConfig, asks: str
-) -> tuple[_Option, str]:
-    """The best balance of chance and cost, of equal ones the cheapest; an unknown cost counts as the largest."""
-    dearest = max((one.cost for one in options if one.cost), default=Decimal(1))
-
-    def rank(one: _Option) -> tuple[float, Decimal]:
-        cost = dearest if one.cost is None else one.cost
-        share = config.cost * float(cost / dearest)
-        return share - config.quality * min(one.chance, ENOUGH), cost
-
-    chosen = min(options, key=rank)
-    if len(options) == 1:
-        return chosen, f"the only one that fits ({asks})"
-    if chosen.is_enough:
-        return chosen, f"cheapest that is strong enough for {asks} {chosen.expectation}"
-    if chosen.chance == max(one.chance for one in options):
-        why = f"the likeliest to answer well, none is strong enough for {asks}"
-        return chosen, f"{why} {chosen.expectation}"
-    return chosen, f"best balance of chance and cost for {asks} {chosen.expectation}"
 
 
 def _of(conversation: str, name: str) -> str:

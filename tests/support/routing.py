@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -14,10 +13,9 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 
-from langchain_ctxwin import ModelInfo, RoutingConfig
+from langchain_ctxwin import ModelInfo, ModelRegistry, RoutingConfig
 from langchain_ctxwin.core.model_info import model_name
-from langchain_ctxwin.errors import UnknownModelError
-from langchain_ctxwin.models.sources import ProfileSource
+from langchain_ctxwin.models.sources import ExplicitSource, ProfileSource
 from langchain_ctxwin.routing import ModelRouter
 from support.fakes import ScriptedChatModel, SdkError, exact_count
 
@@ -35,22 +33,9 @@ def likely(
     return {"strengths": chances, "config": RoutingConfig(**settings)}
 
 
-@dataclass(slots=True)
-class TableRegistry:
-    """Knows the models of a table by name, and remembers what it is told."""
-
-    infos: dict[str, ModelInfo]
-    learned: list[tuple[str, Any]] = field(default_factory=list)
-    is_shared_memory = True
-
-    def lookup(self, model: Any) -> ModelInfo:
-        name = model if isinstance(model, str) else model_name(model)
-        if name not in self.infos:
-            raise UnknownModelError(f"{name} is unknown")
-        return self.infos[name]
-
-    def learn(self, name: ModelInfo, said: Any) -> None:
-        self.learned.append((name.name, said))
+def table_registry(infos: Mapping[str, ModelInfo]) -> ModelRegistry:
+    """Return a registry that knows these models, and no others."""
+    return ModelRegistry([ExplicitSource(infos)])
 
 
 class BreakingChatModel(ScriptedChatModel):
@@ -133,7 +118,7 @@ def router(
         known[name] = info(name, window, price, **can)
     chances, config = options.pop("chances", None), options.pop("config", None)
     return ModelRouter(
-        list(models), TableRegistry(known), **likely(chances, config), **options
+        list(models), table_registry(known), **likely(chances, config), **options
     )
 
 

@@ -112,7 +112,9 @@ def test_every_setting_is_shown(settings, capsys):
     assert main(["config", "show", str(settings)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(listed(FileConfig())) + 1  # the override of a tool
-    assert {"keep = 0.4", "retrieval.k = 3", "routing.sticky = true"} <= {*lines}
+    assert {"keep = 0.4", "retrieval.k = 3", 'routing.when_full = "compact"'} <= {
+        *lines
+    }
 
 
 def test_settings_are_shown_without_a_file(capsys):

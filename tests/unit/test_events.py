@@ -44,7 +44,7 @@ from support.agents import (
 )
 from support.conversations import CharCounter
 from support.fakes import ScriptedChatModel, core_overflow, script
-from support.routing import TableRegistry
+from support.routing import table_registry
 from support.tool_runs import results
 
 LIMIT = 1_000
@@ -316,7 +316,7 @@ def routed(**options):
             name=model.model_name, context_window=model.input_limit, **prices
         )
     router = ModelRouter(
-        models, TableRegistry(infos), RoutingConfig(complexity="low"), counter=COUNT
+        models, table_registry(infos), RoutingConfig(complexity="low"), counter=COUNT
     )
     return RoutedChatModel(router, **options), models[0]
 

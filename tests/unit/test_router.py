@@ -1,12 +1,11 @@
 """Does the router choose what fits, then what is worth it, and say why?"""
 
-from datetime import UTC, datetime
 from math import ceil
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import tool
 
@@ -29,15 +28,6 @@ class Writer(ScriptedChatModel):
     """Is set to write so many tokens."""
 
     max_tokens: int = 0
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    now = 20_000 * 24 * 3600.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def of_infos(*infos, chances=None, **options) -> ModelRouter:
@@ -115,22 +105,6 @@ def test_a_conversation_moves_up_for_a_hard_request_and_never_down():
 ESTIMATOR = TokenEstimator("openai")
 
 
-def test_a_message_is_priced_once_while_its_conversation_is_routed():
-    """Of a longer request only what is new is counted; a prompt, which may be made anew, by its text."""
-    priced = []
-
-    def counter(messages, *, tools=None):
-        priced.extend(message.content for message in messages)
-        return exact(messages)
-
-    routes = of_infos(info("small", 4_000), counter=counter)
-    messages = []
-    for text in "abc":
-        messages = [*messages, HumanMessage(text, id=text)]
-        routes.route([SystemMessage("Be brief."), *messages])
-    assert sorted(priced) == ["Be brief.", *"abc"]
-
-
 @pytest.mark.parametrize(
     ("counter", "upper_of"),
     [
@@ -141,55 +115,51 @@ def test_a_message_is_priced_once_while_its_conversation_is_routed():
 def test_the_upper_bound_of_a_counter_decides(counter, upper_of):
     """An estimator's own quantile; a plain callable, which says nothing of its errors, gets a fifth on top."""
     upper = upper_of(counter([HumanMessage("word " * 800)]))
-    limits = {"counter": counter, "config": RoutingConfig(output_reserve=0)}
-    assert of_infos(info("a", upper), **limits).route("word " * 800).name == "a"
+    request = RouteRequest(messages=[HumanMessage("word " * 800)], reserve=0)
+    assert of_infos(info("a", upper), counter=counter).decide(request).name == "a"
     with pytest.raises(NoModelFitsError):
-        of_infos(info("a", upper - 1), **limits).route("word " * 800)
+        of_infos(info("a", upper - 1), counter=counter).decide(request)
 
 
-def test_a_size_measured_elsewhere_is_taken_as_it_is_and_its_upper_bound_decides():
-    assert two().route("hi", estimated_tokens=50_000).name == "b"
-    assert (
-        two("1", "9")
-        .route("word " * 50_000, estimated_tokens=10, complexity="low")
-        .name
-        == "a"
-    )
-    routes = of_infos(
-        info("a", 1_000, tokenizer_family="openai"),
-        config=RoutingConfig(output_reserve=0),
-    )
+def sized(tokens: int, **wish) -> RouteRequest:
+    """Return a request whose size was measured."""
+    size = Size(tokens=tokens, upper=tokens, lower=tokens)
+    return RouteRequest(messages=[], sizes={"generic": size}, **wish)
+
+
+def test_the_upper_bound_of_a_size_measured_elsewhere_decides():
+    assert two().decide(sized(50_000)).name == "b"
+    routes = of_infos(info("a", 1_000, tokenizer_family="openai"))
     fits, not_fits = (Size(tokens=10, upper=upper, lower=1) for upper in (1_000, 1_001))
-    assert routes.decide(RouteRequest(messages=[], sizes={"openai": fits})).name == "a"
+    fitting, larger = (
+        RouteRequest(messages=[], sizes={"openai": size}, reserve=0)
+        for size in (fits, not_fits)
+    )
+    assert routes.decide(fitting).name == "a"
     with pytest.raises(
         NoModelFitsError, match=r"may need 1,001 input tokens \(count 10\)"
     ):
-        routes.decide(RouteRequest(messages=[], sizes={"openai": not_fits}))
+        routes.decide(larger)
 
 
 @pytest.mark.parametrize(
-    ("wish", "configured", "kept"),
+    ("wish", "kept"),
     [
-        ({"reserve": 1_000, "output_tokens": 2_000}, 3_000, 1_000),
-        ({"reserve": 0, "output_tokens": 2_000}, 3_000, 0),
-        ({"output_tokens": 2_000}, 3_000, 2_000),
-        ({}, 3_000, 3_000),
-        ({}, None, 2_048),
+        ({"reserve": 1_000, "output_tokens": 2_000}, 1_000),
+        ({"reserve": 0, "output_tokens": 2_000}, 0),
+        ({"output_tokens": 2_000}, 2_000),
+        ({}, 2_048),
     ],
 )
-def test_the_first_stated_reserve_is_kept_for_the_answer(wish, configured, kept):
-    """That of the caller, of the call, of the config, then the candidate's own.
+def test_the_first_stated_reserve_is_kept_for_the_answer(wish, kept):
+    """That of the caller, of the call, then the candidate's own.
 
     Only the output of the call is compared with what a model can write.
     """
-    routes = of_infos(info("a", 8_192), config=RoutingConfig(output_reserve=configured))
-    fitting, larger = (
-        RouteRequest(messages=[], estimated_tokens=n, **wish)
-        for n in (8_192 - kept, 8_193 - kept)
-    )
-    assert routes.decide(fitting).name == "a"
+    routes = of_infos(info("a", 8_192))
+    assert routes.decide(sized(8_192 - kept, **wish)).name == "a"
     with pytest.raises(NoModelFitsError):
-        routes.decide(larger)
+        routes.decide(sized(8_193 - kept, **wish))
     routes = of_infos(info("a", 8_192, max_output_tokens=1_000))
     with pytest.raises(
         NoModelFitsError, match="can write 1,000 tokens, the request asks for 1,001"
@@ -243,20 +213,6 @@ def test_a_candidate_that_lacks_a_capability_is_left_out(
     )
 
 
-def test_a_retired_model_is_left_out_from_its_day_on():
-    clock = Clock()
-    day = datetime.fromtimestamp(clock.now, tz=UTC).date()
-    routes = of_infos(
-        info("old", 8_192, "1", retires_on=day),
-        info("new", 8_192, "9"),
-        clock=clock,
-        chances={"old": 1, "new": 1},
-    )
-    assert routes.route("hi").rejected["old"] == f"retired on {day.isoformat()}"
-    clock.now -= 1
-    assert routes.route("hi").name == "old"
-
-
 def test_the_largest_window_takes_what_may_still_fit():
     """Between the lower and the upper bound a request may be sent; beyond it is refused here."""
     routes = of_infos(info("small", 512), info("large", 1_400), counter=exact)
@@ -268,14 +224,7 @@ def test_the_largest_window_takes_what_may_still_fit():
 
 
 @pytest.mark.parametrize(
-    "leaving",
-    [
-        *(
-            None,
-            {"estimated_tokens": 50_000},
-            {"prefer": "b"},
-        ),
-    ],
+    "leaving", [{}, {"prefer": "b"}, {"sizes": sized(50_000).sizes}]
 )
 def test_a_conversation_stays_with_its_model_while_it_can(leaving):
     """Though another is better now. A size or a wish ends the stay."""
@@ -283,43 +232,23 @@ def test_a_conversation_stays_with_its_model_while_it_can(leaving):
     routes = two(chances=liked)
     assert routes.route("hi", conversation="one").name == "a"
     liked.update(a=0.1, b=0.9)
-    route = routes.route("more", conversation="one", **leaving or {})
+    more = [HumanMessage("more")]
+    route = routes.decide(RouteRequest(messages=more, conversation="one", **leaving))
     assert route.name == routes.kept("one") == ("b" if leaving else "a")
     assert leaving or route.reason == "kept: the conversation's prompt cache"
-    assert [
-        routes.route("more", conversation="two").name,
-        routes.route("more").name,
-    ] == ["b", "b"]
-
-
-def test_a_candidate_that_failed_rests_for_a_while():
-    clock = Clock()
-    routes = two("1", "9", clock=clock, chances={"a": 1, "b": 1})
-    routes.failed("a", "RateLimitError, status 429")
-    route = routes.route("hi")
-    assert (route.name, route.rejected["a"]) == (
-        "b",
-        "failed (RateLimitError, status 429), rests for 30 s more",
-    )
-    assert routes.decide(RouteRequest(messages=[], exclude={"b": "no"})).name == "a"
-    clock.now += 30
-    assert routes.route("hi").name == "a"
+    assert routes.route("more", conversation="two").name == "b"
 
 
 def test_a_refusal_without_a_limit_says_nothing_to_other_conversations():
     """A provider that states what its window leaves beside the answer states a limit of the input alone."""
-    for reserve, kept in ((None, 6_144), (1_192, 7_000)):
-        routes = of_infos(
-            info("a", 8_192), config=RoutingConfig(output_reserve=reserve)
-        )
-        routes.refused(routes.route("hi"), ContextOverflow(limit=kept, actual=8_000))
-        assert routes.candidate("a").limits == ModelLimits(8_192, kept)
+    routes = of_infos(info("a", 8_192))
+    routes.refused(routes.route("hi"), ContextOverflow(limit=6_144, actual=8_000))
+    assert routes.candidate("a").limits == ModelLimits(8_192, 6_144)
     routes = of_infos(info("a", 128_000))
-    routes.refused(routes.route("hi", estimated_tokens=40_000), ContextOverflow())
+    routes.refused(routes.decide(sized(40_000)), ContextOverflow())
     assert routes.candidate("a").limits == ModelLimits(128_000)
     routes.refused(
-        routes.route("hi", estimated_tokens=80_000),
-        ContextOverflow(limit=64_000, actual=80_000),
+        routes.decide(sized(80_000)), ContextOverflow(limit=64_000, actual=80_000)
     )
     assert routes.candidate("a").limits == ModelLimits(64_000)
 
@@ -364,6 +293,13 @@ def test_unusable_candidates_are_refused_before_any_call(candidates, error, mess
         ModelRouter(candidates, **likely())
 
 
+def test_what_is_no_registry_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"registry=\{\}: pass a ModelRegistry, or None"
+    ):
+        ModelRouter(THREE, registry={})
+
+
 windows = st.lists(st.integers(300, 200_000), min_size=1, max_size=5, unique=True)
 sizes = st.lists(st.integers(0, 60_000), min_size=1, max_size=8)
 
@@ -371,27 +307,16 @@ sizes = st.lists(st.integers(0, 60_000), min_size=1, max_size=8)
 @given(windows=windows, sizes=sizes, reserve=st.none() | st.integers(0, 4_000))
 def test_what_is_chosen_fits_and_everyone_is_accounted_for(windows, sizes, reserve):
     """Over whole conversations: the size is within the limit, and rejected + chosen = candidates."""
-    routes, names = (
-        of_infos(
-            *(info(f"m{w}", w, str(w)) for w in windows),
-            config=RoutingConfig(output_reserve=reserve),
-        ),
-        {f"m{w}" for w in windows},
-    )
+    routes = of_infos(*(info(f"m{w}", w, str(w)) for w in windows))
+    names = {f"m{w}" for w in windows}
     for size in sizes:
-        if all(
-            max(1, size) > w - (int(w * 0.25) if reserve is None else reserve)
-            for w in windows
-        ):
+        request = sized(size, reserve=reserve, conversation="c")
+        if all(one.input_limit(request) < max(1, size) for one in routes.candidates):
             with pytest.raises(NoModelFitsError) as caught:
-                routes.route("hi", conversation="c", estimated_tokens=size)
+                routes.decide(request)
             assert set(caught.value.rejected) == names
-            assert all(
-                f"\n  {name}: {reason}" in str(caught.value)
-                for name, reason in caught.value.rejected.items()
-            )
             continue
-        route = routes.route("hi", conversation="c", estimated_tokens=size)
+        route = routes.decide(request)
         limits = routes.candidate(route.name).limits
         assert size <= limits.input_limit(limits.output_reserve(reserve))
         assert sorted([route.name, *route.rejected]) == sorted(names)
