@@ -196,7 +196,7 @@ class Replay:
                 yield self.sighting("compacted", number, *found)
             answer = talk.messages[point]
             assert isinstance(answer, AIMessage)
-            counts = from_answer(window, answer).counts
+            counts, _ = from_answer(window, answer)
             self.state = {**after_measure(window).to_json(), "context_counts": counts}
             self.ratio = true / window.estimates.total_tokens
 

@@ -142,11 +142,11 @@ def _json_tokens(tools: Any, _: Any, price: Any) -> float:
     return sum(price(json.dumps(tool_definition(tool), default=str)) for tool in tools)
 
 
-def _all_at_once(request: Any) -> tuple[tuple[Any, ...], ...]:
+def _all_at_once(request: Any) -> tuple[list[set[int]], ...]:
     """The kinds of messages that are cut, in order, were there only the question and everything else."""
-    current, pins = pinned.last_user(request.parts.messages), request.parts.pins
-    others = (lambda index: index != current and index not in pins,)
-    return others, (), (), (lambda index: index == current,)
+    messages, pins = request.parts.messages, request.parts.pins
+    current = {pinned.last_user(messages)}
+    return [{*range(len(messages))} - pins - current], [], [current]
 
 
 def _waiting(start: Any) -> Any:
@@ -166,7 +166,7 @@ PROMPT = Row(
 ROWS = (
     Row(
         name="anchor (last reported size)",
-        seams={"core.request:last_report_of": returning(None)},
+        seams={"core.measuring:last_report_of": returning(None)},
         measures=("shown", "calibration", "arena"),
     ),
     Row(

@@ -339,12 +339,12 @@ class ModelCall:
         )
         if was_cut:  # its size is that of what the server made of the request
             return answer, dict(window.session.counts)
-        lesson = from_answer(window, answer)
-        if lesson.ignored:
+        counts, ignored = from_answer(window, answer)
+        if ignored:
             self._engine.reporter.notice(
-                "usage_ignored", window.parts.model, reason=lesson.ignored
+                "usage_ignored", window.parts.model, reason=ignored
             )
-        return answer, lesson.counts
+        return answer, counts
 
     def _report_step(
         self, window: Window, answer: AIMessage, *, seconds: float, calls: int

@@ -6,7 +6,7 @@ before all of these pins, where they exceed the room alone
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from langchain_core.messages import AIMessage
@@ -30,46 +30,37 @@ PINS_SHARE = 0.75
 LASTING_SHARE = 0.6
 CAP_STEP = 0.99  # from one candidate length to the next: an exact cut is not worth more pricing
 
-# says by its position whether a message is one to be clamped
-Kind = Callable[[int], bool]
 Enough = Callable[[Request], bool]
 
 
 def with_lasting_question(request: Request) -> Request:
     """Cut a question that had filled the window when it was new to a part of it, once something follows it."""
-    parts = request.parts
-    regions = request.size.regions
-    begin = request.newest_index
+    parts, view, regions = request.parts, request.view, request.size.regions
+    messages = parts.messages
     most = LASTING_SHARE * (
         request.likely_limit - regions.system_tokens - regions.tool_tokens
     )
-
-    def is_lasting(index: int) -> bool:
-        is_old = index < begin and index not in parts.pins
-        return (
-            is_old
-            and is_user(parts.messages[index])
-            and message_id(parts.messages, index) in request.view.clamped
-        )
+    lasting = {
+        index
+        for index in parts.visible_indexes(view, request.newest_index)
+        if is_user(messages[index]) and message_id(messages, index) in view.clamped
+    } - parts.pins
 
     def is_small(candidate: Request) -> bool:
         steps: tuple[Step, ...] = (*candidate.pinned, *candidate.steps)
-        return sum(step.tokens for step in steps if is_lasting(step.index)) <= most
+        return sum(step.tokens for step in steps if step.index in lasting) <= most
 
-    return (
-        request
-        if not request.view.clamped or is_small(request)
-        else clamp(request, is_lasting, is_small)
-    )
+    return request if is_small(request) else clamp(request, lasting, is_small)
 
 
 def with_clamped_pins(request: Request) -> Request:
     """Clamp the explicit pins where the request would not fit with everything else at its smallest."""
-    pins = request.parts.pins.difference({last_user(request.parts.messages)})
+    messages = request.parts.messages
+    pins = request.parts.pins.difference({last_user(messages)})
     bare = _without_record(request)
     if not pins or _beside_frame(bare).likely_fits:
         return request
-    others = _lengths(bare, lambda index: index not in pins)
+    others = _lengths(bare, {*range(len(messages))} - pins)
     if _beside_frame(_clamped_to(bare, others, CLAMP_FLOOR_CHARS)).likely_fits:
         return request
     most = int(PINS_SHARE * request.limit)
@@ -77,11 +68,9 @@ def with_clamped_pins(request: Request) -> Request:
     def leaves_room(candidate: Request) -> bool:
         return _beside_frame(candidate).likely_fits and candidate.fixed_tokens <= most
 
-    after = clamp(bare, pins.__contains__, leaves_room)
+    after = clamp(bare, pins, leaves_room)
     if not leaves_room(after):
-        after = clamp(
-            bare, pins.__contains__, lambda candidate: _cut_goal(candidate).likely_fits
-        )
+        after = clamp(bare, pins, lambda candidate: _cut_goal(candidate).likely_fits)
     return _with_account_of(after, request)
 
 
@@ -95,12 +84,8 @@ def clamped_to_fit(request: Request) -> Request:
     bare = _cut(_without_record(request), old)
     beside = _cut(_with_account_of(bare, request), newest)
     if not beside.fits:  # the record gets what they leave at their shortest, and they what its lines leave of that
-        beside = _cut(
-            _with_account_of(
-                bare, _with_less_account(_without_record(beside), request)
-            ),
-            newest,
-        )
+        less = _with_less_account(_without_record(beside), request)
+        beside = _cut(_with_account_of(bare, less), newest)
     bare = _cut(
         _without_record(beside), question, lambda candidate: candidate.likely_fits
     )
@@ -108,33 +93,24 @@ def clamped_to_fit(request: Request) -> Request:
     return after if after.fits else _with_less_account(_without_record(bare), request)
 
 
-def _kinds(request: Request) -> tuple[tuple[Kind, ...], ...]:
-    """The messages to clamp, in groups by order: old messages, the newest ones, the question."""
+def _kinds(request: Request) -> tuple[list[set[int]], ...]:
+    """Positions of the messages to clamp, in groups by order: old messages, the newest ones, the question."""
     messages = request.parts.messages
-    pins = request.parts.pins
     current = last_user(messages)
+    visible = request.parts.visible_indexes(request.view, len(messages))
+    free = {*visible} - request.parts.pins - {current}
     begin = request.newest_index if request.newest else len(messages)
-
-    def free(kind: Kind) -> Kind:
-        return lambda index: kind(index) and index != current and index not in pins
-
-    def is_work(index: int) -> bool:
-        return is_result(messages[index]) or isinstance(messages[index], AIMessage)
-
-    old = (
-        free(lambda index: index < begin and is_work(index)),
-        free(lambda index: index < begin or not is_work(index)),
-    )
-    newest = (
-        free(lambda index: isinstance(messages[index], AIMessage)),
-        free(lambda index: index >= begin and is_result(messages[index])),
-    )
-    return old, newest, (lambda index: index == current,)
+    old = {index for index in free if index < begin}
+    answers = {index for index in free if isinstance(messages[index], AIMessage)}
+    results = {index for index in free if is_result(messages[index])}
+    others = free - answers - results
+    question = set() if current is None else {current}
+    return [old - others, old | others], [answers, results - old], [question]
 
 
 def _cut(
     request: Request,
-    kinds: Sequence[Kind],
+    kinds: Iterable[set[int]],
     enough: Enough = lambda candidate: candidate.fits,
 ) -> Request:
     """The request with the messages of these kinds cut, kind by kind, until it is small enough."""
@@ -146,28 +122,27 @@ def _cut(
     return request
 
 
-def clamp(request: Request, kind: Kind, enough: Enough) -> Request:
+def clamp(request: Request, kind: Collection[int], enough: Enough) -> Request:
     """Cut the longest messages of a kind to one common length: the largest that is enough, else the floor."""
     lengths = _lengths(request, kind)
     if not lengths:
         return request
-    caps = list[int]()
-    chars = float(max(lengths.values()))
+    caps, chars = [CLAMP_FLOOR_CHARS], float(max(lengths.values()))
     while chars > CLAMP_FLOOR_CHARS:
-        caps.append(int(chars))
+        caps.insert(-1, int(chars))
         chars *= CAP_STEP
-    caps = sorted({CLAMP_FLOOR_CHARS, *caps}, reverse=True)
     best = first_that(caps, lambda cap: enough(_clamped_to(request, lengths, cap)))
     return _clamped_to(request, lengths, CLAMP_FLOOR_CHARS if best is None else best)
 
 
-def _lengths(request: Request, kind: Kind) -> dict[int, int]:
+def _lengths(request: Request, kind: Collection[int]) -> dict[int, int]:
     """Return the shown messages of a kind that can be cut: their lengths in characters, by position."""
-    messages = request.parts.messages
-    lengths = dict[int, int]()
-    for index in request.parts.visible_indexes(request.view, len(messages)):
-        if message_id(messages, index) not in request.view.cleared and kind(index):
-            lengths[index] = clampable_chars(messages[index])
+    messages, view = request.parts.messages, request.view
+    lengths = {
+        index: clampable_chars(messages[index])
+        for index in request.parts.visible_indexes(view, len(messages))
+        if index in kind and message_id(messages, index) not in view.cleared
+    }
     return {
         index: chars for index, chars in lengths.items() if chars > CLAMP_FLOOR_CHARS
     }

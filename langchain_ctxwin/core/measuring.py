@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +20,7 @@ from langchain_ctxwin.core.limits import (
 )
 from langchain_ctxwin.core.parts import Parts, unbound_before
 from langchain_ctxwin.core.provider_blocks import has_bound_reasoning
-from langchain_ctxwin.core.request import Request, Window, last_report_of
+from langchain_ctxwin.core.request import Request, Window
 from langchain_ctxwin.core.session import Session, guard_after, last_position
 from langchain_ctxwin.core.sizing import ReportedSize, Sizes, Span, is_plausible
 from langchain_ctxwin.core.usage import (
@@ -202,14 +202,34 @@ def _sized(parts: Parts, session: Session) -> Request:
         sizing=Sizes(doubt=parts.pricer.doubt),
         unbound=_unbound(session, parts),
     )
-    request, newest = _calibrated(plain.shown_as(session.view, session.summary))
-    report = last_report_of(request, newest)
-    request = replace(request, last_report=report)
-    if report:
+    request = plain.shown_as(session.view, session.summary)
+    newest = None
+    if "anchor" not in session.counts:
+        session, newest = from_history(request)
+    name = session.answering_model(parts.model)
+    sizing = sizes_for(parts, session, name)
+    request = replace(request, session=session, answering_model=name, sizing=sizing)
+    if report := last_report_of(request, newest):
         prefix_tokens = report.estimate - request.fixed_estimates.total_tokens
         steps = request.steps.with_counted(report.at, max(0, prefix_tokens))
-        request = replace(request, steps=steps)
+        request = replace(request, steps=steps, last_report=report)
     return replace(request, checked_tokens=_checked_tokens(request))
+
+
+def last_report_of(
+    request: Request, newest: ReportedSize | None
+) -> ReportedSize | None:
+    """Return the reported size of an earlier request that this one extends; without an anchor, the `newest` one."""
+    if anchor := request.session.counts.get("anchor"):
+        at = anchor["index"]
+        is_there = [m.id for m in request.parts.messages[at : at + 1]] == [anchor["id"]]
+        if not is_there or anchor["digest"] != request.digest_until(at):
+            return None
+        newest = ReportedSize(anchor["tokens"], anchor["estimate"], at)
+    if newest is None:
+        return None
+    later = request.steps[request.steps.place(newest.at) :][:1]
+    return newest if later and later[0].index == newest.at else None
 
 
 def _unbound(session: Session, parts: Parts) -> int:
@@ -223,29 +243,12 @@ def _unbound(session: Session, parts: Parts) -> int:
     return stop if session.unbound else unbound_before(messages, stop, parts.rules)
 
 
-def _calibrated(request: Request) -> tuple[Request, ReportedSize | None]:
-    """The request with what the session knows about sizes; it is learned first from a history that brings usage.
-
-    With the newest report in that history, where no answer was handed to us.
-    """
-    session, newest = request.session, None
-    if "anchor" not in session.counts:
-        session, newest = from_history(request)
-    name = session.answering_model(request.parts.model)
-    request = replace(request, session=session, answering_model=name)
-    return replace(request, sizing=sizes_for(request, name)), newest
-
-
 def _checked_tokens(request: Request) -> int | None:
     """Return the provider's own count of exactly this request, if it was asked for one."""
-    checked = request.session.counts.get("checked")
-    if not checked:
-        return None
-    same = (
-        checked.get("digest") == request.digest
-        and checked.get("estimate") == request.estimates.total_tokens
-    )
-    return int(checked["tokens"]) if same else None
+    checked = request.session.counts.get("checked") or {}
+    is_same = checked.get("digest") == request.digest if checked else False
+    is_same = is_same and checked["estimate"] == request.estimates.total_tokens
+    return checked["tokens"] if is_same else None
 
 
 # ---- after an answer, a count or a refusal --------------------------------------------------------------------------
@@ -281,38 +284,25 @@ def update_unsealed(window: Window) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
-    """What an answer taught."""
+def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
+    """Learn from the usage that came with the answer to a request.
 
-    counts: dict[str, Any]
-    """The new `context_counts`."""
-
-    ignored: str = ""
-    """Why a reported size was not believed; empty when it was, or when none was reported."""
-
-    accepted_tokens: int = 0
-    """The input that the model of the request is known to have taken; 0 when that is not known."""
-
-
-def from_answer(window: Window, reply: AIMessage) -> Lesson:
-    """Learn from the usage that came with the answer to a request; one without usage changes nothing."""
+    Returns the new `context_counts`, and why a reported size was not believed; empty when it was, or none was reported.
+    """
     counts, tokens = dict(window.session.counts), sent_tokens(reply)
     if has_bound_reasoning(reply):
         counts["tied_to"] = window.tied_to
     if tokens is None:
-        return Lesson(counts=counts)
-    sizes, extends = window.sizing, window.last_report
-    model, expected = (
-        answered_by(reply) or window.answering_model,
-        expected_sizes(window),
-    )
+        return counts, ""
+    sizes, extends, asked = window.sizing, window.last_report, window.parts.model
+    model = answered_by(reply) or window.answering_model
+    expected = expected_sizes(window)
     if model != window.answering_model:
-        sizes, extends = sizes_for(window, model), None
+        sizes, extends = sizes_for(window.parts, window.session, model), None
         size = sizes.size(window.estimates, window.steps)
         expected = (size.regions.total_tokens, *expected[1:])
     if not is_count(tokens) or not tokens:
-        return Lesson(counts=counts, ignored=fault_of(tokens, expected))
+        return counts, fault_of(tokens, expected)
     if sizes.reports:
         tokens = counted_once(reply, tokens, expected[0])
     report = ReportedSize(tokens, window.estimates.total_tokens)
@@ -323,33 +313,29 @@ def from_answer(window: Window, reply: AIMessage) -> Lesson:
         limit_tokens=window.limits.input_limit(0),
         extended_tokens=extends.tokens if extends else 0,
     ):
-        return Lesson(
-            counts=_with_sizes(counts, model, replace(sizes, doubted=report)),
-            ignored=far_off(tokens, expected),
-        )
+        doubting = replace(sizes, doubted=report)
+        return _with_sizes(counts, model, doubting), far_off(tokens, expected)
     counts.pop("checked", None)
     counts["anchor"] = {
         "id": reply.id,
         "tokens": tokens,
         "model": model,
         "digest": window.digest_until(window.stop),
-        "estimate": window.estimates.total_tokens,
+        "estimate": report.estimate,
         "index": window.stop,
     }
     # What another model takes that stood in says nothing about the one that was asked.
-    is_own = model == window.answering_model or may_be(model, window.parts.model)
-    accepted = tokens if is_own else 0
-    counts = _without_refuted_limits(counts, window.parts.model, accepted)
-    counts["speakers"] = bounded(
-        counts.get("speakers"), window.parts.model, model, MAX_MODELS
-    )
-    answer = Position(id=reply.id or "", index=window.stop)
+    is_own = model == window.answering_model or may_be(model, asked)
+    stated: Mapping[str, Any] = counts.get("limits") or {}
+    if is_own and unrefuted(stated.get(asked, {}), tokens) != stated.get(asked, {}):
+        counts["limits"] = {name: one for name, one in stated.items() if name != asked}
+    counts["speakers"] = bounded(counts.get("speakers"), asked, model)
     if extends:
-        sizes = _with_growth(
-            sizes, extends, tokens - extends.tokens, sum(window.added), answer
-        )
+        answer = Position(id=reply.id or "", index=window.stop)
+        grown = tokens - extends.tokens
+        sizes = _with_growth(sizes, extends, grown, sum(window.added), answer)
     sizes = sizes.with_request(tokens, **_fixed_and_text(sizes, window))
-    return Lesson(counts=_with_sizes(counts, model, sizes), accepted_tokens=accepted)
+    return _with_sizes(counts, model, sizes), ""
 
 
 def _with_growth(
@@ -412,7 +398,7 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
     """
     session, parts = request.session, request.parts
     answering_model = session.answering_model(parts.model)
-    sizes = sizes_for(request, answering_model)
+    sizes = sizes_for(parts, session, answering_model)
     compacted = session.since.index + 1 if session.since and session.compactions else 0
     believed = _believed(request, answering_model)
     newest = believed[-1] if believed and believed[-1].at >= compacted else None
@@ -426,11 +412,10 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
             answer = position_of(parts.messages, new.at)
             sizes = _with_growth(sizes, old, grown, added, answer)
     after = request.steps.between(newest.at, request.stop)
-    sizes = sizes.with_request(
-        newest.tokens, **_fixed_and_text(sizes, request, after=after)
-    )
+    explained = _fixed_and_text(sizes, request, after=after)
+    sizes = sizes.with_request(newest.tokens, **explained)
     name = newest.model or answering_model
-    speakers = bounded(session.counts.get("speakers"), parts.model, name, MAX_MODELS)
+    speakers = bounded(session.counts.get("speakers"), parts.model, name)
     counts = _with_sizes({**session.counts, "speakers": speakers}, name, sizes)
     return replace(session, counts=counts), newest
 
@@ -439,25 +424,26 @@ def _believed(request: Request, answering_model: str) -> list[ReportedSize]:
     """The reports of a model in the shown history that are believed, by the same rule as those of answers."""
     declared = request.parts.declared
     limit = declared.input_limit(0) if declared is not None and declared.known else None
-    believed, sizes, before = list[ReportedSize](), Sizes(), 0
-    if not any(getattr(m, "usage_metadata", None) for m in request.parts.messages):
-        return believed
+    believed, sizes = list[ReportedSize](), Sizes()
+    next_estimate = request.fixed_estimates.total_tokens
     for step in request.steps:
+        estimate = next_estimate
+        next_estimate += step.tokens
         answer = step.messages[0] if step.messages else None
-        tokens = sent_tokens(answer) if isinstance(answer, AIMessage) and before else 0
-        model = answered_by(answer) if tokens and isinstance(answer, AIMessage) else ""
-        estimate = request.fixed_estimates.total_tokens + before
-        before += step.tokens
+        if not isinstance(answer, AIMessage) or step is request.steps[0]:
+            continue
+        tokens, model = sent_tokens(answer), answered_by(answer)
         if not tokens or not is_count(tokens) or not may_be(model, answering_model):
             continue
-        report, last = ReportedSize(tokens, estimate, step.index, model), believed[-1:]
-        planned = last[0].tokens + estimate - last[0].estimate if last else estimate
+        report = ReportedSize(tokens, estimate, step.index, model)
+        last = believed[-1] if believed else None
+        planned = last.tokens + estimate - last.estimate if last else estimate
         if is_believed(
             report,
             sizes,
             (planned, estimate - request.estimates.tool_tokens),
             limit_tokens=limit,
-            extended_tokens=last[0].tokens if last else 0,
+            extended_tokens=last.tokens if last else 0,
         ):
             believed.append(report)
             sizes = replace(sizes, doubted=None, reports=len(believed))
@@ -472,25 +458,16 @@ def stored_sizes(session: Session, answering_model: str) -> Sizes:
     return Sizes.from_json(stored) if stored else Sizes()
 
 
-def sizes_for(request: Request, answering_model: str) -> Sizes:
+def sizes_for(parts: Parts, session: Session, answering_model: str) -> Sizes:
     """Return the same for a request: its history, tool set and counter."""
-    parts = request.parts
-    sizes = (
-        stored_sizes(request.session, answering_model)
-        .in_history(parts.messages)
-        .of_tools(parts.tools_digest)
-    )
-    return replace(sizes, doubt=parts.pricer.doubt)
+    sizes = stored_sizes(session, answering_model).in_history(parts.messages)
+    return replace(sizes.of_tools(parts.tools_digest), doubt=parts.pricer.doubt)
 
 
-def bounded(
-    mapping: Mapping[str, Any] | None, key: str, value: Any, most: int
-) -> dict[str, Any]:
-    """Return a mapping with one more value; beyond `most` values, the one that was put first leaves."""
-    values = {**(mapping or {})}
-    values.pop(key, None)
-    values[key] = value
-    return dict([*values.items()][-most:])
+def bounded(values: Mapping[str, Any] | None, key: str, value: Any) -> dict[str, Any]:
+    """Return a mapping with one more value; beyond `MAX_MODELS`, the one that was put first leaves."""
+    others = {name: one for name, one in (values or {}).items() if name != key}
+    return dict([*others.items(), (key, value)][-MAX_MODELS:])
 
 
 def expected_sizes(request: Request) -> tuple[int, int]:
@@ -504,26 +481,8 @@ def expected_sizes(request: Request) -> tuple[int, int]:
 def _with_sizes(
     counts: Mapping[str, Any], answering_model: str, sizes: Sizes
 ) -> dict[str, Any]:
-    return {
-        **counts,
-        "sizes": bounded(
-            counts.get("sizes"), answering_model, sizes.to_json(), MAX_MODELS
-        ),
-    }
-
-
-def _without_refuted_limits(
-    counts: dict[str, Any], model: str, accepted: int
-) -> dict[str, Any]:
-    """Return `context_counts` without a limit of a model that is below what it took."""
-    limits: Mapping[str, Mapping[str, int]] = counts.get("limits") or {}
-    limit = limits.get(model, {})
-    if unrefuted(limit, accepted) == limit:
-        return counts
-    others = {name: limit for name, limit in limits.items() if name != model}
-    return {key: value for key, value in counts.items() if key != "limits"} | (
-        {"limits": others} if others else {}
-    )
+    stored = bounded(counts.get("sizes"), answering_model, sizes.to_json())
+    return {**counts, "sizes": stored}
 
 
 def remembered_limit(session: Session, model: str) -> dict[str, int]:

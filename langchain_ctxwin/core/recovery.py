@@ -16,7 +16,6 @@ from langchain_ctxwin.core.limits import (
     unrefuted,
 )
 from langchain_ctxwin.core.measuring import (
-    MAX_MODELS,
     bounded,
     from_refusal,
     remembered_limit,
@@ -50,7 +49,7 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     if media := learned_limits(overflow, MediaSize.of_all(window.assembled())):
         stored = counts.get("media") or {}
         media = smaller_of(media, stored.get(model) or {})
-        return {**counts, "media": bounded(stored, model, media, MAX_MODELS)}
+        return {**counts, "media": bounded(stored, model, media)}
     counts = from_refusal(window, stated_input(overflow))
     learned = learned_limit(window, overflow)
     if not learned and not window.over_by:
@@ -67,7 +66,7 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
         return counts
     return {
         **counts,
-        "limits": bounded(counts.get("limits"), model, learned, MAX_MODELS),
+        "limits": bounded(counts.get("limits"), model, learned),
     }
 
 

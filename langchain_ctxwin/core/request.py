@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -564,29 +563,3 @@ def _digest(*texts: str) -> str:
 def portion(share: float, room: int) -> int:
     """Return a setting that is a share of the room when at most 1, else a number of tokens capped by the room."""
     return int(share * room) if share <= 1 else min(int(share), room)
-
-
-def last_report_of(
-    request: Request, newest: ReportedSize | None
-) -> ReportedSize | None:
-    """Return the reported size of an earlier request that this one extends; without an anchor, the `newest` one."""
-    anchor = request.session.counts.get("anchor")
-    if anchor:
-        if not _is_extended(request, anchor):
-            return None
-        newest = ReportedSize(anchor["tokens"], anchor["estimate"], anchor["index"])
-    if newest is None:
-        return None
-    later = request.steps[request.steps.place(newest.at) :]
-    return newest if later and later[0].index == newest.at else None
-
-
-def _is_extended(request: Request, anchor: Mapping[str, Any]) -> bool:
-    """True when the request that was counted is the beginning of this one."""
-    messages, index = request.parts.messages, anchor["index"]
-    answer = messages[index] if index < len(messages) else None
-    return (
-        isinstance(answer, AIMessage)
-        and answer.id == anchor["id"]
-        and anchor["digest"] == request.digest_until(index)
-    )

@@ -126,7 +126,7 @@ class Chat:
         return self.measure()
 
     def answer(self, window, tokens=HONEST, *, by="", output=5):
-        """Answer, learn, and return the lesson."""
+        """Answer, learn, and return why the reported size was not believed."""
         name = {"name": "read_0", "args": {"path": "a"}, "id": f"c{self.serial}"}
         calls = [name] if self.serial % 5 != 4 else []
         reply = AIMessage(
@@ -140,18 +140,16 @@ class Chat:
                 "total_tokens": 0,
             }
         self.add(reply, self.rng.randint(5, 60))
-        lesson = from_answer(window, reply)
-        self.state |= after_measure(window).to_json() | {
-            "context_counts": lesson.counts
-        }
-        return lesson
+        counts, ignored = from_answer(window, reply)
+        self.state |= after_measure(window).to_json() | {"context_counts": counts}
+        return ignored
 
     def talk(self, steps=20, **answer):
         """Lead it on honestly; return the windows that were answered."""
         windows = []
         for _ in range(steps):
             windows.append(self.ask())
-            assert self.answer(windows[-1], **answer).ignored == ""
+            assert self.answer(windows[-1], **answer) == ""
         return windows
 
     def compacted(self):

@@ -52,7 +52,7 @@ def asked(engine, messages, tokens, state=None):
     answer = reply(tokens, id=f"r{len(messages)}")
     return [*messages, answer], {
         **after_measure(window).to_json(),
-        "context_counts": from_answer(window, answer).counts,
+        "context_counts": from_answer(window, answer)[0],
     }
 
 

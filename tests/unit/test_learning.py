@@ -57,9 +57,9 @@ def test_a_size_that_cannot_be_is_ignored(tokens):
     chat = Chat()
     chat.talk(3)
     window = chat.ask()
-    lesson = chat.answer(window, tokens)
-    assert without_doubt(lesson.counts) == without_doubt(window.session.counts)
-    assert "the provider reported" in lesson.ignored
+    assert "the provider reported" in chat.answer(window, tokens)
+    learned = chat.state["context_counts"]
+    assert without_doubt(learned) == without_doubt(window.session.counts)
     assert chat.error(chat.ask()) < 0.02
 
 
@@ -71,7 +71,7 @@ def test_a_fallback_is_learned_under_its_own_name():
     )
     for turn in range(24):
         chat.provider = (own, other)[turn % 2]
-        assert chat.answer(chat.ask(), by=("one", "two")[turn % 2]).ignored == ""
+        assert chat.answer(chat.ask(), by=("one", "two")[turn % 2]) == ""
     offsets = {
         name: sizes["offset"]
         for name, sizes in chat.state["context_counts"]["sizes"].items()
@@ -161,7 +161,7 @@ def test_sums_over_several_calls_are_not_believed(kind, is_handed, words):
 
 def test_a_hidden_prompt_is_believed_when_it_is_told_again():
     chat = Chat(Provider(20_000, 0, 0), window=40_000)
-    assert [bool(chat.answer(chat.ask()).ignored) for _ in range(5)] == [
+    assert [bool(chat.answer(chat.ask())) for _ in range(5)] == [
         True,
         False,
         False,
@@ -179,7 +179,7 @@ def test_one_inflated_report_is_outlived(first):
     if not first:
         chat.talk(3)
     chat.say(18)
-    assert [chat.say(1).ignored for _ in range(3)] == [""] * 3
+    assert [chat.say(1) for _ in range(3)] == [""] * 3
     assert chat.error(chat.ask()) < 0.05
 
 
@@ -200,5 +200,5 @@ def test_reports_that_do_not_follow_the_conversation_are_never_believed(server):
             "takes turns": 5_000 + 150 * turn,
         }
         by = f"model-{'ab'[turn % 2]}" if server == "takes turns" else ""
-        assert chat.answer(window, said[server], by=by).ignored
+        assert chat.answer(window, said[server], by=by)
     assert chat.ask(60).total_tokens >= plain

@@ -27,9 +27,9 @@ def counts():
     """What a conversation of this package stores."""
     window = engine().measure(HISTORY[:1])
     usage = {"input_tokens": 70, "output_tokens": 1, "total_tokens": 71}
-    return from_answer(
-        window, AIMessage("answer " * 40, id="a", usage_metadata=usage)
-    ).counts
+    return from_answer(window, AIMessage("answer " * 40, id="a", usage_metadata=usage))[
+        0
+    ]
 
 
 @settings(deadline=None)

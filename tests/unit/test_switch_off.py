@@ -11,7 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import switch_off  # stands beside the other benchmarks
-from langchain_ctxwin.core import measuring, request
+from langchain_ctxwin.agent import model_call
+from langchain_ctxwin.core import overflow
 
 
 @pytest.mark.parametrize(
@@ -36,12 +37,13 @@ def test_a_seam_that_is_gone_names_the_row():
 
 
 def test_a_mechanism_is_off_wherever_it_was_imported_and_on_again_afterwards():
-    before = request.last_report_of
-    row = next(row for row in switch_off.ROWS if row.name.startswith("anchor"))
+    before = overflow.classify_overflow
+    row = next(row for row in switch_off.ROWS if "core.overflow" in str(row.seams))
     with switch_off.applied(row):
-        assert measuring.last_report_of is request.last_report_of is not before
-        assert measuring.last_report_of("anything") is None
-    assert measuring.last_report_of is request.last_report_of is before
+        found = model_call.classify_overflow
+        assert found is overflow.classify_overflow is not before
+        assert found("anything") is None
+    assert model_call.classify_overflow is overflow.classify_overflow is before
 
 
 def test_a_method_is_replaced_in_its_class():
