@@ -1,22 +1,14 @@
-"""How far off, and how slow, is the token estimator, beside the published heuristics and an exact tokenizer?
-
-`--fit` fits the weights of the estimator to counted texts instead, and writes them into the package; it needs scipy,
-which nothing else does.
-"""
+"""How far off, and how slow, is the token estimator, beside the published heuristics and an exact tokenizer?"""
 
 from __future__ import annotations
 
 import random
-import re
 import timeit
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
-import numpy as np
 import quicktok
 from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
@@ -24,9 +16,6 @@ from langchain_core.messages.utils import count_tokens_approximately
 from common import goals, head, parser_of, row, rows_of
 from exact import payload
 from langchain_ctxwin import TokenEstimator
-from langchain_ctxwin.core import token_weights
-from langchain_ctxwin.core.token_weights import FEATURES, STARTS
-from langchain_ctxwin.core.tokens import features
 from transcripts import load
 
 FAMILIES = {
@@ -61,14 +50,10 @@ REPEATS = 5
 def main() -> None:
     parser = parser_of(__doc__, "tokens/fit.jsonl.gz and transcripts/")
     parser.add_argument("--quick", action="store_true", help="few texts")
-    parser.add_argument("--fit", action="store_true", help="write the weights anew")
     options = parser.parse_args()
     rows = []
     if options.data:
         rows = list(rows_of(options.data / "tokens" / "fit.jsonl.gz"))
-    if options.fit:
-        write_weights(rows)
-        return
     rows = [one for one in rows if one["cat"] in AGENT_LIKE]
     if rows := rows[:: 20 if options.quick else 1]:
         true = {
@@ -158,117 +143,6 @@ def speed() -> None:
 def microseconds(call: Callable[[], object]) -> float:
     number = max(3, int(0.01 / max(timeit.timeit(call, number=1), 1e-7)))
     return min(timeit.repeat(call, number=number, repeat=REPEATS)) / number * 1e6
-
-
-# ---- the weights -----------------------------------------------------------------------------------------------------
-
-# No class of characters is ever free. What ordinary texts lack is priced by what its characters cost on their own,
-# less a quarter for those that share a token: tokens per character of random and of typical strings of the class,
-# counted with four tokenizers whose vocabularies are public.
-FLOOR = 0.02
-FLOORS = {
-    "characters": 1 / 64, "letters": 0.002, "long_words": 7.0, "long_symbols": 5.0, "consonant_blocks": 0.8,
-    "latin_runs": 2.0, "cjk_symbols": 0.5,
-}  # fmt: skip
-# What marks random letters or a language among the texts fitted to is found in plain English too, and costs less there.
-# Characters that no text fitted to is written in cost no more than their bytes.
-CEILINGS = {
-    "long_words": 7.0, "long_symbols": 5.0, "a_endings": 1.0, "i_endings": 1.0, "latin_runs": 3.0, "rare_two_byte": 2.0,
-    "rare_three_byte": 3.0, "typography": 1.05,
-}  # fmt: skip
-MEASURED = ("openai", "cl100k", "llama", "qwen")
-MEASURED_FLOORS = {
-    "signs": (0.9, 1.3, 1.1, 0.9), "box": (0.6, 0.8, 0.7, 0.6), "typography": (0.5, 1.0, 0.6, 1.0),
-    "fullwidth": (0.6, 0.75, 0.7, 0.7), "selectors": (0.5, 1.0, 1.0, 0.5),
-    "emoji": (1.7, 1.9, 1.8, 1.7), "rare_astral": (3.4, 3.4, 3.4, 3.2), "latin1_symbols": (0.4, 0.5, 0.5, 0.4),
-    "latin_extended": (0.3, 0.3, 0.3, 0.45), "vietnamese": (0.6, 0.9, 0.8, 0.6), "cjk": (0.43, 0.95, 0.65, 0.57),
-    "kana": (0.33, 0.75, 0.5, 0.55), "rare_two_byte": (1.8, 1.9, 1.9, 1.5), "rare_three_byte": (2.4, 2.6, 2.4, 2.0),
-}  # fmt: skip
-LIKE = {
-    "anthropic": "cl100k",
-    "claude3": "cl100k",
-    "gemini": "openai",
-    "deepseek": "openai",
-    "generic": "llama",
-}
-"""Families without a public vocabulary borrow the floors of one with a vocabulary of like size."""
-
-TARGET = Path(token_weights.__file__)
-
-
-def write_weights(rows: list[dict[str, Any]]) -> None:
-    """Fit the weights of all families to counted texts, and put them into the tables of the module."""
-    # texts in ASCII have no counts of scripts
-    counted = (features(row["text"]) for row in rows)
-    columns = zip_longest(*counted, [0] * len(FEATURES), fillvalue=0)
-    counts = np.array(list(columns), dtype=float).T[:-1]
-    agent = np.array([row["cat"] in AGENT_LIKE for row in rows])
-    exact = {
-        name: np.array([row["tokens"][key] for row in rows], dtype=float)
-        for name, key in FAMILIES.items()
-    }
-    exact["generic"] = np.median(np.stack(list(exact.values())), axis=0)
-    fitted = {name: fit(counts, true, agent, name) for name, true in exact.items()}
-    families = "".join(f" {family:>8}" for family in fitted)
-    table = [f"{'feature':18}{'starts':>15}{families}"]
-    for name, *weights in zip(FEATURES, *fitted.values(), strict=True):
-        starts = ",".join(f"0x{start:X}" for start in STARTS.get(name, ())) or "-"
-        cells = "".join(f" {weight:>8.3f}" for weight in weights)
-        table.append(f"{name:18}{starts:>15}{cells}")
-    bounds = []
-    for name, weights in fitted.items():
-        high, low = bounds_of(counts[agent] @ weights, name, exact, agent)
-        bounds.append(f'    "{name}": ({high:.3f}, {low:.3f}),')
-    source = TARGET.read_text(encoding="utf-8")
-    for start, lines, end in (
-        ('TABLE = """', table, '"""'),
-        ("BOUNDS: dict[str, tuple[float, float]] = {", bounds, "}"),
-    ):
-        body = "\n".join([start, *lines, end])
-        place = re.compile(rf"(?ms)^{re.escape(start)}$.*?^{end}$")
-        source = place.sub(lambda _, body=body: body, source, count=1)
-    TARGET.write_text(source, encoding="utf-8")
-    print(f"wrote {TARGET}")
-
-
-def fit(
-    counts: np.ndarray, true: np.ndarray, agent: np.ndarray, family: str
-) -> np.ndarray:
-    """Weights with the smallest mean relative error, each within its floor and its ceiling.
-
-    Agent-like texts weigh as much as all others together, however many there are of each.
-    """
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_array, eye_array, hstack
-
-    rows, columns = counts.shape
-    limits = [(floor_of(name, family), CEILINGS.get(name)) for name in FEATURES]
-    price = np.where(agent, 1 / max(1, agent.sum()), 1 / max(1, (~agent).sum())) * rows
-    shares = hstack(
-        [csr_array(counts / true[:, None]), -eye_array(rows), eye_array(rows)],
-        format="csr",
-    )
-    solved = linprog(
-        np.concatenate([np.zeros(columns), price, price]), A_eq=shares, b_eq=np.ones(rows),
-        bounds=[*limits, *[(0, None)] * (2 * rows)], method="highs",
-    )  # fmt: skip
-    return solved.x[:columns]
-
-
-def floor_of(name: str, family: str) -> float:
-    if name in MEASURED_FLOORS:
-        return MEASURED_FLOORS[name][MEASURED.index(LIKE.get(family, family))]
-    return FLOORS.get(name, FLOOR)
-
-
-def bounds_of(
-    estimate: np.ndarray, family: str, exact: dict, agent: np.ndarray
-) -> tuple[float, float]:
-    """Upper and lower bound of true count over estimate; those of a generic estimate hold for every family."""
-    names = [name for name in FAMILIES if family in {name, "generic"}]
-    ratios = [exact[name][agent] / np.maximum(estimate, 1.0) for name in names]
-    lower = min(float(np.quantile(ratio, 0.05)) for ratio in ratios)
-    return float(np.quantile(np.concatenate(ratios), 0.95)), lower
 
 
 if __name__ == "__main__":
