@@ -1,8 +1,8 @@
 """Does an agent keep going, and keep what it was told, under each way to manage its context?
 
 Scripted agents against a strict provider. Added seconds come from the scenario `clock`, played in real time (a model
-call takes one second, a summary two); the others run fifty times faster. CPU is what manager and LangGraph use per
-answered call. Prices are relative: input 1, cached prefix 0.1, output 4, the summarizer the same.
+call takes one second, a summary two); the others run fifty times faster. Prices are relative: input 1, cached prefix
+0.1, output 4, the summarizer the same.
 """
 
 from __future__ import annotations
@@ -12,24 +12,18 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import mean
 from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages.utils import trim_messages
+from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.checkpoint.memory import InMemorySaver
 
-from arena_managers import MANAGERS, Parts
-from arena_provider import (
-    Desk,
-    FakeModel,
-    RefusedError,
-    Sent,
-    Summary,
-    parts_of,
-    total_tokens,
-)
+from arena_provider import Desk, FakeModel, Sent, Summary, parts_of, total_tokens
 from arena_scenarios import (
     CLOCK,
     RESERVE_SHARE,
@@ -37,11 +31,11 @@ from arena_scenarios import (
     SHARE_OF_WINDOW,
     SYSTEM_PROMPT,
     Scenario,
-    input_limit,
     scenario,
 )
 from common import goals, head, parser_of, pooled, quiet, row
-from langchain_ctxwin import pin
+from langchain_ctxwin import create_context_agent, pin
+from sufficiency import Dropped
 
 WAITING_SHARE = 3  # processes per core: about two thirds of a fast scenario is spent waiting for the provider
 # relative units per million tokens
@@ -63,8 +57,6 @@ WARM_UP_TURNS = 3
 """Played fast before the timed ones, so that imports and tokenizers are loaded."""
 
 RECURSION_LIMIT = 5_000
-MINIMAL_RESULT_TOKENS = 50
-MINIMAL_USER_TOKENS = 500
 COLUMNS = {
     "failed turns": "{0.failed}",
     "invalid requests": "{0.invalid}",
@@ -73,9 +65,7 @@ COLUMNS = {
     "planted facts shown at the end": "{0.facts_at_end:.2f}",
     "prefix stability": "{0.stable:.2f}",
     "summaries per call": "{0.summaries:.2f}",
-    "CPU ms per call": "{0.cpu_ms:.0f}",
     "added seconds per call": "{0.added}",
-    "million tokens sent": "{0.sent_millions:.2f}",
     "cost": "{0.cost:.2f}",
 }
 
@@ -91,12 +81,10 @@ class Job:
 class Outcome:
     job: Job
     failed: int = 0
-    false_refusals: int = 0
     sent: list[Sent] = field(default_factory=list)
     summaries: list[Summary] = field(default_factory=list)
     facts_at_end: float = 0.0
     added_seconds: float = 0.0
-    cpu_seconds: float = 0.0
     absent: str = ""
 
     @property
@@ -156,15 +144,11 @@ def _turn(agent: Any, desk: Desk, number: int, outcome: Outcome) -> None:
     message = HumanMessage(desk.now.user)
     if desk.now.rule and outcome.job.manager.startswith("ours"):
         message = pin(message)  # only ours can be told that it states a rule
-    outside, cpu_outside = desk.provider.seconds, desk.cpu_seconds
-    began, cpu_began = time.perf_counter(), time.process_time()
+    outside, began = desk.provider_seconds, time.perf_counter()
     error = _error(agent, message, desk.now.answer)
-    wall, cpu = time.perf_counter() - began, time.process_time() - cpu_began
-    outcome.added_seconds += wall - (desk.provider.seconds - outside)
-    outcome.cpu_seconds += cpu - (desk.cpu_seconds - cpu_outside)
-    if error is not None:
-        outcome.failed += 1
-        outcome.false_refusals += _is_false(error, desk, outcome.job.window)
+    taken = time.perf_counter() - began
+    outcome.added_seconds += taken - (desk.provider_seconds - outside)
+    outcome.failed += error is not None
 
 
 def _error(agent: Any, message: HumanMessage, answer: str) -> Exception | None:
@@ -179,26 +163,231 @@ def _error(agent: Any, message: HumanMessage, answer: str) -> Exception | None:
     return None if final.text == answer else AssertionError(final.text)
 
 
-def _is_false(error: Exception, desk: Desk, window: int) -> bool:
-    """True when the manager gave up, not the provider, although the smallest necessary request fits."""
-    if isinstance(error, RefusedError):
-        return False
-    return smallest_tokens(desk) <= input_limit(window)
+# ---- who competes: peers are set up as they document; one that counts messages alone is told sizes that leave room
 
 
-def smallest_tokens(desk: Desk) -> int:
-    """Tools, prompt, the current user message (cut when it is long), the newest calls with minimal results."""
-    tools = [convert_to_openai_tool(tool) for tool in desk.scenario.tools]
-    tokens = total_tokens(parts_of([SystemMessage(SYSTEM_PROMPT)], tools))
-    user = parts_of([HumanMessage(desk.now.user)], [])[1].tokens
-    is_text = isinstance(desk.now.user, str)
-    tokens += min(user, MINIMAL_USER_TOKENS) if is_text else user
-    if desk.step:
-        calls = desk.now.steps[desk.step - 1]
-        asked = AIMessage("", tool_calls=[*map(dict, calls)])
-        tokens += parts_of([asked], [])[1].tokens
-        tokens += MINIMAL_RESULT_TOKENS * len(calls)
-    return tokens
+TRIGGER_SHARE = 0.8  # SummarizationMiddleware's documented example
+KEEP_SHARE = 0.3  # same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    provider: FakeModel
+    summarizer: FakeModel
+    tools: list[BaseTool]
+    folder: str
+    """Where a manager may write files; it is removed after the scenario."""
+
+    @property
+    def room_tokens(self) -> int:
+        """Tokens left for messages, exactly: a careful user sets them for a peer that does not know them itself."""
+        tools = [convert_to_openai_tool(tool) for tool in self.tools]
+        fixed = total_tokens(parts_of([SystemMessage(SYSTEM_PROMPT)], tools))
+        return self.provider.window - self.provider.max_tokens - fixed
+
+
+def nodes(parts: Parts, summarizer: Any = None) -> Any:
+    return create_context_agent(
+        parts.provider,
+        parts.tools,
+        system_prompt=SYSTEM_PROMPT,
+        recall=False,
+        summarizer=parts.summarizer if summarizer is None else summarizer,
+        checkpointer=InMemorySaver(),
+    )
+
+
+def own_model(parts: Parts) -> Any:
+    return nodes(parts, parts.provider)
+
+
+def middleware(parts: Parts) -> Any:
+    from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
+
+    own = ContextWindowMiddleware(summarizer=parts.summarizer, recall=False)
+    return _agent(parts, own, state_schema=ContextAgentState)
+
+
+def summarization(parts: Parts) -> Any:
+    from langchain.agents.middleware import SummarizationMiddleware
+
+    middleware = SummarizationMiddleware(
+        parts.provider,
+        trigger=("fraction", TRIGGER_SHARE),
+        keep=("fraction", KEEP_SHARE),
+        trim_tokens_to_summarize=None,
+        summarizer=parts.summarizer,
+    )
+    return _agent(parts, middleware)
+
+
+def editing(parts: Parts) -> Any:
+    from langchain.agents.middleware import ClearToolUsesEdit, ContextEditingMiddleware
+
+    edit = ClearToolUsesEdit(trigger=int(TRIGGER_SHARE * parts.room_tokens))
+    return _agent(parts, ContextEditingMiddleware(edits=[edit]))
+
+
+def deep_agent(parts: Parts) -> Any:
+    from deepagents import create_deep_agent
+    from deepagents.backends import StateBackend
+    from deepagents.middleware.summarization import create_summarization_middleware
+
+    backend = StateBackend()
+    own = create_summarization_middleware(
+        parts.provider, backend, summarizer=parts.summarizer
+    )
+    return create_deep_agent(
+        parts.provider,
+        parts.tools,
+        system_prompt=SYSTEM_PROMPT,
+        backend=backend,
+        middleware=[own],
+        checkpointer=InMemorySaver(),
+    )
+
+
+def deep_middleware(parts: Parts) -> Any:
+    from deepagents.backends import FilesystemBackend
+    from deepagents.middleware.summarization import create_summarization_middleware
+
+    backend = FilesystemBackend(root_dir=parts.folder, virtual_mode=True)
+    return _agent(
+        parts,
+        create_summarization_middleware(
+            parts.provider, backend, summarizer=parts.summarizer
+        ),
+    )
+
+
+def langmem(parts: Parts) -> Any:
+    from langgraph.prebuilt import create_react_agent
+    from langgraph.prebuilt.chat_agent_executor import AgentState
+    from langmem.short_term import SummarizationNode
+
+    class State(AgentState):
+        context: dict[str, Any]
+
+    node = SummarizationNode(
+        model=parts.summarizer,
+        max_tokens=int(TRIGGER_SHARE * parts.room_tokens),
+        max_summary_tokens=parts.summarizer.max_tokens,
+        output_messages_key="llm_input_messages",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated, and still what langmem documents
+        return create_react_agent(
+            parts.provider,
+            parts.tools,
+            prompt=SYSTEM_PROMPT,
+            pre_model_hook=node,
+            state_schema=State,
+            checkpointer=InMemorySaver(),
+        )
+
+
+def trim(parts: Parts) -> Any:
+    from langchain.agents.middleware import wrap_model_call
+
+    max_tokens = int(TRIGGER_SHARE * parts.room_tokens)
+
+    @wrap_model_call
+    def trimmed(request: Any, handler: Any) -> Any:
+        messages = trim_messages(
+            request.messages,
+            max_tokens=max_tokens,
+            token_counter="approximate",  # noqa: S106  # the name of a counter
+            strategy="last",
+            start_on="human",
+            end_on=("human", "tool"),
+            include_system=True,
+        )
+        return handler(request.override(messages=messages))
+
+    return _agent(parts, trimmed)
+
+
+def listed_tail(parts: Parts) -> Any:
+    """The strongest plain way: a tail that drops to .3 of the room when it is full, and lists identifiers that left."""
+    from langchain.agents.middleware import wrap_model_call
+
+    def size(message: Any) -> int:
+        return parts_of([message], [])[1].tokens
+
+    policy = Dropped(parts.room_tokens, size)
+
+    @wrap_model_call
+    def shortened(request: Any, handler: Any) -> Any:
+        return handler(request.override(messages=policy.view(request.messages)))
+
+    return _agent(parts, shortened)
+
+
+def nothing(parts: Parts) -> Any:
+    return _agent(parts)
+
+
+def _agent(parts: Parts, *middleware: Any, **options: Any) -> Any:
+    from langchain.agents import create_agent
+
+    return create_agent(
+        parts.provider,
+        parts.tools,
+        system_prompt=SYSTEM_PROMPT,
+        middleware=list(middleware),
+        checkpointer=InMemorySaver(),
+        **options,
+    )
+
+
+Build = Callable[[Parts], Any]
+MANAGERS: dict[str, tuple[Build, str]] = {
+    "ours-nodes": (
+        nodes,
+        "defaults without the recall tool, which no script calls; rules marked by pin()",
+    ),
+    "ours-own-model": (
+        own_model,
+        "as ours-nodes; the model summarizes itself",
+    ),
+    "ours-middleware": (
+        middleware,
+        "defaults without the recall tool, which no script calls; rules marked by pin()",
+    ),
+    "langchain": (
+        summarization,
+        "SummarizationMiddleware, fraction 0.8 and keep 0.3 by profile, trim_tokens_to_summarize=None",
+    ),
+    "editing": (
+        editing,
+        "ContextEditingMiddleware, ClearToolUsesEdit at 0.8 of the room, keep 3",
+    ),
+    "deepagents": (
+        deep_agent,
+        "create_deep_agent with its own tools and its defaults by profile",
+    ),
+    "deepagents-mw": (
+        deep_middleware,
+        "create_summarization_middleware alone in create_agent, defaults by profile, files in a folder",
+    ),
+    "langmem": (
+        langmem,
+        "SummarizationNode as pre_model_hook, max_tokens 0.8 of the room",
+    ),
+    "trim": (
+        trim,
+        "trim_messages before each call to 0.8 of the room, strategy last, start_on human",
+    ),
+    "tail-and-list": (
+        listed_tail,
+        "the newest messages, dropped to 0.3 of the room when full, and a bare list of identifiers",
+    ),
+    "nothing": (
+        nothing,
+        "create_agent without any management",
+    ),
+}
+"""How each builds an agent, and what it is set to; ours are named so."""
 
 
 # ---- figures ---------------------------------------------------------------------------------------------------------
@@ -210,7 +399,6 @@ class Row:
 
     failed: int
     invalid: int
-    false_refusals: int
     user: float
     rules: float
     facts_at_end: float
@@ -218,9 +406,7 @@ class Row:
     summaries: float
     """Summarizer calls per answered model call."""
 
-    cpu_ms: float
     added_seconds: float | None
-    sent_millions: float
     cost: float
 
     @property
@@ -237,19 +423,14 @@ def row_of(outcomes: Sequence[Outcome]) -> Row:
     return Row(
         failed=sum(outcome.failed for outcome in outcomes),
         invalid=sum(one.is_invalid for one in [*sent, *summaries]),
-        false_refusals=sum(outcome.false_refusals for outcome in outcomes),
         user=_mean(one.has_user for one in answered),
         rules=_mean(one.has_rules for one in answered if one.has_rules is not None),
         facts_at_end=_mean(outcome.facts_at_end for outcome in outcomes),
         stable=_mean(one.stable for one in answered if one.stable is not None),
         summaries=len(summaries) / max(1, len(answered)),
-        cpu_ms=1_000
-        * sum(outcome.cpu_seconds for outcome in outcomes)
-        / max(1, len(answered)),
         added_seconds=sum(o.added_seconds for o in timed) / max(1, timed_calls)
         if timed
         else None,
-        sent_millions=sum(one.tokens for one in answered) / MILLION,
         cost=sum(map(cost, outcomes)),
     )
 
@@ -277,8 +458,8 @@ def goals_of(
     mine: list[Outcome], peers: list[Outcome], window: int
 ) -> Iterator[tuple[bool, str]]:
     total = row_of(mine)
-    faults = f"failed {total.failed}, invalid {total.invalid}, false refusals {total.false_refusals}: 0, 0, 0"
-    yield total.failed == total.invalid == total.false_refusals == 0, faults
+    faults = f"failed {total.failed}, invalid {total.invalid}: 0, 0"
+    yield total.failed == total.invalid == 0, faults
     yield total.user == 1, f"current user message {total.user:.3f}: 1.00"
     yield total.rules == 1, f"pinned rules {total.rules:.3f}: 1.00"
     yield from _beside_peers(mine, peers)

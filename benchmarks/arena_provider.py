@@ -95,11 +95,10 @@ class FakeModel(BaseChatModel):
     ) -> ChatResult:
         tools = options.get("tools") or []
         if self.is_summarizer or SUMMARY_ASKED.search(messages[-1].text):
-            with self.desk.summarizer.spent():
-                answer = self._summary(messages, tools, options)
+            answer = self._summary(messages, tools, options)
             time.sleep(self.seconds)
         else:
-            with self.desk.provider.spent():
+            with self.desk.provider():
                 answer = self._answer(messages, tools)
                 time.sleep(self.seconds)
         return ChatResult(generations=[ChatGeneration(message=answer)])
@@ -220,23 +219,6 @@ class Sent(Summary):
 
 
 @dataclass(slots=True)
-class Outside:
-    """Time that is not the manager's: the provider, the tools and the summarizer's own work."""
-
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-
-    @contextmanager
-    def spent(self) -> Iterator[None]:
-        began, cpu_began = time.perf_counter(), time.thread_time()
-        try:
-            yield
-        finally:
-            self.seconds += time.perf_counter() - began
-            self.cpu_seconds += time.thread_time() - cpu_began
-
-
-@dataclass(slots=True)
 class Desk:
     """The place in the script is kept here, never read from what a manager shows."""
 
@@ -246,12 +228,16 @@ class Desk:
     sent: list[Sent] = field(default_factory=list)
     summaries: list[Summary] = field(default_factory=list)
     previous: tuple[Part, ...] = ()
-    provider: Outside = field(default_factory=Outside)
-    summarizer: Outside = field(default_factory=Outside)
+    provider_seconds: float = 0.0
+    """Time that is not the manager's."""
 
-    @property
-    def cpu_seconds(self) -> float:
-        return self.provider.cpu_seconds + self.summarizer.cpu_seconds
+    @contextmanager
+    def provider(self) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.provider_seconds += time.perf_counter() - began
 
     @property
     def now(self) -> Turn:

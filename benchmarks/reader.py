@@ -39,7 +39,7 @@ from langchain_ctxwin.replay.reader import (
     table,
 )
 from langchain_ctxwin.replay.reading import Conversation, read_conversations
-from plain_tails import Dropped
+from sufficiency import Dropped
 
 SEED = 11
 WINDOW = 5_462  # an input limit of 4,096 beside a quarter for the answer

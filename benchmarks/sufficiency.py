@@ -16,19 +16,24 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 import exact
 from common import goals, head, parser_of, pooled, quiet, row, usage_of
 from langchain_ctxwin import BudgetExceededError, ContextEngine, ModelLimits
-from langchain_ctxwin.replay.playing import needed_values
+from langchain_ctxwin.replay.playing import identifiers, needed_values
 from langchain_ctxwin.replay.policies import KeepLast, Plain
-from plain_tails import Dropped
 from transcripts import Transcript, load
 
 RESERVE = 0.25  # part of the window that stays free for the answer
@@ -55,6 +60,8 @@ OURS, NEWEST, TO_HALF, LISTED = ARMS = (
     "drop to half",
     "drop and list",
 )
+# a listed identifier that the agent used comes first, then one of the user
+AUTHORS = {"ai": 0, "human": 1}
 GROUPS = ("all", "far", "context", "near", "steps")
 PER_CALLS = 1_000
 GOALS = {
@@ -132,6 +139,57 @@ class Ours:
         fitted = self.engine.fit(history, session=self.session, **self.about)
         self.session = fitted.session
         return [m for m in fitted.request if not isinstance(m, SystemMessage)]
+
+
+class Dropped:
+    """The strongest plain rival: a tail whose start moves only when the room is full, then far.
+
+    The identifiers that left stay as a list.
+    """
+
+    def __init__(
+        self,
+        room: int,
+        size: Callable[[AnyMessage], int] = exact.message_tokens,
+        *,
+        keep: float = 0.3,
+        list_share: float = 0.1,
+    ) -> None:
+        self.room, self.size, self.keep = room, size, keep
+        self.list_tokens = int(list_share * room)
+        self.start, self.listed, self.listed_tokens = 0, "", 0
+
+    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+        held = sum(map(self.size, history[self.start :]))
+        if held + self.listed_tokens > self.room:
+            while self.start < len(history) - 1 and (
+                held > self.keep * self.room
+                or isinstance(history[self.start], ToolMessage)
+            ):
+                held -= self.size(history[self.start])
+                self.start += 1
+            if self.list_tokens:
+                self._list(history)
+        head = [HumanMessage(self.listed)] if self.listed else []
+        return [*head, *history[self.start :]]
+
+    def _list(self, history: Sequence[AnyMessage]) -> None:
+        texts = list(map(exact.payload, history))
+        tail = "\n".join(texts[self.start :])
+        words, used = dict[str, None](), 0
+        for at in sorted(
+            range(self.start),
+            key=lambda i: (AUTHORS.get(history[i].type, len(AUTHORS)), -i),
+        ):
+            for word in identifiers(texts[at]):
+                tokens = exact.text_tokens(f" {word}")
+                if (
+                    word not in words
+                    and word not in tail
+                    and used + tokens <= self.list_tokens
+                ):
+                    words[word], used = None, used + tokens
+        self.listed, self.listed_tokens = " ".join(words), used
 
 
 class Talk:
