@@ -1,22 +1,31 @@
 """What does each provider bill for the same recorded agents: ours, langchain's summarizer, plain tails, nothing?
 
-By the providers' published rules about their prompt caches (prompt_caches.py), in uncached input tokens per model call,
-answers and summaries included. The times of the requests are assumed. Breakpoints are those that are sent: ours are set
-by the package, langchain's and the others' as `AnthropicPromptCachingMiddleware` does. `--idle` compares the package
-with itself: with `compact_when_idle`, and without.
+By the providers' published rules about their prompt caches, in uncached input tokens per model call, answers and
+summaries included. A cache is that of one conversation: nothing is in it at the start. Nothing says when the requests
+of recorded agents were sent: the times are assumed, and the same for everybody. Breakpoints are those that are sent:
+ours are set by the package, langchain's and the others' as `AnthropicPromptCachingMiddleware` does. `--idle` compares
+the package with itself: with `compact_when_idle`, and without.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
+import os
+import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, Literal
 
 from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
+    BaseMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
@@ -30,17 +39,13 @@ from langchain_ctxwin import (
     ExtractiveSummarizer,
     ModelInfo,
 )
-from langchain_ctxwin.replay.policies import KeepLast, Plain
-from prompt_caches import (
-    FIRST_TOKEN_SECONDS,
-    RULES,
-    Bill,
-    CacheLedger,
-    Clock,
-    laid_out,
-    marked_by_middleware,
-    marked_by_us,
+from langchain_ctxwin.core.provider_call import (
+    EXPLICIT,
+    MINUTES,
+    OPENAI_BREAKPOINT,
+    with_breakpoints,
 )
+from langchain_ctxwin.replay.policies import KeepLast, Plain
 from sufficiency import (
     ANSWER_TOKENS,
     HALVES,
@@ -52,6 +57,336 @@ from sufficiency import (
     Talk,
     conversations,
 )
+
+# in a block: Anthropic's word, and OpenAI's
+BREAKPOINTS = ("cache_control", "prompt_cache_breakpoint")
+FIRST_TOKEN_SECONDS = 2.0  # assumed, as all times: a large model behind an API ...
+OUTPUT_TOKENS_PER_SECOND = 60.0
+TOOL_SECONDS = 5.0  # ... and an API call or a shell command
+PAUSES = ((0.55, 20.0), (0.25, 120.0), (0.17, 900.0), (0.03, 7_200.0))
+"""Shares and seconds of what a user takes to go on: a fifth are slow enough for a cache of five minutes to expire."""
+
+SLOW_TOOLS = ((0.97, 0.0), (0.03, 420.0))
+"""The same for what a tool takes on top: a test suite, an approval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheRules:
+    """What one class of models of a provider publishes about its prompt cache."""
+
+    name: str
+    entries: Literal["marks", "prefixes", "units"]
+    """What can be read again: what ends at a mark, any prefix, or whole requests and what they had in common."""
+
+    least_tokens: int
+    """Shorter prefixes are not kept."""
+
+    life_seconds: float
+    """From the last use on."""
+
+    read: float
+    write: float = 1.0
+    output: float
+    step_tokens: int = 1
+    most_marks: int = 0
+    window_positions: int | None = None
+    """How far back from each mark an entry is looked for, the mark counted; None is to the start."""
+
+    joins_runs: bool = False
+    """Consecutive calls, and consecutive results, count as one position."""
+
+    marks_end: bool = False
+    """The end of each request is marked by the provider; that counts as one of `most_marks`."""
+
+
+RULES = (
+    *(
+        # platform.claude.com/docs/en/build-with-claude/prompt-caching and about-claude/pricing
+        CacheRules(
+            name=f"Anthropic, least prefix {least:,}", entries="marks", least_tokens=least,
+            life_seconds=300, read=0.1, write=1.25, output=5.0, most_marks=4, window_positions=20, joins_runs=True,
+        )
+        for least in (1_024, 4_096)
+    ),
+    # developers.openai.com/api/docs/guides/prompt-caching and pricing
+    CacheRules(  # the families since the middle of 2026
+        name="OpenAI, writes billed", entries="marks", least_tokens=1_024, life_seconds=1_800,
+        read=0.1, write=1.25, output=6.0, most_marks=4, marks_end=True,
+    ),
+    CacheRules(  # those before: 5 to 10 minutes without use; the upper end
+        name="OpenAI, cached at a tenth", entries="prefixes", least_tokens=1_024, life_seconds=600,
+        read=0.1, output=8.0, step_tokens=128,
+    ),
+    # ai.google.dev/gemini-api/docs/caching and pricing; the lifetime is assumed
+    CacheRules(
+        name="Gemini, implicit", entries="prefixes", least_tokens=1_024, life_seconds=300,
+        read=0.1, output=8.33,
+    ),
+    # api-docs.deepseek.com/guides/kv_cache and quick_start/pricing
+    CacheRules(  # "a few hours to a few days"
+        name="DeepSeek", entries="units", least_tokens=64, life_seconds=3 * 3_600,
+        read=0.02, output=4.0,
+    ),
+)  # fmt: skip
+
+
+# ---- a request as a cache reads it -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What a provider reads as one piece: a tool, a system prompt, a text, a tool call, a result."""
+
+    kind: str
+    """The type of the message, "call" or "definition"."""
+
+    text: str
+    tokens: int
+    is_marked: bool = False
+    """Whether a breakpoint stands behind it."""
+
+
+class Request:
+    """One request: its blocks, when it starts, and the blocks of the answer."""
+
+    def __init__(
+        self, blocks: Sequence[Block], *, seconds: float, answer: Sequence[Block] = ()
+    ) -> None:
+        self.blocks, self.answer, self.seconds = tuple(blocks), tuple(answer), seconds
+        self.keys = [0]
+        """One number per prefix, from the empty one on."""
+
+        for block in (*blocks, *answer):
+            self.keys.append(hash((self.keys[-1], block.kind, block.text)))
+        self.ends = [0, *accumulate(block.tokens for block in blocks)]
+        self.marks = [
+            position for position, block in enumerate(blocks, 1) if block.is_marked
+        ]
+
+
+Marked = tuple[list[Any], bool]
+"""Messages with breakpoints, and whether an argument of the call marks the end."""
+
+
+def marked_by_us(
+    rules: CacheRules, messages: list[Any], tools: Sequence[Any]
+) -> Marked:
+    """The breakpoints that this package sends to the provider."""
+    if rules.entries != "marks":
+        return messages, False
+    if rules.marks_end:
+        return with_breakpoints(messages, (), EXPLICIT, OPENAI_BREAKPOINT), False
+    return with_breakpoints(messages, tools, MINUTES), True
+
+
+def marked_by_middleware(
+    rules: CacheRules, messages: list[Any], tools: Sequence[Any]
+) -> Marked:
+    """Those of `AnthropicPromptCachingMiddleware`: behind the system prompt and the newest message; none elsewhere."""
+    if rules.entries != "marks" or rules.marks_end:
+        return messages, False
+    is_prompted = messages and messages[0].type == "system"
+    first = with_breakpoints(messages[:1], tools, MINUTES)[:1] if is_prompted else []
+    return [*first, *messages[len(first) :]], True
+
+
+def laid_out(
+    messages: Sequence[BaseMessage],
+    tools: Sequence[Mapping[str, Any]],
+    answer: AIMessage,
+    seconds: float,
+    *,
+    end: bool,
+) -> Request:
+    """Return a request as providers read it: tools, system prompt, messages in blocks with their breakpoints."""
+    blocks = [_tool(tool) for tool in tools]
+    for message in messages:
+        blocks += _blocks(message)
+    if end and blocks:
+        blocks[-1] = replace(blocks[-1], is_marked=True)
+    return Request(blocks, seconds=seconds, answer=_blocks(answer))
+
+
+def _tool(tool: Mapping[str, Any]) -> Block:
+    plain = without_breakpoints(tool)
+    return Block(
+        kind="definition",
+        text=json.dumps(plain),
+        tokens=exact.tools_tokens([plain]),
+        is_marked=plain != tool,
+    )
+
+
+def without_breakpoints(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in given.items() if key not in BREAKPOINTS}
+
+
+def _blocks(message: BaseMessage) -> list[Block]:
+    """The blocks of a message; the first one carries the framing."""
+    found = [(message.type, *one) for one in _content(message.content)]
+    for call in getattr(message, "tool_calls", ()):
+        text = json.dumps([call["name"], call["args"]], ensure_ascii=False)
+        found.append(("call", text, exact.text_tokens(text), False))
+    blocks = [
+        Block(kind=kind, text=text, tokens=tokens, is_marked=is_marked)
+        for kind, text, tokens, is_marked in found or [(message.type, "", 0, False)]
+    ]
+    tokens = blocks[0].tokens + exact.MESSAGE_TOKENS
+    return [replace(blocks[0], tokens=tokens), *blocks[1:]]
+
+
+def _content(content: Any) -> Iterator[tuple[str, int, bool]]:
+    """Text, tokens and whether a breakpoint follows, of each block; a breakpoint changes nothing that is cached."""
+    for item in content if isinstance(content, list) else [content]:
+        plain = item if isinstance(item, str) else without_breakpoints(item)
+        for text, media_tokens in exact.content_blocks([plain]):
+            if text or media_tokens:
+                yield text, exact.text_tokens(text) + media_tokens, plain != item
+
+
+class Clock:
+    """When each request of a conversation starts: the same for every arm."""
+
+    def __init__(self, name: str) -> None:
+        seed = hashlib.sha256(name.encode()).digest()
+        self._random = random.Random(seed)  # noqa: S311  # reproducible times, not secrets
+        self.seconds = 0.0
+        self.gaps: Counter[str] = Counter()
+
+    def answered(self, output_tokens: int, *, is_turn: bool) -> None:
+        """Go on to the next request: after the user's pause when the answer ends a turn, else after the tools."""
+        waited = (
+            self._drawn(PAUSES) if is_turn else TOOL_SECONDS + self._drawn(SLOW_TOOLS)
+        )
+        gap = FIRST_TOKEN_SECONDS + output_tokens / OUTPUT_TOKENS_PER_SECOND + waited
+        self.seconds += gap
+        self.gaps.update({"calls": 1, "over five minutes": gap > 300})
+
+    def _drawn(self, shares: tuple[tuple[float, float], ...]) -> float:
+        weights, values = zip(*shares, strict=True)
+        return self._random.choices(values, weights)[0]
+
+
+# ---- the bill --------------------------------------------------------------------------------------------------------
+
+
+Bill = Counter[str]
+"""Sums over requests: how many, tokens that are read and written, what they cost."""
+
+
+class CacheLedger:
+    """The bill of one conversation by the rules of one provider."""
+
+    def __init__(self, rules: CacheRules) -> None:
+        self.rules, self.bill = rules, Bill()
+        self._used: dict[int, float] = {}
+        """When each prefix that is kept was written or read last."""
+
+        self._following: dict[int, str] = {}
+        """Text of the block that followed it."""
+
+        self._seen: set[int] = set()
+        """Prefixes of all requests, for what they had in common."""
+
+    def record(self, request: Request) -> None:
+        """Bill one request; those of a conversation come in the order of their times.
+
+        Raises:
+            ValueError: more marks than the provider takes.
+        """
+        rules = self.rules
+        ways = {"prefixes": self._prefix, "units": self._unit, "marks": self._marked}
+        read, written = ways[rules.entries](request)
+        plain = request.ends[-1] - read - written
+        cost = plain + rules.read * read + rules.write * written
+        cost += rules.output * sum(block.tokens for block in request.answer)
+        self.bill.update(requests=1, read=read, written=written, cost=cost)
+
+    def record_summary(self, read: int, written: int) -> None:
+        """Bill a model call for a summary; it is under a prompt of its own where no cache has any of it."""
+        self.bill["cost"] += read + self.rules.output * written
+
+    def _prefix(self, request: Request) -> tuple[int, int]:
+        """Read the longest common prefix with a request that is kept, in whole steps."""
+        last = self._longest(request)
+        shared = request.ends[last]
+        followed = self._following.get(request.keys[last])
+        if followed is not None and last < len(request.blocks):
+            block = request.blocks[last]
+            same = len(os.path.commonprefix([followed, block.text]))  # noqa: RUF071  # by character is meant
+            shared += block.tokens * same // max(1, len(block.text))
+        following = [*(block.text for block in request.blocks), ""]
+        for key, text in zip(request.keys, following, strict=False):
+            self._used[key], self._following[key] = request.seconds, text
+        steps = self.rules.step_tokens
+        return (shared // steps * steps if shared >= self.rules.least_tokens else 0), 0
+
+    def _unit(self, request: Request) -> tuple[int, int]:
+        """Read the longest unit; the request becomes one, and so does what it shares with any before it."""
+        size = len(request.blocks)
+        hit = self._longest(request)
+        seen = [at for at in range(size + 1) if request.keys[at] in self._seen]
+        for at in (hit, max(seen, default=0), size, -1):
+            self._used[request.keys[at]] = request.seconds
+        self._seen.update(request.keys)
+        read = request.ends[hit]
+        return (read if read >= self.rules.least_tokens else 0), 0
+
+    def _longest(self, request: Request) -> int:
+        kept = (
+            at
+            for at in range(len(request.blocks), 0, -1)
+            if self._is_kept(request.keys[at], request.seconds)
+        )
+        return next(kept, 0)
+
+    def _marked(self, request: Request) -> tuple[int, int]:
+        """Read the longest entry that a mark finds, and write from there to each mark behind it."""
+        rules, marks = self.rules, list(request.marks)
+        if len(marks) + rules.marks_end > rules.most_marks:
+            raise ValueError(
+                f"{len(marks)} breakpoints, {rules.name} takes {rules.most_marks}: mark fewer"
+            )
+        if rules.marks_end and len(request.blocks) not in marks:
+            marks.append(len(request.blocks))
+        places = self._positions(request)
+        hit = max((self._found(request, places, mark) for mark in marks), default=0)
+        last = hit
+        for mark in marks:
+            if request.ends[mark] >= rules.least_tokens:
+                self._used[request.keys[mark]] = request.seconds
+                last = max(last, mark)
+        return request.ends[hit], request.ends[last] - request.ends[hit]
+
+    def _found(self, request: Request, places: list[int], mark: int) -> int:
+        """Walk back from a mark to an entry; reading it lets it live on."""
+        window = self.rules.window_positions
+        for at in range(mark, 0, -1):
+            if window is not None and places[mark] - places[at] >= window:
+                return 0
+            if self._is_kept(request.keys[at], request.seconds):
+                self._used[request.keys[at]] = request.seconds
+                return at
+        return 0
+
+    def _positions(self, request: Request) -> list[int]:
+        """The position of the end of each prefix."""
+        places, before = [0], ""
+        for block in request.blocks:
+            same = (
+                self.rules.joins_runs
+                and block.kind == before
+                and block.kind in ("call", "tool")
+            )
+            places.append(places[-1] + (not same))
+            before = block.kind
+        return places
+
+    def _is_kept(self, key: int, now: float) -> bool:
+        return key in self._used and now - self._used[key] <= self.rules.life_seconds
+
+
+# ---- the arms ------------------------------------------------------------------------------------------------------
 
 MACHINE_TURNS = frozenset({"sweagent_claude_text"})
 """Here the user messages are results of commands: nobody thinks between them."""

@@ -14,8 +14,8 @@ from langchain_ctxwin.core.tool_schemas import name_of
 Complexity = Literal["low", "medium", "high"]
 Classify = Callable[[Sequence[AnyMessage], Sequence[Any]], Complexity]
 
-# Chosen on every other prompt of public outcomes (RouteLLM) and every other request of
-# `benchmarks/routing_requests.py`, measured on the others by `benchmarks/routing.py`.
+# Chosen on every other prompt of public outcomes (RouteLLM) and every other request of two lists, measured on the
+# others by `benchmarks/routing.py`.
 LONG_CHARS = 80  # of what is asked, beside options to choose from; in less, any model answers nearly as well
 MANY_NUMBERS = 3  # a sum has two
 PRESUMED_STRENGTH = 0.5  # in the middle, where prices say nothing

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-import prompt_caches as caches  # stands beside the other benchmarks
+import cost as caches  # stands beside the other benchmarks
 
 ANTHROPIC, OPENAI, OPENAI_WRITES = (
     "Anthropic, least prefix 1,024",
