@@ -17,9 +17,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import ceil
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -52,7 +50,6 @@ class Row:
     name: str
     seams: Mapping[str, StandIn]
     instead: str = "nothing"
-    measures: tuple[str, ...] = ("shown", "arena")
 
 
 @contextmanager
@@ -167,36 +164,30 @@ ROWS = (
     Row(
         name="anchor (last reported size)",
         seams={"core.measuring:last_report_of": returning(None)},
-        measures=("shown", "calibration", "arena"),
     ),
     Row(
         name="estimator by family",
         instead="count_tokens_approximately",
         seams={"pricing:Pricings": _plain_estimate},
-        measures=("shown", "calibration", "arena"),
     ),
     Row(
         name="doubted reports",
         instead="all are believed",
         seams={"core.measuring:is_believed": returning(True)},
-        measures=("shown", "calibration"),
     ),
     Row(
         name="spans of counted text",
         seams={"core.sizing:Sizes.with_span": argument(0)},
-        measures=("shown", "calibration", "arena"),
     ),
     Row(
         name="margin by what was counted",
         instead="5 % of the request",
         seams={"core.sizing:Sizes._bounded": value(_with_plain_margin)},
-        measures=("shown", "calibration", "arena"),
     ),
     Row(
         name="tokens of tool schemas by their parts",
         instead="their JSON as text",
         seams={"core.tool_schemas:schema_tokens": value(_json_tokens)},
-        measures=("shown", "calibration"),
     ),
     Row(
         name="steps of the current turn leave",
@@ -225,7 +216,6 @@ ROWS = (
         name="recovery from a refusal",
         instead="the error is raised",
         seams={"core.overflow:classify_overflow": returning(None)},
-        measures=("arena",),
     ),
     Row(
         name="record",
@@ -243,13 +233,11 @@ ROWS = (
                 lambda _, **named: old(None, **named)
             )
         },
-        measures=("arena",),
     ),
     Row(
         name="summary begun ahead of need",
         instead="at the limit",
         seams={"engine:ContextEngine._parts": with_settings(prepare=1.0)},
-        measures=("arena",),
     ),
     Row(
         name="pairing repair",
@@ -266,19 +254,10 @@ ROWS = (
 # ---- the measures ----------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1)
-def _conversations(data: Path | None, per_file: int) -> tuple[Any, ...]:
-    return tuple(sufficiency.conversations(data, (), per_file, None))
-
-
-@lru_cache(maxsize=1)
-def _talks(data: Path | None) -> list[Any]:
-    return sorted(calibration.load(data), key=lambda talk: -len(talk.true))
-
-
 def shown_values(options: Namespace) -> Figures:
     """Of the values that the next call needs: all, those last seen long ago, and the steps that have all of theirs."""
-    chosen = _conversations(options.data, 1 if options.quick else 7)
+    per_file = 1 if options.quick else 7
+    chosen = sufficiency.conversations(options.data, (), per_file, None)
     jobs = [
         sufficiency.Job(transcript=t, window=WINDOW, arms=(sufficiency.OURS,))
         for t in chosen
@@ -305,7 +284,7 @@ def agents(options: Namespace) -> Figures:
     with applied(PROMPT):
         total = arena.row_of(list(arena.played(jobs)))
     return {
-        "failed/invalid/false": f"{total.failed}/{total.invalid}/{total.false_refusals}",
+        "failed/invalid": f"{total.failed}/{total.invalid}",
         "facts at end": f"{total.facts_at_end:.2f}",
         "prefix": f"{total.stable:.2f}",
         "cost": f"{total.cost:.2f}",
@@ -314,8 +293,7 @@ def agents(options: Namespace) -> Figures:
 
 def counts(options: Namespace) -> Figures:
     """Errors of counts in % before the request is sent, mean / 95 % quantile."""
-    talks = _talks(options.data)  # the longest come first
-    talks = talks[len(talks) // 4 :: 20] if options.quick else talks[::3]
+    talks = [*calibration.load(options.data)][:: 40 if options.quick else 3]
     found = [
         one
         for talk in pooled(calibration.replayed, talks)
@@ -340,23 +318,9 @@ MEASURES: dict[str, Callable[[Namespace], Figures]] = {
 }
 
 
-def measured(row: Row, name: str, options: Namespace) -> Figures:
-    """Measure with one mechanism off; a measure that fails says why."""
-    try:
-        with applied(row):
-            return MEASURES[name](options)
-    except SeamGoneError:
-        raise
-    except Exception as error:  # noqa: BLE001  # without a mechanism anything may fail, and that is a figure
-        told = f"{type(error).__name__}: {str(error)[:80]}"
-        return {"failed": told.replace("\n", " ").replace("|", "/")}
-
-
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument(
-        "--only", nargs="+", default=[], help="rows whose name holds one of these"
-    )
+    parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument(
         "--measures", nargs="+", choices=MEASURES, default=list(MEASURES)
     )
@@ -372,27 +336,29 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     quiet()
     warnings.simplefilter("ignore")
-    rows = [
-        off
-        for off in ROWS
-        if not options.only or any(word in off.name for word in options.only)
-    ]
+    rows = [off for off in ROWS if options.only in off.name]
     for name in options.measures:
-        asked = [off for off in rows if name in off.measures]
-        if not asked:
-            continue
         base = MEASURES[name](options)
         print()
         head(f"{name}: off → instead", *base, left=range(len(base) + 1))
         row("**all on**", *base.values())
-        for off in asked:
-            found = measured(off, name, options)
-            cells = (found.get(column, found.get("failed", "")) for column in base)
+        for off in rows:
+            with applied(off):
+                found = measured(name, options)
             cells = (
-                "·" if now == before else now
-                for now, before in zip(cells, base.values(), strict=True)
+                "·" if found.get(at) == base[at] else found.get(at, "failed")
+                for at in base
             )
             row(f"{off.name} → {off.instead}", *cells)
+
+
+def measured(name: str, options: Namespace) -> Figures:
+    """The figures of a measure; none where it fails."""
+    with suppress(
+        Exception
+    ):  # without a mechanism anything may fail, and that is a figure
+        return MEASURES[name](options)
+    return {}
 
 
 if __name__ == "__main__":
