@@ -1,8 +1,7 @@
 # `make demo` shows the package, `make test` and `make lint` check it; everything lives in ./.venv
-# `make bench` measures it beside others, in ./.venv-bench; `make fleet` on many workers, in ./.venv-fleet
+# `make bench` measures it beside others, in ./.venv-bench; `make fleet` on many workers
 # Demo and tests install by constraints.txt, versions that passed them together; `make test CONSTRAINTS=` takes the newest.
 PYTHON ?= python3
-FLEET_PYTHON ?= python3.12
 ARGS ?=
 WORKERS ?= logical
 DATA ?=
@@ -11,7 +10,6 @@ QUICK ?=
 CONSTRAINTS ?= constraints.txt
 VENV := .venv
 BENCH_VENV := .venv-bench
-FLEET_VENV := .venv-fleet
 NEWEST_VENV := .venv-newest
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -52,8 +50,8 @@ figures:  ## copies the figures of README.md and docs/figures.md from benchmarks
 	$(PYTHON) benchmarks/figures.py
 
 # Half an hour on two cores. A small one: make fleet ARGS="--runs 1 --threads 20 --kills 2"
-fleet: $(FLEET_VENV)/.ready  ## many workers, killed while they work: Postgres, Valkey and the agent server aegra
-	$(FLEET_VENV)/bin/python benchmarks/fleet $(ARGS)
+fleet: $(VENV)/.test-ready  ## many workers on Postgres and Valkey, killed while they work
+	$(BIN)/python benchmarks/fleet $(ARGS)
 
 # Run the tests afterwards: the file says that they pass with what it names.
 constraints: pyproject.toml  ## writes constraints.txt anew: the newest versions of all that the tests need
@@ -65,7 +63,7 @@ constraints: pyproject.toml  ## writes constraints.txt anew: the newest versions
 	rm -rf $(NEWEST_VENV)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(FLEET_VENV) $(NEWEST_VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(NEWEST_VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find langchain_ctxwin tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Two stamps, so that the demo on a fresh clone does not wait for the test tools.
@@ -85,16 +83,6 @@ $(BENCH_VENV)/.ready: pyproject.toml $(BENCH_VENV)/bin/python
 	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check -qq install --upgrade $(NEW_PIP)
 	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check -qq install --editable ".[agents,anthropic,exact,otel,reload]" --group bench
 	@touch $@
-
-$(FLEET_VENV)/.ready: pyproject.toml $(FLEET_VENV)/bin/python
-	@echo "installing the package and the agent server into $(FLEET_VENV) (once)"
-	@$(FLEET_VENV)/bin/python -m pip --disable-pip-version-check -qq install --upgrade $(NEW_PIP)
-	@$(FLEET_VENV)/bin/python -m pip --disable-pip-version-check -qq install --editable ".[exact,redis]" --group fleet
-	@touch $@
-
-$(FLEET_VENV)/bin/python:
-	@command -v $(FLEET_PYTHON) >/dev/null || { echo "$(FLEET_PYTHON) not found: the agent server needs Python 3.12, run make fleet FLEET_PYTHON=/path/to/python3.12"; exit 1; }
-	$(FLEET_PYTHON) -m venv $(FLEET_VENV)
 
 $(BIN)/python $(BENCH_VENV)/bin/python:
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer, or run make PYTHON=/path/to/python3.11"; exit 1; }

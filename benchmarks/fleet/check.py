@@ -29,12 +29,7 @@ class Turn:
     thread: str
     number: int
     seconds: float
-    status: str
     error: str = ""
-
-    @property
-    def is_done(self) -> bool:
-        return self.status == "success"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +46,7 @@ def faults(
 ) -> dict[str, list[str]]:
     """Where each thing happened that must not."""
     found: dict[str, list[str]] = {name: [] for name in FAULTS}
-    asked = Counter(turn.thread for turn in turns if turn.is_done)
+    asked = Counter(turn.thread for turn in turns if not turn.error)
     for name, where in (
         *_in_turns(turns),
         *_in_diary(diary),
@@ -80,9 +75,8 @@ Found = Iterator[tuple[str, str]]
 
 def _in_turns(turns: Sequence[Turn]) -> Found:
     for turn in turns:
-        if not turn.is_done:
-            where = f"{turn.thread} turn {turn.number}: {turn.status} {turn.error}"
-            yield "turns failed", where
+        if turn.error:
+            yield "turns failed", f"{turn.thread} turn {turn.number}: {turn.error}"
 
 
 def _in_diary(diary: Sequence[Line]) -> Found:
@@ -107,8 +101,13 @@ def _in_requests(requests: Sequence[Line], threads: Sequence[Stored]) -> Found:
             yield "orphaned calls and results", where
         for kind in dict.fromkeys(name.partition(" ")[0] for name in line["missing"]):
             yield f"requests without a {kind} of the thread", where
-        # summary, record and notes stand in a request and are no message of the history
-        shown = {one for one in line["earlier"] if not one.startswith("ctxwin")}
+        # summary, record and notes stand in a request and are no message of the history, nor is the word that a
+        # question was answered
+        shown = {
+            one.removesuffix(":answered")
+            for one in line["earlier"]
+            if not one.startswith("ctxwin")
+        }
         for one in shown - kept.get(line["thread"], set()):
             lost[f"{line['thread']}: {one}"] = None
     yield from (("messages lost", where) for where in lost)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 from uuid import NAMESPACE_OID, uuid5
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langchain_ctxwin.testing import request_faults
 
 RULE_TURN, PIN_TURN = 1, 2  # the first message of all is pinned anyway
 FIRST_FACT_TURN, FACT_EVERY = 3, 4
@@ -92,4 +97,59 @@ def page_fault(text: str, thread: str) -> str:
         ""
         if found == wanted
         else f"rows of {owner} from {turn}, {first} are not those of {thread[:8]} in order"
+    )
+
+
+def seen_in(messages: Sequence[BaseMessage], thread: str) -> dict[str, Any]:
+    """What a request shows, and what it should and does not."""
+    start, turn = newest_question(messages)
+    text = "\n".join(message.text for message in messages)
+    return {
+        "turn": turn,
+        "orphans": request_faults(messages),
+        "missing": [
+            name for name, value in told(thread, turn).items() if value not in text
+        ],
+        "earlier": [message.id for message in messages[:start] if message.id],
+    }
+
+
+def newest_question(messages: Sequence[BaseMessage]) -> tuple[int, int]:
+    """Position and turn of the question to be answered."""
+    for index in reversed(range(len(messages))):
+        about = ABOUT.search(messages[index].text)
+        if isinstance(messages[index], HumanMessage) and about:
+            return index, int(about[1])
+    return 0, -1
+
+
+def decide(messages: Sequence[BaseMessage], _: Any = ()) -> AIMessage:
+    """The next call of the turn, or its answer."""
+    start, turn = newest_question(messages)
+    about = ABOUT.search(messages[start].text)
+    thread = about[2] if about else ""
+    calls = [
+        call
+        for message in messages[start:]
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+    ]
+    # earlier steps of the turn may have left
+    done = 1 + int(calls[-1]["id"].rpartition("-")[2]) if calls else 0
+    if done == CALLS:
+        rows = ROW.findall(messages[-1].text)
+        reached = int(rows[-1][2]) + 1 if rows else 0
+        return AIMessage(
+            f"Turn {turn} of {thread}: I read {reached} rows. "
+            + "The list goes on as expected. " * 6
+        )
+    # the record has one, too
+    cursors = CURSOR.findall("\n".join(message.text for message in messages))
+    is_new = not done and turn % RESULT_EVERY == 0
+    if cursors and not is_new:
+        call = {"name": "read_more", "args": {"cursor": cursors[-1]}}
+    else:
+        call = {"name": "list_stock", "args": {"depot": topic(thread, turn)}}
+    return AIMessage(
+        "", tool_calls=[{**call, "id": f"call-{turn}-{done}", "type": "tool_call"}]
     )

@@ -11,7 +11,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from fleet import script  # stands beside the other benchmarks
 from fleet.check import FAULTS, Stored, Turn, faults
-from fleet.model import decide, seen_in
 
 THREAD, TURNS = script.thread_id(0), 6
 RESULT = "[Here: rows 1-2]\n<data abcdefghijkl>\n{}n0\n{}n1\n</data abcdefghijkl>\n[Next page: read_more(cursor={!r})]"
@@ -28,7 +27,7 @@ def talk():
             )
         )
         while not (isinstance(history[-1], AIMessage) and not history[-1].tool_calls):
-            answer = decide(history)
+            answer = script.decide(history)
             history.append(answer.model_copy(update={"id": f"m{len(history)}"}))
             for call in answer.tool_calls:
                 topic = script.topic(THREAD, turn)
@@ -51,7 +50,7 @@ def requests(history):
                 "thread": THREAD,
                 "limit": 100_000,
             }
-            yield {**place, "tokens": 100 * index, **seen_in(shown, THREAD)}
+            yield {**place, "tokens": 100 * index, **script.seen_in(shown, THREAD)}
 
 
 def sound():
@@ -73,7 +72,7 @@ def sound():
         {**page, "worker": "w1"},
     ]
     turns = [
-        Turn(thread=THREAD, number=number, seconds=1.0 + number, status="success")
+        Turn(thread=THREAD, number=number, seconds=1.0 + number)
         for number in range(TURNS)
     ]
     stored = Stored(thread=THREAD, history=history, compactions=2)
@@ -130,7 +129,7 @@ PLANTED = {
     "a turn that failed": (
         lambda one: (
             one[0],
-            [*one[1][:-1], replace(one[1][-1], status="error")],
+            [*one[1][:-1], replace(one[1][-1], error="no answer")],
             one[2],
         ),
         {"turns failed": 1},
@@ -156,7 +155,14 @@ PLANTED = {
         {"requests without a fact of the thread": 1},
     ),
     "a message that was shown": (
-        lambda one: with_request(one, earlier=["gone", "ctxwin-record"]),
+        lambda one: with_request(
+            one,
+            earlier=[
+                "gone",
+                "ctxwin-record",
+                f"{script.message_id(THREAD, 0)}:answered",
+            ],
+        ),
         {"messages lost": 1},
     ),
     "an answer": (lost_answer, {"messages lost": 1}),
