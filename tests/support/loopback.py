@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+from urllib.parse import parse_qsl
 
 from langchain_core.messages import AIMessage, ToolMessage
 
@@ -40,6 +41,7 @@ class Call:
     path: str
     headers: dict[str, str]
     body: dict[str, Any] = field(default_factory=dict)
+    query: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +75,15 @@ def script(*answers: str | list[Item]) -> Policy:
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
 
-class Served:
-    """Serves HTTP on a free port of the loopback interface while the `with` block runs."""
+class Loopback:
+    """Answers requests as a provider does, and keeps them, on a free port of the loopback interface."""
 
-    def handler(self) -> type[BaseHTTPRequestHandler]:
-        """Return what answers requests."""
-        raise NotImplementedError
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(
             target=self._http.serve_forever, args=(POLL_SECONDS,), daemon=True
         )
@@ -97,18 +99,6 @@ class Served:
     def url(self) -> str:
         """Address without a path."""
         return f"http://127.0.0.1:{self._http.server_port}"
-
-
-class Loopback(Served):
-    """Answers requests as a provider does, and keeps them."""
-
-    def __init__(self) -> None:
-        self.requests: list[Any] = []
-        self._lock = threading.Lock()
-
-    def handler(self) -> type[BaseHTTPRequestHandler]:
-        """Answer by `answer`."""
-        return _handler(self)
 
     @property
     def refused(self) -> list[dict[str, Any]]:
@@ -153,10 +143,10 @@ def _handler(api: Loopback) -> type[BaseHTTPRequestHandler]:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}"
             )
             headers = {key.lower(): value for key, value in self.headers.items()}
-            path = self.path.partition("?")[0]
-            answer = api.respond(
-                Call(method=self.command, path=path, headers=headers, body=body)
-            )
+            path, _, query = self.path.partition("?")
+            about = {"method": self.command, "path": path, "headers": headers}
+            call = Call(**about, body=body, query=dict(parse_qsl(query)))
+            answer = api.respond(call)
             with suppress(ConnectionError):  # the caller may have gone
                 self._send(answer)
 
