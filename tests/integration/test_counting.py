@@ -6,8 +6,8 @@ from langchain_core.tools import tool
 from langchain_google_genai import ChatGoogleGenerativeAI
 
 from langchain_ctxwin.counting import AnthropicCounter, GeminiCounter
-from support.counting_replies import Replies
 from support.gemini_server import GeminiServer
+from support.loopback import Answer, Loopback
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -36,6 +36,13 @@ HISTORY = [
 ]
 PICTURE = HumanMessage([{"type": "text", "text": "What is here?"}, PIXEL])
 REQUESTS = [(HISTORY[1:2], []), (HISTORY[:2], []), (HISTORY, [look])]
+
+
+class Vertex(Loopback):
+    """Gives one and the same count, whatever it is asked."""
+
+    def answer(self, call):
+        return Answer(body={"totalTokens": 7})
 
 
 def chat_anthropic(url):
@@ -116,12 +123,12 @@ def camel(value):
 
 def test_vertex_is_asked_in_its_own_form():
     """There the SDK takes system instruction and tools itself."""
-    with Replies({"totalTokens": 7}) as server:
+    with Vertex() as server:
         model = chat_gemini(server.url, vertexai=True)
         assert GeminiCounter(model).count_request(HISTORY[:2], tools=[plain]) == 7
-    ((path, body),) = server.asked
-    assert path == "/v1beta1/publishers/google/models/gemini-test:countTokens"
-    assert sorted(body) == ["contents", "systemInstruction", "tools"]
+    (asked,) = server.requests
+    assert asked.path == "/v1beta1/publishers/google/models/gemini-test:countTokens"
+    assert sorted(asked.body) == ["contents", "systemInstruction", "tools"]
 
 
 def test_the_private_name_that_gemini_needs_is_missed_without_harm(monkeypatch):

@@ -82,24 +82,6 @@ def test_llama_counts_are_close_and_nothing_is_refused(start_llama):
     assert_close(pairs)
 
 
-def test_gemini_counts_are_close_and_nothing_is_refused():
-    """Tool definitions, parallel calls and their results included."""
-    with GeminiServer(input_limit=3000, policy=tool_loop(steps=1)) as server:
-        agent = chat_on(
-            engine_for("gemini-test", 3000),
-            server.chat_model().bind_tools(TOOLS),
-            tools=TOOLS,
-        )
-        pairs = [
-            pair
-            for question in questions()
-            for pair in reports_before_calls(agent, question)
-        ]
-    assert refusals(server) == []
-    assert len(server.requests) == len(pairs) == 2 * TURNS
-    assert_close(pairs)
-
-
 def counted_agent(server, limit, *, counter=None):
     """Return an agent that may ask the server, or another counter, for the size of a request."""
     model = server.chat_model()

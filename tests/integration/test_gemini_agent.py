@@ -37,23 +37,6 @@ STEPS = 4  # every second one calls two tools at once
 RESULTS = 6  # of a turn
 
 
-async def talk(agent, way, questions=QUESTIONS, config=CONFIG):
-    """Hold a conversation one way and yield nothing: the server and the thread remember it."""
-    for question in questions:
-        given = ask(question) if isinstance(question, str) else {"messages": [question]}
-        if way == "invoke":
-            agent.invoke(given, config)
-        elif way == "ainvoke":
-            await agent.ainvoke(given, config)
-        elif way == "stream":
-            _ = list(agent.stream(given, config, stream_mode="messages"))
-        else:
-            _ = [
-                chunk
-                async for chunk in agent.astream(given, config, stream_mode="messages")
-            ]
-
-
 def gemini(limit, *, model="gemini-test", **options):
     """Return a strict server whose model calls tools in each turn."""
     return GeminiServer(
@@ -120,38 +103,6 @@ def test_a_conversation_larger_than_the_window_is_never_refused_for_its_form(
         < len(server.generated) / 8
     )
     assert state["context_report"]["counted_by"] == "usage"
-
-
-async def test_signatures_of_the_current_turn_come_back():
-    """Every step of the current turn carries the signature that it was handed out with, also after compactions."""
-    with gemini(3000, model="gemini-3-test") as server:
-        agent = agent_of(server.chat_model(), 3000, checkpointer=InMemorySaver())
-        await talk(agent, "invoke")
-    handed_out = set()
-    for request in server.generated:
-        parts = [
-            part for content in request.body["contents"] for part in content["parts"]
-        ]
-        back = {
-            part["thoughtSignature"] for part in parts if part.get("thoughtSignature")
-        }
-        assert len(back) == sum(
-            "functionCall" in content["parts"][0]
-            for content in request.body["contents"]
-        )
-        assert {_plain(text) for text in back} <= handed_out
-        reply = request.reply["candidates"][0]["content"]["parts"]
-        handed_out |= {
-            _plain(part["thoughtSignature"])
-            for part in reply
-            if "thoughtSignature" in part
-        }
-    assert len(handed_out) == STEPS * len(QUESTIONS)
-
-
-def _plain(text):
-    """Return base64 in one alphabet, without padding."""
-    return text.replace("-", "+").replace("_", "/").rstrip("=")
 
 
 def test_an_overflow_that_no_retry_cures_leaves_the_node_and_a_resume_works():
