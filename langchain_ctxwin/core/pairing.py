@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count, zip_longest
 from typing import Any
 
@@ -73,8 +74,9 @@ def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
     calls: list[AnyCall] = [*message.tool_calls, *message.invalid_tool_calls]
     if type(message.content) is list:
         calls = [*calls, *_calls_in_blocks(message.content, calls)]
-    if not calls and not KEPT_CALLS.isdisjoint(message.additional_kwargs):
-        calls += _kept_calls(message.additional_kwargs)
+    if not calls and "function_call" in message.additional_kwargs:
+        function = message.additional_kwargs["function_call"]
+        calls = [_call(function["name"], function.get("arguments") or {}, None)]
     return tuple(calls)
 
 
@@ -87,11 +89,8 @@ def call_ids(message: AnyMessage) -> tuple[str, ...]:
 
 def result_ids(message: AnyMessage) -> tuple[str, ...]:
     """Ids of the calls whose results a message states; empty texts for results without one."""
-    if type(message.content) is str:
-        if type(message) is ToolMessage:
-            return (message.tool_call_id or "",)
-        if type(message) in PLAIN_KINDS:
-            return ()
+    if type(message.content) is str and type(message) in PLAIN_KINDS:
+        return ()
     if isinstance(message, FunctionMessage):
         return ("",)
     block_ids = tuple(map(_result_id, _result_blocks(message)))
@@ -164,9 +163,7 @@ def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:
     beside = _beside_results(message.content)
     is_alone = len(blocks) == 1 and not beside
     results = [
-        _tool_message(
-            block, message, message.id if is_alone else f"{message.id}:{number}"
-        )
+        _tool_message(block, message.id if is_alone else f"{message.id}:{number}")
         for number, block in enumerate(blocks)
     ]
     return (
@@ -202,32 +199,13 @@ def _call_in(block: Mapping[str, Any]) -> AnyCall:
     return _call(name, arguments, block.get("call_id") or block.get("id"))
 
 
-def _kept_calls(additional_kwargs: Mapping[str, Any]) -> Iterator[AnyCall]:
-    """The calls in OpenAI's own form that integrations send where the message states no others."""
-    raw = additional_kwargs.get("tool_calls")
-    calls = (
-        [call for call in raw if isinstance(call, Mapping)]
-        if isinstance(raw, list)
-        else []
-    )
-    for call in calls or [{"function": additional_kwargs.get("function_call")}]:
-        function = call.get("function")
-        if isinstance(function, Mapping):
-            yield _call(
-                function.get("name") or "",
-                function.get("arguments") or {},
-                call.get("id"),
-            )
-
-
 def _call(name: Any, raw_arguments: Any, call_id: Any) -> AnyCall:
     """A call with arguments that may be JSON; malformed where they are no object."""
-    call_id = call_id if isinstance(call_id, str) else None  # recordings hold anything
     arguments = raw_arguments
     if isinstance(raw_arguments, str):
         try:
             arguments = json.loads(raw_arguments)
-        except (ValueError, RecursionError):
+        except ValueError:
             arguments = None
     if isinstance(arguments, dict):
         return tool_call(name=str(name), args=arguments, id=call_id)
@@ -283,9 +261,7 @@ def _is_unsent(block: Any) -> bool:
     return is_call_block(block) and block["type"] in UNSENT_TYPES
 
 
-def _tool_message(
-    block: Mapping[str, Any], message: AnyMessage, message_id: str | None
-) -> ToolMessage:
+def _tool_message(block: Mapping[str, Any], message_id: str | None) -> ToolMessage:
     returned = next(
         (block[key] for key in RESULT_KEYS if block.get(key) is not None), ""
     )
@@ -295,9 +271,7 @@ def _tool_message(
         returned,
         tool_call_id=_result_id(block),
         name=block.get("name"),
-        status="error"
-        if block.get("is_error")
-        else getattr(message, "status", "success"),
+        status="error" if block.get("is_error") else "success",
         id=message_id,
     )
 
@@ -308,8 +282,9 @@ def _result_blocks(message: AnyMessage) -> list[Mapping[str, Any]]:
     if type(content) is not list or not isinstance(message, HumanMessage | ToolMessage):
         return []
     results = [block for block in content if kind_of(block) == "result"]
-    is_whole = isinstance(message, HumanMessage) or len(results) == len(content)
-    return results if is_whole else []
+    is_user_side = isinstance(message, HumanMessage)
+    is_whole = len(results) == len(content) and all(map(_result_id, results))
+    return results if is_user_side or is_whole else []
 
 
 def _beside_results(content: Any) -> list[Any]:
@@ -339,7 +314,6 @@ UNANSWERED = ":unanswered"  # ends the id of a placeholder
     EMPTY_TEXT,
     BLANK_BEFORE_CALL,
     LOOSE_REASONING,
-    ONLY_REASONING,
     MALFORMED_CALL,
     FOREIGN_CALL,
     AUDIO_ID,
@@ -347,13 +321,12 @@ UNANSWERED = ":unanswered"  # ends the id of a placeholder
     "text without text",
     "blanks before a call",
     "reasoning that nothing of its answer follows",
-    "nothing but reasoning",
     "malformed call",
     "block of a call that is also in `tool_calls`, in the form of another provider",
     "id of what was spoken",
 )
 REFUSED_PARTS: Mapping[str, frozenset[str]] = {
-    "gemini": frozenset({EMPTY_TEXT, ONLY_REASONING, MALFORMED_CALL, AUDIO_ID}),
+    "gemini": frozenset({EMPTY_TEXT, LOOSE_REASONING, MALFORMED_CALL, AUDIO_ID}),
     "anthropic": frozenset({EMPTY_TEXT, BLANK_BEFORE_CALL, FOREIGN_CALL, AUDIO_ID}),
     "openai": frozenset({LOOSE_REASONING}),
 }
@@ -380,9 +353,7 @@ def repair_step(
     """
     if rules.takes_system_behind_user and is_answered:
         is_behind = isinstance(previous, HumanMessage | ToolMessage | SystemMessage)
-        is_alone = len(messages) == 1 and isinstance(messages[0], SystemMessage)
-        if is_behind and is_alone and not is_empty(messages[0]):
-            return tuple(messages)
+        rules = replace(rules, takes_system=is_behind)
     is_read = rules.provider == "anthropic" and _is_paired_in_blocks(messages)
     parts = (
         messages
@@ -416,11 +387,7 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
     if not isinstance(message, AIMessage):
         return with_fields(message, content=content)
     calls = call_ids(message)
-    has_blocks = isinstance(content, list) and not calls
-    if ONLY_REASONING in refused and has_blocks:
-        is_thought = all(kind_of(block) == "reasoning" for block in content)
-        content = "" if is_thought else content
-    if LOOSE_REASONING in refused and has_blocks:
+    if LOOSE_REASONING in refused and isinstance(content, list) and not calls:
         content = _without_loose_reasoning(content) or ""
     if BLANK_BEFORE_CALL in refused and calls and isinstance(content, str):
         content = content if content.strip() else ""
@@ -551,20 +518,13 @@ def _is_paired_in_blocks(messages: Sequence[AnyMessage]) -> bool:
     """True for an answer whose calls have ids of their own, with the results of just these in user messages."""
     called_ids = call_ids(messages[0])
     answered = [call_id for message in messages[1:] for call_id in result_ids(message)]
+    if not all(called_ids) or sorted({*called_ids}) != sorted(answered):
+        return False
+    blocks = [block for message in messages for block in blocks_of(message.content)]
+    types = {b["type"] for b in blocks if kind_of(b) in {"call", "result"}}
     is_in_blocks = all(isinstance(message, HumanMessage) for message in messages[1:])
-    types = {
-        block["type"]
-        for m in messages
-        for block in blocks_of(m.content)
-        if kind_of(block) in {"call", "result"}
-    }
-    is_own = is_in_blocks and types <= {"tool_use", "tool_result"}
-    return (
-        is_own
-        and all(called_ids)
-        and len({*called_ids}) == len(called_ids)
-        and sorted(called_ids) == sorted(answered) != []
-    )
+    is_own = is_in_blocks and types == {"tool_use", "tool_result"}
+    return is_own and len(called_ids) == len(answered)
 
 
 def _lone(
@@ -616,11 +576,8 @@ def _paired(
         if isinstance(message, ToolMessage | SystemMessage):
             continue
         paired += _lone(message, rules)
-        for call in calls_of(message):
-            call_id = call["id"] or ""
-            others = called_ids - {call_id, ""}
-            free = [result for result in results if result.tool_call_id not in others]
-            own_result = _result_of(call, free)
+        for call_id in call_ids(message):
+            own_result = _result_of(call_id, results, called_ids)
             results = [result for result in results if result is not own_result]
             answer = own_result or ToolMessage(
                 content=UNANSWERED_TEXT,
@@ -636,16 +593,16 @@ def _paired(
     return tuple(paired)
 
 
-def _result_of(call: AnyCall, results: Sequence[ToolMessage]) -> ToolMessage | None:
-    """The result of a call: the one with its id, else one where an id is missing and no name says otherwise."""
-    call_id = call["id"]
+def _result_of(
+    call_id: str, results: Sequence[ToolMessage], called_ids: Collection[str]
+) -> ToolMessage | None:
+    """The result of a call: the one with its id, else the first that belongs to no other, where an id is missing."""
     for result in results:
-        if call_id and result.tool_call_id == call_id:
+        if result.tool_call_id == call_id:
             return result
     for result in results:
         lacks_id = not (call_id and result.tool_call_id)
-        names = {result.name, call["name"]} - {None, ""}
-        if lacks_id and len(names) < 2:  # noqa: PLR2004  # two different names
+        if lacks_id and result.tool_call_id not in called_ids:
             return result
     return None
 
@@ -664,37 +621,25 @@ def _free_id(call_id: str, taken: set[str]) -> str:
 
 
 def _with_ids(message: AIMessage, new_ids: Sequence[str]) -> AnyMessage:
-    """Rename the calls everywhere an integration may read them: calls, content blocks, the provider's raw copy.
-
-    Blocks that state calls without ids, or several with one, leave: the calls are sent as `tool_calls` state them.
-    """
-    old_ids = call_ids(message)
-    names = {old: new for old, new in zip(old_ids, new_ids, strict=True) if old}
+    """Rename the calls. Blocks that state them leave: the calls are sent as `tool_calls` state them."""
+    names = dict(zip(call_ids(message), new_ids, strict=True))
     free = iter(new_ids)
-    content: Any = (
-        message.content
-        if len(names) == len(old_ids)
-        else without_blocks(message.content, is_call_block)
-    )
     return with_fields(
         message,
         tool_calls=[{**call, "id": next(free)} for call in message.tool_calls],
         invalid_tool_calls=[
             {**call, "id": next(free)} for call in message.invalid_tool_calls
         ],
-        additional_kwargs=_renamed(message.additional_kwargs, names),
-        content=_renamed(content, names) if isinstance(content, list) else content,
+        additional_kwargs={
+            key: _renamed(value, names)
+            for key, value in without_kept_calls(message).items()
+        },
+        content=without_blocks(message.content, is_call_block),
     )
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """Replace whole strings that are ids, in values and in keys (Gemini keeps its signatures by call id)."""
-    if isinstance(value, str):
-        return names.get(value, value)
-    if isinstance(value, dict):
-        return {
-            names.get(key, key): _renamed(item, names) for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_renamed(item, names) for item in value]
-    return value
+def _renamed(kept: Any, names: Mapping[str, str]) -> Any:
+    """Replace ids in a mapping by id (Gemini keeps its signatures like that)."""
+    if not isinstance(kept, dict):
+        return kept
+    return {names.get(key, key): value for key, value in kept.items()}

@@ -29,11 +29,6 @@ from support.payloads import MODELS, REFUSED
 
 ASKED = "Compare the stock of all depots, and name the fullest one at the end."
 STOCK = "apples pears plums " * 140
-RAW = {
-    "id": "c1",
-    "type": "function",
-    "function": {"name": "depot", "arguments": '{"number": 1}'},
-}
 CALL = {"type": "tool_call", "name": "depot", "args": {"number": 1}, "id": "c1"}
 BROKEN = {
     "type": "invalid_tool_call",
@@ -42,13 +37,6 @@ BROKEN = {
     "id": "c1",
     "error": "no JSON",
 }
-
-
-def kept(**additional_kwargs):
-    """An answer whose `additional_kwargs` were set after it was made, as adapters do."""
-    return AIMessage("", id="a").model_copy(
-        update={"additional_kwargs": additional_kwargs}
-    )
 
 
 STATED = {
@@ -83,7 +71,6 @@ STATED = {
         [{"type": "tool_use", "id": "c1", "name": "depot", "input": {"number": 1}}],
         tool_calls=[CALL],
     ),
-    "OpenAI's form": kept(tool_calls=[RAW]),
 }
 
 
@@ -92,9 +79,6 @@ def test_a_call_is_found_in_every_form_that_is_sent(message):
     """Once, with its name, arguments and id; in LangChain's own form it stands in `tool_calls`."""
     assert calls_of(message) == (CALL,)
     assert standard(message)[0].tool_calls == [CALL]
-    assert standard(standard(message)[0])[0] is standard(message)[0] or standard(
-        message
-    )[0].tool_calls == [CALL]
 
 
 def test_every_call_without_an_id_is_found():
@@ -230,10 +214,6 @@ ROUNDS = {
             id=f"a{n}",
         ),
         FunctionMessage(STOCK, name="depot", id=f"t{n}"),
-    ],
-    "OpenAI's form": lambda n: [
-        kept(tool_calls=[{**RAW, "id": f"c{n}"}]).model_copy(update={"id": f"a{n}"}),
-        answered(n),
     ],
     "without ids": lambda n: [
         AIMessage(

@@ -247,16 +247,18 @@ def test_a_step_is_shown_as_its_provider_takes_it(rules, step, previous, shown):
 
 
 def test_a_call_id_that_is_taken_is_renamed_wherever_an_integration_may_read_it():
-    """In calls, content blocks, signatures by call id, and results; other values stay."""
+    """In calls, signatures by call id, and results; a block that states it leaves, and other values stay."""
     call_ = {"name": "f", "args": {"id": "other"}, "id": "a"}
     block = {"type": "tool_use", "id": "a", "name": "f", "input": {"n": [1, None]}}
     asks = AIMessage(
-        [block], tool_calls=[call_], additional_kwargs={"signatures": {"a": "c2ln"}}
+        [{"type": "text", "text": "So."}, block],
+        tool_calls=[call_],
+        additional_kwargs={"signatures": {"a": "c2ln"}},
     )
     taken = {"a"}
     renamed, answer = unique_calls([asks, result("a")], taken)
     assert (renamed.tool_calls[0]["id"], answer.tool_call_id) == ("a_1", "a_1")
-    assert renamed.content == [{**block, "id": "a_1"}]
+    assert renamed.content == [{"type": "text", "text": "So."}]
     assert renamed.additional_kwargs == {"signatures": {"a_1": "c2ln"}}
     assert taken == {"a", "a_1"}
 
