@@ -5,17 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.config import PRESETS
-from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.provider_blocks import text_of
-from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.page import page
 from langchain_ctxwin.replay.playing import (
@@ -30,13 +25,7 @@ from langchain_ctxwin.replay.playing import (
 )
 from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
 from langchain_ctxwin.replay.reader import LanguageModel, Read, read_conversation, table
-from langchain_ctxwin.replay.reading import (
-    Conversation,
-    is_database,
-    read_conversations,
-    shown_address,
-    thread_states,
-)
+from langchain_ctxwin.replay.reading import Conversation, Tell, read_conversations
 from langchain_ctxwin.util.files import replace_text
 from langchain_ctxwin.util.log import aligned, say
 
@@ -58,23 +47,6 @@ COLUMNS = {
 
 def run_replay(args: argparse.Namespace) -> int:
     """Replay, print, and return the exit code: 1 where a conversation is missing from what is printed."""
-    _require_sense(args)
-    quiet()
-    names = dict.fromkeys(args.policy or [next(iter(PRESETS)), *PLAIN])
-    policies = candidates() if args.recommend else list(map(Policy.named, names))
-    faults = _Faults()
-    if args.thread is not None or args.step is not None:
-        for line in _inspected(args, faults):
-            say(line)
-    elif args.reader:
-        _run_reader(args, policies, faults)
-    else:
-        _run_compare(args, policies, faults)
-    return EXIT_FAILED if faults.left_out else 0
-
-
-def _require_sense(args: argparse.Namespace) -> None:
-    """Refuse options that cannot be answered together, before anything is read."""
     is_one = args.thread is not None or args.step is not None
     questions = (is_one, args.recommend, args.reader, args.output != "table")
     if sum(map(bool, questions)) > 1:
@@ -83,66 +55,78 @@ def _require_sense(args: argparse.Namespace) -> None:
         )
     if args.recommend and args.policy:
         raise ConfigError("--recommend tries settings of its own: leave out --policy")
-    if is_one and len(args.files) > 1:
-        raise ConfigError(
-            f"--thread and --step show one conversation: give one source, not {len(args.files)}"
-        )
+    quiet()
+    default = [next(iter(PRESETS))] if is_one else [next(iter(PRESETS)), *PLAIN]
+    names = dict.fromkeys(args.policy or default)
+    policies = candidates() if args.recommend else list(map(Policy.named, names))
+    left_out = list[str]()
 
+    def tell(fault: str) -> None:
+        left_out.append(fault)
+        say(fault, file=sys.stderr)
 
-class _Faults:
-    """Reports what could not be read, and counts it."""
-
-    def __init__(self) -> None:
-        self.left_out = 0
-
-    def __call__(self, fault: str) -> None:
-        self.left_out += 1
-        _complain(fault)
+    conversations = read_conversations(args.files, tell=tell)
+    if is_one:
+        _run_one(args, policies[0], conversations)
+    elif args.reader:
+        _run_reader(args, policies, conversations, tell)
+    else:
+        _run_compare(args, policies, conversations, tell)
+    return EXIT_FAILED if left_out else 0
 
 
 def _run_compare(
-    args: argparse.Namespace, policies: Sequence[Policy], faults: _Faults
+    args: argparse.Namespace,
+    policies: Sequence[Policy],
+    conversations: Iterable[Conversation],
+    tell: Tell,
 ) -> None:
-    longest: Conversation | None = None
+    longest = list[Conversation]()
 
     def passing() -> Iterator[Conversation]:
-        nonlocal longest
-        for conversation in read_conversations(args.files, tell=faults):
-            if longest is None or len(conversation.messages) > len(longest.messages):
-                longest = conversation
+        for conversation in conversations:
+            if not longest or len(conversation.messages) > len(longest[0].messages):
+                longest[:] = [conversation]
             yield conversation
 
     results = list[ReplayResult]()
-    compared = compare(passing(), policies, args.window, jobs=args.jobs, tell=faults)
-    for so_far in compared:
+    for so_far in compare(passing(), policies, args.window, tell=tell):
         results = so_far
     if not results:
-        places = ", ".join(map(shown_address, args.files))
+        places = ", ".join(map(str, args.files))
         raise ConfigError(f"{places}: no conversation to replay")
     chosen = recommended(results) if args.recommend else results[0]
-    _print(results, chosen, args)
-    if args.html and longest is not None:
-        _draw(args.html, longest, policies[results.index(chosen)], args.window)
+    if args.recommend:
+        _print_recommended(results, chosen)
+    elif args.output == "json":
+        print(json.dumps([result.to_dict() for result in results]))
+    else:
+        _print_table(results)
+    if args.html:
+        _draw(args, longest[0], policies[results.index(chosen)])
 
 
-def _draw(path: Path, conversation: Conversation, policy: Policy, window: int) -> None:
+def _draw(args: argparse.Namespace, conversation: Conversation, policy: Policy) -> None:
     try:
-        replace_text(path, page(conversation, policy, window))
+        replace_text(args.html, page(conversation, policy, args.window))
     except OSError as error:
-        raise ConfigError(f"--html {path}: {error.strerror or error}") from error
-    _complain(f"drew {conversation.name}: {path}")
+        raise ConfigError(f"--html {args.html}: {error.strerror or error}") from error
+    say(f"drew {conversation.name}: {args.html}", file=sys.stderr)
 
 
 def _run_reader(
-    args: argparse.Namespace, policies: Sequence[Policy], faults: _Faults
+    args: argparse.Namespace,
+    policies: Sequence[Policy],
+    conversations: Iterable[Conversation],
+    tell: Tell,
 ) -> None:
     """Have a model read the requests, and print what each policy loses by it."""
     reader, reads = LanguageModel(args.reader), list[Read]()
-    for conversation in read_conversations(args.files, tell=faults):
+    for conversation in conversations:
         try:
             reads += read_conversation(reader, conversation, policies, args.window)
         except Exception as error:  # noqa: BLE001  # one odd recording must not end a comparison of thousands
-            faults(failure(conversation, error))
+            tell(failure(conversation, error))
     if not reads:
         raise ConfigError(
             f"{args.window:,} tokens: nothing ever had to leave that a model could read; lower --window"
@@ -151,27 +135,16 @@ def _run_reader(
         say(line)
 
 
-def _complain(text: str) -> None:
-    say(text, file=sys.stderr)
-
-
-def _print(
-    results: Sequence[ReplayResult], chosen: ReplayResult, args: argparse.Namespace
-) -> None:
-    if args.recommend:
-        best = max(result.sufficiency or 0 for result in results)
-        cheapest = min(result.billed_per_request for result in results)
-        for line in (
-            f"# of {len(results)} settings: shows {chosen.sufficiency:.3f} of what was needed (the best {best:.3f}),",
-            f"# billed {chosen.billed_per_request:,.0f} tokens per request (the cheapest {cheapest:,.0f}),",
-            f"# over {chosen.conversations:,} conversations in a window of {chosen.window:,} tokens",
-            *chosen.policy.split("\n"),
-        ):
-            say(line)
-    elif args.output == "json":
-        print(json.dumps([result.to_dict() for result in results]))
-    else:
-        _print_table(results)
+def _print_recommended(results: Sequence[ReplayResult], chosen: ReplayResult) -> None:
+    best = max(result.sufficiency or 0 for result in results)
+    cheapest = min(result.billed_per_request for result in results)
+    for line in (
+        f"# of {len(results)} settings: shows {chosen.sufficiency:.3f} of what was needed (the best {best:.3f}),",
+        f"# billed {chosen.billed_per_request:,.0f} tokens per request (the cheapest {cheapest:,.0f}),",
+        f"# over {chosen.conversations:,} conversations in a window of {chosen.window:,} tokens",
+        *chosen.policy.split("\n"),
+    ):
+        say(line)
 
 
 def _print_table(results: Sequence[ReplayResult]) -> None:
@@ -200,35 +173,22 @@ def _print_table(results: Sequence[ReplayResult]) -> None:
 # ---- one conversation -----------------------------------------------------------------------------------------------
 
 
-def _inspected(args: argparse.Namespace, faults: _Faults) -> Iterator[str]:
-    """The lines about one conversation: of a thread as its model sees it now, or of one request of a replay."""
-    (source,) = args.files
-    if is_database(source) and not (args.policy or args.step or args.html):
-        yield from _live(*_chosen(thread_states(source, tell=faults), args.thread))
-        return
-    recorded = read_conversations([source], tell=faults)
-    _, conversation = _chosen(((one.name, one) for one in recorded), args.thread)
-    policy = Policy.named((args.policy or ["balanced"])[0])
+def _run_one(
+    args: argparse.Namespace, policy: Policy, conversations: Iterable[Conversation]
+) -> None:
+    """Print one request of the one conversation that is meant."""
+    found = [one for one in conversations if args.thread in {None, one.name}]
+    if len(found) != 1:
+        names = ", ".join(one.name for one in found[:MOST_NAMED])
+        raise ConfigError(
+            f"there are several conversations, choose one with --thread: {names}"
+            if found
+            else f"--thread {args.thread}: there is no conversation of this name"
+        )
     if args.html:
-        _draw(args.html, conversation, policy, args.window)
-    yield from _at_request(conversation, policy, args.window, args.step)
-
-
-def _chosen(named: Iterable[tuple[str, Any]], wanted: str | None) -> tuple[str, Any]:
-    """The one that is meant; memory for one or, where several could be, for the names of some."""
-    if wanted is not None:
-        named = (one for one in named if one[0] == wanted)
-    candidates = list(islice(named, 1 if wanted is not None else MOST_NAMED))
-    if len(candidates) == 1:
-        return candidates[0]
-    names = ", ".join(name for name, _ in candidates)
-    raise ConfigError(
-        f"there are several conversations, choose one with --thread: {names}"
-        if candidates
-        else f"--thread {wanted}: there is no conversation of this name"
-        if wanted is not None
-        else "there is no conversation to show"
-    )
+        _draw(args, found[0], policy)
+    for line in _at_request(found[0], policy, args.window, args.step):
+        say(line)
 
 
 def _at_request(
@@ -273,28 +233,6 @@ def _reasons(sent: Sequence[Sent]) -> Callable[[int, AnyMessage], str]:
         return f"left before request {left:,}" + (f": {why}" if why else "")
 
     return reason
-
-
-def _live(thread: str, state: Mapping[str, Any]) -> Iterator[str]:
-    """The lines about what the model sees of a thread, by the state that its checkpointer holds."""
-    messages: Sequence[AnyMessage] = state["messages"]
-    report, guard = (state.get(f"context_{name}") or {} for name in ("report", "guard"))
-    size = ""
-    if {"total_tokens", "input_limit"} <= report.keys():
-        tokens = f"{report['total_tokens']:,} of {report['input_limit']:,} tokens"
-        size = f", the request before the last answer had {tokens}"
-    yield f"thread {thread}: {len(messages):,} messages{size}"
-    if guard.get("compactions"):
-        yield f"{guard['compactions']:,} compactions, the last one because {guard.get('reason', 'of a request')}"
-    yield ""
-    engine = ContextEngine(ModelLimits(report.get("context_window") or sys.maxsize))
-    request = engine.build(engine.measure(messages, session=state))
-    yield from _message_lines(messages, request, _left_the_view)
-
-
-def _left_the_view(_: int, message: AnyMessage) -> str:
-    # those of the history join the system prompt
-    return "shown" if isinstance(message, SystemMessage) else "left the view"
 
 
 def _message_lines(

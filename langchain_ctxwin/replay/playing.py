@@ -6,16 +6,10 @@ recorded answer  --history before it-->  policy  --request-->  counted, billed, 
 from __future__ import annotations
 
 import logging
-import multiprocessing
-import os
 import re
-import signal
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError
@@ -36,7 +30,6 @@ CACHED_PRICE = 0.1
 """What a token costs that the provider has in its cache, beside one that it has not (Anthropic, OpenAI, Gemini)."""
 
 RESERVE_SHARE = 0.25  # of the window, for the answer, where nothing else is said: as everywhere in this package
-WAITING = 4  # conversations that are read ahead for each process
 TOLERATED_LOSS = (
     0.01  # sufficiency that may be given up for a lower bill: one value in a hundred
 )
@@ -121,12 +114,35 @@ class Sent:
     cached_tokens: int
     """Its size, and the part at its beginning that the request before had too."""
 
+    tries: int
+    """Requests that were built; all but one that fits were refused as too large."""
+
+    needed: int
+    """How many values the recorded answer needed that had been seen before, once something has to leave."""
+
     missing: tuple[str, ...]
-    """What the recorded answer needed, had been seen before, and is not in the request."""
+    """Those of them that are not in the request."""
 
     report: Mapping[str, Any]
     guard: Mapping[str, Any]
     """The `context_report` and `context_guard` of ours; empty for a plain policy."""
+
+    def counted(self, policy: str, window: int) -> ReplayResult:
+        """Return its figures; one that was not sent is billed nowhere."""
+        is_sent = int(self.fits)
+        return ReplayResult(
+            policy=policy,
+            window=window,
+            requests=1,
+            sent=is_sent,
+            over_limit=self.tries - is_sent,
+            compactions=int(self.fits and not self.is_extended),
+            needed=self.needed,
+            shown=self.needed - len(self.missing),
+            sent_tokens=is_sent * self.tokens,
+            billed_tokens=is_sent
+            * (self.tokens - (1 - CACHED_PRICE) * self.cached_tokens),
+        )
 
 
 def replay(
@@ -147,7 +163,12 @@ def replay(
     Raises:
         ConfigError: the window leaves no room for input.
     """
-    return _Play(conversation, policy, window, heard).run()
+    result = ReplayResult(policy=policy.name, window=window, conversations=1)
+    for sent in _Play(conversation, policy, window).requests():
+        result += sent.counted(policy.name, window)
+        if heard:
+            heard(sent)
+    return result
 
 
 def compare(
@@ -155,18 +176,14 @@ def compare(
     policies: Sequence[Policy],
     window: int,
     *,
-    jobs: int | None = None,
     tell: Tell = lambda _: None,
 ) -> Iterator[list[ReplayResult]]:
-    """Yield the results so far, one per policy, after each conversation; all cores work.
-
-    A script that calls this with several processes needs `if __name__ == "__main__":` around what it does.
+    """Yield the results so far, one per policy, after each conversation.
 
     Args:
         conversations: the recordings; they are read as they are needed.
         policies: what is compared.
         window: context window in tokens.
-        jobs: processes; None is one per core, 1 works in this one.
         tell: is called with each conversation that cannot be replayed; it is left out of all results.
 
     Raises:
@@ -177,9 +194,11 @@ def compare(
     for policy in policies:
         input_limit(window, policy)
     totals = [ReplayResult(policy=policy.name, window=window) for policy in policies]
-    for played in _each(conversations, policies, window, jobs or os.cpu_count() or 1):
-        if isinstance(played, str):
-            tell(played)
+    for conversation in conversations:
+        try:
+            played = [replay(conversation, policy, window) for policy in policies]
+        except Exception as error:  # noqa: BLE001  # one odd recording must not end a comparison of thousands
+            tell(failure(conversation, error))
         else:
             totals = [total + one for total, one in zip(totals, played, strict=True)]
             yield totals
@@ -211,41 +230,9 @@ def recommended(results: Sequence[ReplayResult]) -> ReplayResult:
     return min(good, key=lambda result: result.billed_per_request)
 
 
-def _each(
-    conversations: Iterable[Conversation],
-    policies: Sequence[Policy],
-    window: int,
-    workers: int,
-) -> Iterator[list[ReplayResult] | str]:
-    """The results of each conversation, or why there are none; no more are read than are worked on."""
-    play = partial(_played, policies=policies, window=window)
-    if workers == 1:
-        yield from map(play, conversations)
-        return
-    coming, context = iter(conversations), multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool:
-        while batch := list(islice(coming, WAITING * workers)):
-            yield from pool.map(play, batch)
-
-
-def _begin() -> None:
-    """Prepare a process: it ends without a word when the user interrupts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    quiet()
-
-
 def quiet() -> None:
     """Log nothing below errors in this process: a replay of a year would log each compaction."""
     logging.getLogger(NAME).setLevel(logging.ERROR)
-
-
-def _played(
-    conversation: Conversation, policies: Sequence[Policy], window: int
-) -> list[ReplayResult] | str:
-    try:
-        return [replay(conversation, policy, window) for policy in policies]
-    except Exception as error:  # noqa: BLE001  # one odd recording must not end a comparison of thousands
-        return failure(conversation, error)
 
 
 def failure(conversation: Conversation, error: Exception) -> str:
@@ -272,31 +259,25 @@ class _RefusedError(ContextOverflowError):
 
 
 class _Play:
-    def __init__(
-        self,
-        conversation: Conversation,
-        policy: Policy,
-        window: int,
-        on_request: Callable[[Sent], None] | None,
-    ) -> None:
-        self.on_request, self.tools = on_request, list(conversation.tools) or None
+    """One conversation under one policy, whose requests are counted as their provider does."""
+
+    def __init__(self, conversation: Conversation, policy: Policy, window: int) -> None:
+        self.tools = list(conversation.tools) or None
         try:
             self.count: Callable[..., int] = VocabularyCounter(VOCABULARY)
         except ConfigError:  # the extra is not installed
             self.count = TokenEstimator(FAMILY)
         self.limit = input_limit(window, policy)
-        self.result = ReplayResult(policy=policy.name, window=window, conversations=1)
-        self.sums: Any = Counter()
         messages, first = conversation.messages, conversation.begins
         self.system, self.rest = list(messages[:first]), list(messages[first:])
         self.sizes: dict[tuple[str | None, str], int] = {}
         self.room = self.limit - self.count(self.system, tools=self.tools)
         self.state: dict[str, Any] = {"messages": []}
-        self.reply, self.needs = AIMessage(""), list[str]()
-        # the request sent last, and built last
-        self.before, self.tried = (list[AnyMessage](), list[AnyMessage]())
-        # the state of ours when its request was built
-        self.moment: Mapping[str, Any] = {}
+        self.reply = AIMessage("")
+        self.before = list[AnyMessage]()
+        """The request that was sent last."""
+        self.tried = list[tuple[list[AnyMessage], int]]()
+        """The requests that were built for one answer, with their tokens."""
         self.plain = policy.make(max(0, self.room), self.size) if policy.make else None
         if self.plain is None:
             engine = ContextEngine(
@@ -314,14 +295,16 @@ class _Play:
             self.sizes[key] = self.count([message]) - self.count([])
         return self.sizes[key]
 
-    def run(self) -> ReplayResult:
+    def requests(self) -> Iterator[Sent]:
+        """Yield the request of each answer to a user."""
         history, texts, is_asked = list[AnyMessage](), list[str](), False
         for message in self.rest:
             is_last = False
             if isinstance(message, AIMessage) and is_asked:
                 has_to_leave = sum(map(self.size, history)) > self.room
-                self.needs = needed_values(message, texts) if has_to_leave else []
-                self._ask(message, history)
+                needs = needed_values(message, texts) if has_to_leave else []
+                self._build(message, history)
+                yield self._sent(needs)
                 # of its turn
                 is_last = not (message.tool_calls or message.invalid_tool_calls)
             is_asked = is_asked or isinstance(message, HumanMessage)
@@ -330,43 +313,29 @@ class _Play:
             self.state["messages"] = list(history)
             if is_last and self.plain is None:
                 self.state |= self.nodes.maybe_summarize.invoke(self.state)
-        return replace(self.result, **self.sums)
 
-    def _ask(self, reply: AIMessage, history: Sequence[AnyMessage]) -> None:
-        self.reply, self.tried, self.moment = reply, [], {}
-        sent = self.sums["sent"]
-        if self.plain is None:
-            self._ask_ours()
-        else:
+    def _build(self, reply: AIMessage, history: Sequence[AnyMessage]) -> None:
+        """Build the request for an answer, again and smaller where ours is refused."""
+        self.reply, self.tried = reply, []
+        if self.plain:
             view = self.plain.view(history)
-            self._send([*self.system, *view], is_sendable=bool(view))
-        self.sums.update(requests=1, needed=len(self.needs))
-        if self.sums["sent"] == sent:
-            tokens = self.count(self.tried, tools=self.tools)
-            self._measured(self.tried, tokens, self.needs, fits=False)
-
-    def _ask_ours(self) -> None:
+            self._count([*self.system, *view] if view else [])
+            return
         state = dict(self.state)
         try:
             for node in ("budget_check", "maybe_summarize", "force_compress"):
                 if node == "budget_check" or self.nodes.route_on_budget(state) == node:
                     state |= getattr(self.nodes, node).invoke(state)
             state |= self.nodes.build_messages.invoke(state)
-            self.moment = state
-            state |= {
-                key: value
-                for key, value in self.model.invoke(state).items()
-                if key != "messages"
-            }
+            state |= self.model.invoke(state)
         except (BudgetExceededError, _RefusedError):
             pass  # nothing smaller is possible
-        self.state = {
-            key: value for key, value in state.items() if key != "llm_input_messages"
-        }
+        own = {key: state[key] for key in state if key != "llm_input_messages"}
+        self.state = own | {"messages": self.state["messages"]}
 
     def _answer(self, request: list[AnyMessage]) -> AIMessage:
         """Answer as recorded; refuse what is too large, as a provider does."""
-        tokens = self._send(request)
+        tokens = self._count(request)
         if tokens > self.limit:
             raise _RefusedError(
                 f"prompt is too long: {tokens} tokens > {self.limit} maximum"
@@ -374,55 +343,37 @@ class _Play:
         usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
         return self.reply.model_copy(update={"usage_metadata": usage})
 
-    def _send(self, request: list[AnyMessage], *, is_sendable: bool = True) -> int:
-        """Count, bill and search a request; return its size. One that is too large is billed nowhere."""
-        self.tried, tokens = request, self.count(request, tools=self.tools)
-        if tokens > self.limit or not is_sendable:
-            self.sums["over_limit"] += 1
-            return tokens
-        text = "\n".join(map(_text, request))
-        missing = [value for value in self.needs if value not in text]
-        sent = self._measured(request, tokens, missing)
-        self.sums.update(
-            sent=1,
-            compactions=not sent.is_extended,
-            sent_tokens=tokens,
-            billed_tokens=tokens - (1 - CACHED_PRICE) * sent.cached_tokens,
-            shown=len(self.needs) - len(missing),
-        )
-        self.before = request
+    def _count(self, request: list[AnyMessage]) -> int:
+        tokens = self.count(request, tools=self.tools)
+        self.tried.append((request, tokens))
         return tokens
 
-    def _measured(
-        self,
-        request: list[AnyMessage],
-        tokens: int,
-        missing: Sequence[str],
-        *,
-        fits: bool = True,
-    ) -> Sent:
-        """Measure a request beside the one that was sent before it, and report it."""
+    def _sent(self, needs: Sequence[str]) -> Sent:
+        """The request that was built last, beside the one that was sent before it."""
+        request, tokens = self.tried[-1] if self.tried else ([], 0)
+        fits = bool(request) and tokens <= self.limit
         pairs = zip(self.before, request, strict=False) if fits else ()
         same = takewhile(
             lambda pair: _cached_parts(pair[0]) == _cached_parts(pair[1]), pairs
         )
         shared = len(list(same))
-        sent = Sent(
+        cached = self.count(request[:shared], tools=self.tools) if shared else 0
+        is_extended = shared == len(self.before)
+        text = "\n".join(map(_text, request)) if fits else ""
+        self.before = request if fits else self.before
+        return Sent(
             request=request,
             fits=fits,
-            is_extended=shared == len(self.before),
+            is_extended=is_extended,
             history=len(self.state["messages"]),
             tokens=tokens,
-            cached_tokens=self.count(request[:shared], tools=self.tools)
-            if shared
-            else 0,
-            missing=tuple(missing),
-            report=self.moment.get("context_report") or {},
-            guard=self.moment.get("context_guard") or {},
+            cached_tokens=cached,
+            tries=len(self.tried),
+            needed=len(needs),
+            missing=tuple(value for value in needs if value not in text),
+            report=self.state.get("context_report") or {},
+            guard=self.state.get("context_guard") or {},
         )
-        if self.on_request:
-            self.on_request(sent)
-        return sent
 
 
 def _text(message: AnyMessage) -> str:

@@ -7,17 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AnyMessage, ToolMessage
 
 from langchain_ctxwin.config import PRESETS, ContextConfig
-from langchain_ctxwin.errors import ConfigError, SummarizationError
-from langchain_ctxwin.summarize import ExtractiveSummarizer
-
-TO_HALF = 0.5  # what `drop-to-half` keeps of the room
-
-FRACTION, KEPT_FRACTION, SUMMARY_SHARE = 0.8, 0.3, 0.1
-"""When `summarize-at-a-fraction` summarizes, what it keeps of the room, and how long its summary may be: the documented
-example of LangChain's `SummarizationMiddleware`."""
+from langchain_ctxwin.errors import ConfigError
 
 KEEPS, RECORD_SHARES = (0.1, 0.25, 0.4, 0.6), (0.3, 0.6)
 """What a recommendation tries: how much a compaction leaves, and how much of the room the record may take."""
@@ -100,46 +93,18 @@ class KeepLast:
 class DropToHalf:
     """The tail, whose start moves only when the room is full, then to half of it."""
 
-    keep, share = TO_HALF, 1.0
-
     def __init__(self, room: int, size: Sizes) -> None:
         self.room, self.size, self.start = room, size, 0
-        self.head: list[AnyMessage] = []
 
     def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
         """Return what is left of the history, after dropping when the room is full."""
-        if (
-            sum(map(self.size, (*self.head, *history[self.start :])))
-            > self.share * self.room
-        ):
-            before, held = self.start, sum(map(self.size, history[self.start :]))
-            while self.start < len(history) - 1 and held > self.keep * self.room:
+        held = sum(map(self.size, history[self.start :]))
+        if held > self.room:
+            while self.start < len(history) - 1 and held > self.room / 2:
                 held -= self.size(history[self.start])
                 self.start += 1
             self.start = _first_whole(history, self.start)
-            self.dropped(history[before : self.start])
-        return [*self.head, *history[self.start :]]
-
-    def dropped(self, messages: Sequence[AnyMessage]) -> None:
-        """Hear what has just left."""
-
-
-class SummarizeAtAFraction(DropToHalf):
-    """The same, past a fraction, with an extracted summary of what left in front."""
-
-    keep, share = KEPT_FRACTION, FRACTION
-
-    def dropped(self, messages: Sequence[AnyMessage]) -> None:
-        """Sum up what left, with the summary before it."""
-        previous = self.head[0].text if self.head else ""
-        try:
-            most = int(SUMMARY_SHARE * self.room)
-            text = ExtractiveSummarizer().summarize(
-                messages, previous=previous, max_tokens=most
-            )
-        except SummarizationError:  # there is nothing in it
-            return
-        self.head = [HumanMessage(text)]
+        return list(history[self.start :])
 
 
 def _first_whole(history: Sequence[AnyMessage], start: int) -> int:
@@ -152,6 +117,5 @@ def _first_whole(history: Sequence[AnyMessage], start: int) -> int:
 PLAIN: dict[str, Callable[[int, Sizes], Plain]] = {
     "keep-last": KeepLast,
     "drop-to-half": DropToHalf,
-    "summarize-at-a-fraction": SummarizeAtAFraction,
 }
 """Policies by name."""

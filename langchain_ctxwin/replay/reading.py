@@ -1,9 +1,9 @@
-"""Recorded conversations out of files and databases: OpenAI chat, LangChain messages, LangGraph's checkpoints.
+"""Recorded conversations out of files: OpenAI chat, LangChain messages, LangGraph's checkpoints in SQLite.
 
     one conversation a line     {"id": ..., "messages": [...], "tools": [...]}   .jsonl, .jsonl.gz
     one message a line          {"role": "user", "content": ...}                 the same; the file is a conversation
     one conversation a file     [message, ...] or {"messages": [...]}            .json, .json.gz; also a list of them
-    LangGraph's checkpoints     a SQLite file, postgresql://...                  a conversation per thread
+    LangGraph's checkpoints     a SQLite file, whatever it is called             a conversation per thread
 
 What cannot be read is reported with file and line, and left out; nothing else is: each conversation fails alone.
 Nothing is written.
@@ -16,31 +16,20 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from langchain_core.exceptions import OutputParserException
-from langchain_core.load.load import load as load_object
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
     BaseMessage,
-    BaseMessageChunk,
     HumanMessage,
-    RemoveMessage,
     SystemMessage,
     convert_to_messages,
-    message_chunk_to_message,
-    messages_from_dict,
 )
-from langchain_core.messages.tool import tool_call
-from langchain_core.output_parsers.openai_tools import (
-    make_invalid_tool_call,
-    parse_tool_call,
-)
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langchain_core.messages.tool import default_tool_parser
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 from pydantic import ValidationError
@@ -54,13 +43,6 @@ ROLES = {"human", "user", "ai", "assistant", "system", "developer", "tool", "fun
 UNREAD_BLOCKS = {"input_text", "output_text", "tool_result"}
 
 SQLITE_MAGIC = b"SQLite format 3\0"  # the first bytes of every SQLite database (sqlite.org/fileformat)
-LOCK_SECONDS = (
-    5.0  # how long to wait for somebody who writes; savers write for milliseconds
-)
-SCHEMES = ("postgresql://", "postgres://")
-
-Opened = tuple[Callable[[Any], BaseCheckpointSaver[str]], type[Exception]]
-"""Makes a saver with a serializer, and the error of the whole database."""
 
 Tell = Callable[[str], None]
 """Is called with each conversation, or part of a file, that was left out, and why."""
@@ -94,8 +76,7 @@ def read_conversations(
     """Yield the conversations in files and folders, in order; of those with one name, all but the first are numbered.
 
     Args:
-        paths: files, folders, of which every file that is known is read, or addresses of Postgres servers; also one
-            alone.
+        paths: files, or folders, of which every file that is known is read; also one alone.
         tell: is called with what could not be read, `file:line: why`.
 
     Raises:
@@ -109,10 +90,10 @@ def read_conversations(
     """
     several = [paths] if isinstance(paths, str | Path) else paths
     taken = set[str]()
-    for place, is_named in [source for path in several for source in _places(path)]:
+    for file, is_named in [found for path in several for found in _files(Path(path))]:
         try:
-            is_stored = is_address(place) or is_database(place)
-            for conversation in (_of_database if is_stored else _of_file)(place, tell):
+            read = _of_database if is_database(file) else _of_file
+            for conversation in read(file, tell):
                 name, number = conversation.name, 1
                 while name in taken:
                     number += 1
@@ -129,29 +110,17 @@ def read_conversations(
             tell(str(error))
 
 
-def _places(source: str | Path) -> list[tuple[Any, bool]]:
-    """The files and addresses that a path means, and whether they were named themselves."""
-    place, suffixes = Path(source), ", ".join(SUFFIXES)
-    if is_address(source):
-        return [(str(source), True)]
-    if place.is_dir():
-        read = [
-            (path, False) for path in sorted(place.rglob("*")) if _is_readable(path)
-        ]
-        if not read:
-            raise ConfigError(
-                f"{place} holds no SQLite database, and no file that ends in {suffixes}"
-            )
-        return read
-    if not place.exists():
+def _files(path: Path) -> list[tuple[Path, bool]]:
+    """The files that a path means, and whether they were named themselves."""
+    is_folder = path.is_dir()
+    files = [file for file in sorted(path.rglob("*")) if is_folder] or [path]
+    readable = [(file, not is_folder) for file in files if _is_readable(file)]
+    if not readable:
+        holds = "holds none" if path.exists() else "does not exist"
         raise ConfigError(
-            f"{place} does not exist: give files or folders with recorded conversations"
+            f"{path} {holds}: recorded conversations are SQLite databases, or end in {', '.join(SUFFIXES)}"
         )
-    if not _is_readable(place):
-        raise ConfigError(
-            f"{place}: recorded conversations are SQLite databases, or end in {suffixes}"
-        )
-    return [(place, True)]
+    return readable
 
 
 def _is_readable(path: Path) -> bool:
@@ -160,19 +129,12 @@ def _is_readable(path: Path) -> bool:
     )
 
 
-def _of_database(place: str | Path, tell: Tell) -> Iterator[Conversation]:
-    address = shown_address(place)
-    threads = 0
-    for thread, state in thread_states(place, tell=tell):
-        threads += 1
-        yield from _conversations(
-            {"id": thread, "messages": state["messages"]},
-            thread,
-            f"{address}: thread {thread}",
-            tell,
-        )
-    if not threads:
-        tell(f"{address}: no thread that can be read")
+def is_database(path: Path) -> bool:
+    """True for a SQLite file, whatever it is called."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
 
 
 def _of_file(path: Path, tell: Tell) -> Iterator[Conversation]:
@@ -275,45 +237,29 @@ def _conversation(
     )
 
 
-# ---- messages --------------------------------------------------------------------------------------------------
-
-
 def _read_message(said: Any) -> BaseMessage:
     """Return one recorded message.
 
-    Tool calls whose arguments are no JSON object become `invalid_tool_calls`, as LangChain's own parsers make them.
-    What is no message, or says nothing that is understood, raises whatever its reader raises.
+    Tool calls whose arguments are no JSON become `invalid_tool_calls`, as LangChain's own parsers make them. What is no
+    message, or says nothing that is understood, raises whatever its reader raises.
     """
-    message: Any
     if isinstance(said, BaseMessage):
-        message = said
-    elif not isinstance(said, Mapping):
+        return said
+    if not isinstance(said, Mapping):
         raise ConfigError(f"a message is {type(said).__name__}, not an object")
-    elif "lc" in said:
-        message = load_object(dict(said), allowed_objects="messages")
-    elif isinstance(said.get("data"), Mapping):
-        (message,) = messages_from_dict([dict(said)])
-    else:
-        message = _of_role(said)
-    if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
-        raise ConfigError(f"{type(message).__name__} is no message of a conversation")
-    is_chunk = isinstance(message, BaseMessageChunk)
-    return message_chunk_to_message(message) if is_chunk else message
-
-
-def _of_role(said: Mapping[str, Any]) -> BaseMessage:
-    """The message of an object with `role` or `type`, whose other fields stand beside it."""
+    # where LangChain's two forms of serialization have the fields
+    inner = said.get("kwargs", said.get("data"))
+    if isinstance(inner, Mapping):
+        said = {"type": said.get("type"), **inner}
     role = str(said.get("role") or said.get("type"))
-    # LangChain's types of streamed messages, `AIMessageChunk`
-    if role.endswith("MessageChunk"):
-        role = role.removesuffix("MessageChunk").lower()
     if role not in ROLES:
         raise ConfigError(f"unknown role {role!r}")
-    # ids are given anew, null is what a message does not say
+    # ids are given anew, requests are counted anew, null is what a message does not say
+    left_out = {"id", "role", "type", "usage_metadata"}
     fields = {
         key: value
         for key, value in said.items()
-        if value is not None and key not in {"id", "role", "type"}
+        if value is not None and key not in left_out
     }
     content = fields.pop("content", None) or fields.pop("text", None) or ""
     if not isinstance(content, str | list):
@@ -326,38 +272,17 @@ def _of_role(said: Mapping[str, Any]) -> BaseMessage:
     if is_silent or fields.get("parts") or kinds & UNREAD_BLOCKS:
         has = ", ".join(sorted({*fields, *kinds})) or "no content"
         raise ConfigError(f"it says nothing that is understood: it has {has}")
-    fields["content"] = content
-    return _answer(fields) if is_answer else _converted(fields, role)
-
-
-def _converted(fields: Mapping[str, Any], role: str) -> BaseMessage:
-    return convert_to_messages([{**fields, "role": role}])[0]
-
-
-def _answer(fields: dict[str, Any]) -> AIMessage:
-    """An answer with its calls in OpenAI's or LangChain's form, valid or not."""
-    calls, invalid = [], list(fields.pop("invalid_tool_calls", ()))
-    for raw in fields.pop("tool_calls", None) or ():
-        try:
-            calls.append(_call(raw))
-        except (OutputParserException, ValidationError) as error:
-            invalid.append(make_invalid_tool_call(raw, str(error)))
-    return AIMessage(
-        **{
-            **_converted(fields, "assistant").model_dump(),
-            "tool_calls": calls,
-            "invalid_tool_calls": invalid,
-        }
-    )
-
-
-def _call(raw: Any) -> Any:
-    if "function" in raw:
-        call = parse_tool_call(raw, return_id=True)
-        if call is None or not isinstance(call["args"], dict):
-            raise OutputParserException("its arguments are no JSON object")
-        return call
-    return tool_call(name=raw["name"], args=raw.get("args") or {}, id=raw.get("id"))
+    calls = fields.pop("tool_calls", None) or []
+    invalid = fields.pop("invalid_tool_calls", [])
+    if any("function" in call for call in calls):  # OpenAI's form
+        calls, invalid = default_tool_parser(calls)
+    about = {"tool_calls": calls} if calls else {}
+    message = convert_to_messages(
+        [{**fields, **about, "role": role, "content": content}]
+    )[0]
+    if isinstance(message, AIMessage):
+        message.invalid_tool_calls = invalid
+    return message
 
 
 def short(error: BaseException) -> str:
@@ -371,54 +296,49 @@ def short(error: BaseException) -> str:
 # ---- checkpoints -----------------------------------------------------------------------------------------------
 
 
-def is_address(text: str | Path) -> bool:
-    """True for the address of a server, also of one that is none of Postgres."""
-    return "://" in str(text)
-
-
-def shown_address(place: str | Path) -> str:
-    """Return a place for people: where a badly written address ends its password, nobody can tell."""
-    return (
-        f"{str(place).partition('://')[0]}://***" if is_address(place) else str(place)
-    )
-
-
-def is_database(place: str | Path) -> bool:
-    """True for the address of a server and for a SQLite file, whatever it is called."""
-    if is_address(place) or not Path(place).is_file():
-        return is_address(place)
+def _of_database(path: Path, tell: Tell) -> Iterator[Conversation]:
+    """The threads of a SQLite checkpointer as their newest state has them, the oldest thread first."""
     try:
-        with Path(place).open("rb") as file:
-            return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
-    except OSError:  # its reader says why
-        return False
-
-
-def thread_states(
-    place: str | Path, *, tell: Callable[[str], None]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each thread of a checkpointer with its newest state, the oldest thread first.
-
-    A thread that cannot be read is reported, and left out.
-    """
-    name, opened = shown_address(place), _postgres if is_address(place) else _sqlite
-    with opened(str(place)) as (saver_with, unreadable):
-        graph = StateGraph(ContextState).add_node("none", lambda _: {})
-        # It makes no classes but LangChain's and LangGraph's own values.
-        strict = JsonPlusSerializer(allowed_msgpack_modules=None)
-        compiled = graph.add_edge(START, "none").compile(saver_with(strict))
-        for thread in _threads(name, saver_with(_Unread()), unreadable):
-            try:
-                state = dict(
-                    compiled.get_state({"configurable": {"thread_id": thread}}).values
-                )
-                state["messages"] = convert_to_messages(state.get("messages") or ())
-            except unreadable:
-                raise
-            except Exception as error:  # noqa: BLE001  # what a thread holds may be of any program
-                tell(f"{name}: left out thread {thread}: {short(error)}")
-            else:
-                yield thread, state
+        from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415  # optional package, only for this
+    except ImportError as error:
+        raise ConfigError(
+            f"{path} is a SQLite database: pip install langgraph-checkpoint-sqlite"
+        ) from error
+    graph = StateGraph(ContextState).add_node("none", lambda _: {})
+    address = f"{path.resolve().as_uri()}?mode=ro"
+    try:
+        with closing(
+            sqlite3.connect(address, uri=True, check_same_thread=False)
+        ) as connection:
+            # It makes no classes but LangChain's and LangGraph's own values.
+            strict = JsonPlusSerializer(allowed_msgpack_modules=None)
+            saver = SqliteSaver(connection, serde=strict)
+            names: Any = SqliteSaver(connection, serde=_Unread())
+            saver.is_setup = names.is_setup = True  # else they would make tables
+            compiled = graph.add_edge(START, "none").compile(saver)
+            abouts = [one.config["configurable"] for one in names.list(None)]
+            # the newest checkpoint stands first
+            threads = {
+                about["thread_id"]: None
+                for about in abouts
+                if not about.get("checkpoint_ns")
+            }
+            for thread in reversed(threads):
+                config: Any = {"configurable": {"thread_id": thread}}
+                place = f"{path}: thread {thread}"
+                try:
+                    said = compiled.get_state(config).values.get("messages")
+                    row = {"id": thread, "messages": convert_to_messages(said or ())}
+                except sqlite3.Error:
+                    raise
+                except Exception as error:  # noqa: BLE001  # what a thread holds may be of any program
+                    tell(f"{place}: left out the conversation: {short(error)}")
+                else:
+                    yield from _conversations(row, thread, place, tell)
+    except (sqlite3.Error, ValueError) as error:
+        raise ConfigError(
+            f"{path} cannot be read as a database of LangGraph's SQLite saver: {error}"
+        ) from error
 
 
 class _Unread:
@@ -429,80 +349,3 @@ class _Unread:
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:  # noqa: ARG002
         return {}
-
-
-def _threads(
-    place: str, saver: BaseCheckpointSaver[str], unreadable: type[Exception]
-) -> list[str]:
-    """The threads of the root graph; savers list the newest checkpoint first."""
-    newest_checkpoints = dict[str, str]()
-    try:
-        for one in saver.list(None):
-            about = one.config["configurable"]
-            if not about.get("checkpoint_ns"):
-                newest_checkpoints[about["thread_id"]] = about["checkpoint_id"]
-    except unreadable:
-        raise
-    except Exception as error:
-        raise ConfigError(
-            f"{place}: its threads cannot be listed ({short(error)}): mend or delete that row"
-        ) from error
-    return sorted(newest_checkpoints, key=lambda thread: newest_checkpoints[thread])
-
-
-@contextmanager
-def _sqlite(path: str) -> Iterator[Opened]:
-    try:
-        from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415  # optional packages, only for this
-    except ImportError as error:
-        raise ConfigError(
-            f"{path} is a SQLite database: pip install langgraph-checkpoint-sqlite"
-        ) from error
-
-    def saver_with(serde: Any) -> BaseCheckpointSaver[str]:
-        saver = SqliteSaver(connection, serde=serde)
-        saver.is_setup = True  # else it would make its tables
-        return saver
-
-    try:
-        address = f"{Path(path).resolve().as_uri()}?mode=ro"
-        with closing(
-            sqlite3.connect(
-                address, uri=True, timeout=LOCK_SECONDS, check_same_thread=False
-            )
-        ) as connection:
-            yield saver_with, sqlite3.Error
-    except sqlite3.Error as error:
-        raise ConfigError(
-            f"{path} cannot be read as a database of LangGraph's SQLite saver: {error}"
-        ) from error
-
-
-@contextmanager
-def _postgres(address: str) -> Iterator[Opened]:
-    place = shown_address(address)
-    if not address.startswith(SCHEMES):
-        raise ConfigError(
-            f"{place}: the address of a server begins with {' or '.join(SCHEMES)}"
-        )
-    try:
-        import psycopg  # noqa: PLC0415  # optional packages, only for this
-        from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415
-        from psycopg.rows import dict_row  # noqa: PLC0415
-    except ImportError as error:
-        raise ConfigError(
-            f"{place} is a Postgres server: pip install langgraph-checkpoint-postgres"
-        ) from error
-    options: Any = {
-        "options": "-c default_transaction_read_only=on",
-        "autocommit": True,
-        "row_factory": dict_row,
-    }
-    try:
-        with psycopg.connect(address, prepare_threshold=0, **options) as connection:
-            yield lambda serde: PostgresSaver(connection, serde=serde), psycopg.Error
-    except psycopg.Error as error:  # whose text may quote parts of a password
-        raise ConfigError(
-            f"{place} cannot be read ({type(error).__name__}): check that the server runs, has LangGraph's tables, and "
-            "that @ / : ? in a password are written %40 %2F %3A %3F"
-        ) from None

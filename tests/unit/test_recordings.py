@@ -5,6 +5,7 @@ import json
 import sqlite3
 
 import pytest
+from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
     HumanMessage,
@@ -153,7 +154,7 @@ def test_a_damaged_archive_gives_what_comes_before_the_damage(written):
     assert faults[-1].startswith(f"{path}: left out the rest: broken off (")
 
 
-@pytest.mark.parametrize("form", ["openai", "flat", "dict"])
+@pytest.mark.parametrize("form", ["openai", "flat", "dict", "serialized"])
 def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
     broken = calling("c1", "c2", arguments='{"invoice": ')
     broken["tool_calls"][1]["function"]["arguments"] = '{"invoice": "INV-2"}'
@@ -172,7 +173,8 @@ def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
             "type": "tool_call",
         }
         message = AIMessage("", tool_calls=[valid], invalid_tool_calls=[invalid])
-        broken = message.model_dump() if form == "flat" else message_to_dict(message)
+        forms = {"flat": AIMessage.model_dump, "dict": message_to_dict}
+        broken = forms.get(form, dumpd)(message)
     (found,), faults = read(
         written([{"messages": [USER, broken, result("c2"), result("c1"), ANSWER]}])
     )
@@ -205,8 +207,8 @@ def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
             {"role": "user", "content": [{"type": "tool_result", "content": "x"}]},
             "it has tool_result",
         ),
-        ({"type": "ai", "data": {"content": 5}}, "content.str: Input should be"),
-        ({"lc": 1, "type": "secret", "id": ["HOME"]}, "NoneType is no message"),
+        ({"type": "ai", "data": {"content": 5}}, "its content is int"),
+        ({"lc": 1, "type": "secret", "id": ["HOME"]}, "unknown role 'secret'"),
         (7, "a message is int, not an object"),
     ],
 )
@@ -265,10 +267,10 @@ def test_what_a_user_names_is_required_and_what_a_folder_holds_is_told(
     ]
     (tmp_path / "empty").mkdir()
     for path, why in [
-        (strange, "recorded conversations are SQLite databases, or end in .jsonl"),
+        (strange, "holds none: recorded conversations are SQLite databases, or end"),
         (foreign, "no such table: checkpoints"),
         (tmp_path / "gone.jsonl", "does not exist"),
-        (tmp_path / "empty", "holds no SQLite database, and no file that ends in"),
+        (tmp_path / "empty", "holds none"),
     ]:
         with pytest.raises(ConfigError, match=why):
             read(path)

@@ -77,16 +77,9 @@ def test_a_replay_sends_what_the_agent_sent():
     def answer(messages, tools):
         if isinstance(messages[-1], ToolMessage):
             return AIMessage("It was paid. " * 5)
-        return AIMessage(
-            "",
-            tool_calls=[
-                {
-                    "name": "find",
-                    "args": {"invoice": messages[-1].text[-9:]},
-                    "id": messages[-1].id,
-                }
-            ],
-        )
+        asked = {"invoice": messages[-1].text[-9:]}
+        call = {"name": "find", "args": asked, "id": messages[-1].id}
+        return AIMessage("", tool_calls=[call])
 
     reserve = WINDOW // 4
     model = ScriptedChatModel(
@@ -139,7 +132,7 @@ def test_a_replay_sends_what_the_agent_sent():
 
 
 class FailsForBad:
-    """A policy that processes can be given."""
+    """A policy that fails for one conversation."""
 
     def __init__(self, room, size):
         pass
@@ -150,10 +143,7 @@ class FailsForBad:
         return list(history)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_results_add_up_and_a_conversation_that_cannot_be_replayed_is_told_and_left_out(
-    jobs,
-):
+def test_results_add_up_and_a_conversation_that_cannot_be_replayed_is_told_and_left_out():
     faults = []
     good = [recording(10, f"n{n}") for n in range(3)]
     policies = [
@@ -162,7 +152,7 @@ def test_results_add_up_and_a_conversation_that_cannot_be_replayed_is_told_and_l
         Policy(name="odd", make=FailsForBad),
     ]
     *_, last = compare(
-        [*good, recording(2, "bad")], policies, WINDOW, jobs=jobs, tell=faults.append
+        [*good, recording(2, "bad")], policies, WINDOW, tell=faults.append
     )
     for policy, total in zip(policies, last, strict=True):
         each = [replay(one, policy, WINDOW) for one in good]
@@ -305,9 +295,7 @@ def recorded(tmp_path):
 
 
 def run(capsys, *arguments):
-    code = main(
-        ["replay", "--jobs", "1", "--window", str(WINDOW), *map(str, arguments)]
-    )
+    code = main(["replay", "--window", str(WINDOW), *map(str, arguments)])
     return code, capsys.readouterr()
 
 
@@ -316,7 +304,7 @@ def test_the_command_prints_a_table(recorded, capsys):
     assert code == 1  # one line is no JSON, and missing from the figures
     lines = out.out.splitlines()
     assert lines[0] == f"2 conversations, 100 requests, a window of {WINDOW:,} tokens"
-    assert [line.split()[0] for line in lines[2:6]] == ["balanced", *PLAIN]
+    assert [line.split()[0] for line in lines[2:5]] == ["balanced", *PLAIN]
     assert f"{recorded}:3: no JSON" in out.err.splitlines()[0]
 
 
@@ -335,18 +323,26 @@ def test_the_command_prints_figures_for_programs(recorded, capsys, tmp_path):
         (["--policy", "magic"], "give one of balanced, lean, roomy, keep-last"),
         (["--recommend", "--window", "900000"], "nothing to recommend by"),
         (["--policy", "lean", "--html", "gone/page.html"], "--html gone/page.html: No"),
-        (["empty.jsonl", "empty.jsonl", "--step", "1"], "give one source, not 2"),
+        (["--step", "1"], "several conversations, choose one with --thread: r0, r1"),
+        (["--thread", "r2"], "no conversation of this name"),
+        (["--thread", "r0", "--step", "99"], "has 50 requests"),
     ],
 )
 def test_the_command_says_what_it_cannot_do(
     recorded, capsys, tmp_path, monkeypatch, arguments, why
 ):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty.jsonl").write_text("{}")
     files = [] if "jsonl" in arguments[0] else [recorded.name]
     code, out = run(capsys, *files, *arguments)
     assert code == 2
     assert why in out.err
+
+
+def test_one_request_is_shown_and_why_messages_left_before_it(recorded, capsys):
+    out = run(capsys, recorded, "--thread", "r0", "--step", "40")[1].out
+    assert "r0 under balanced: request 40 of 50" in out
+    assert "left before request" in out
+    assert "<record>" in out
 
 
 def test_a_recommendation_is_a_file_that_can_be_used_and_is_drawn(
