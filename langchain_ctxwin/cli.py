@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.demo import stories
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.story import Promise, ending
+from langchain_ctxwin.demo.talk import Claim, ending
 from langchain_ctxwin.errors import (
     ConfigError,
     ContextWindowError,
@@ -54,12 +54,10 @@ from langchain_ctxwin.observe.reports import DEFAULT_GATES
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_replay
 from langchain_ctxwin.replay.reader import MARGIN_NATS
-from langchain_ctxwin.replay.reading import is_address
 from langchain_ctxwin.util.chat_models import chat_model_named
 from langchain_ctxwin.util.log import say
 
 DEFAULT_WINDOW_TOKENS = 8_192  # small, so that a short run outgrows it many times
-DEFAULT_STEPS = 60  # model calls about a folder: a dozen turns, a few seconds
 
 SOURCE_KINDS = {
     "openai": "OpenAICompatibleSource",
@@ -69,16 +67,12 @@ SOURCE_KINDS = {
 }
 """Servers that can be asked about models; `openai` is anything that speaks its protocol."""
 
-SOURCES = (
-    "OpenAI chat or LangChain messages (.jsonl or .json, also gzipped), LangGraph's checkpoints (a SQLite file, or "
-    "postgresql://...)"
-)
+SOURCES = "OpenAI chat or LangChain messages (.jsonl or .json, also gzipped), LangGraph's checkpoints (a SQLite file)"
 """What conversations are read from."""
 
 MAX_DIGITS = 15  # of a number: no window and no number of calls has more
 
 UNIT_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}  # of `--since`
-MAX_SINCE_CHARS = 9  # longer numbers are before all history, and some are none that a clock can count back to
 
 GATE = re.compile(
     r"(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)"
@@ -123,22 +117,11 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser(
         "demo", help="watch agents do more work than a small window holds"
     )
-    default = Path(langchain_core.__file__).parent
-    demo.add_argument(
-        "path",
-        nargs="?",
-        type=Path,
-        default=default,
-        help="folder to explore (langchain_core's source)",
-    )
     demo.add_argument(
         "--window",
         type=_positive,
         default=DEFAULT_WINDOW_TOKENS,
         help="context window in tokens",
-    )
-    demo.add_argument(
-        "--steps", type=_positive, default=DEFAULT_STEPS, help="model calls, about"
     )
     demo.add_argument(
         "--all",
@@ -220,11 +203,6 @@ def _add_history(commands: Any) -> None:
     command.add_argument(
         "--gate", metavar="NAME>=RATIO", action="append", default=[], help=help_text
     )
-    command.add_argument(
-        "--only",
-        action="store_true",
-        help="judge what --gate names, and none of the default gates",
-    )
     command.add_argument("file", type=Path, help="the file that a HistorySink writes")
     command.add_argument(
         "--since",
@@ -258,16 +236,11 @@ def _add_replay(commands: Any) -> None:
         default="table",
         help="how it is printed",
     )
-    replayed.add_argument(
-        "--jobs", type=_positive, metavar="N", help="processes (default: one per core)"
-    )
     help_text = "also draw the longest conversation under the first or recommended policy, as a page of its own"
     replayed.add_argument("--html", type=Path, metavar="FILE.html", help=help_text)
     help_text = "compare settings of ours, and print the cheapest that show nearly as much as the best"
     replayed.add_argument("--recommend", action="store_true", help=help_text)
-    help_text = (
-        "show one conversation: a thread of a checkpointer as its model sees it now"
-    )
+    help_text = "show one conversation by its name: its last request"
     replayed.add_argument("--thread", metavar="NAME", help=help_text)
     help_text = "show one request of it, by its number, and why messages had left"
     replayed.add_argument("--step", type=_positive, metavar="N", help=help_text)
@@ -288,21 +261,19 @@ def _add_threads(commands: Any) -> None:
         "undo", help="bring the view before the latest compaction of a thread back"
     )
     for command in (compacted, undone):
-        help_text = "the compiled graph, as langgraph.json names it: path/to/file.py:graph or package.module:graph"
+        help_text = "the compiled graph with its checkpointer: path/to/file.py:graph or package.module:graph"
         command.add_argument("graph", metavar="GRAPH", help=help_text)
         command.add_argument(
             "thread", metavar="THREAD", help="id of the thread; it must be idle"
         )
-        help_text = "where its checkpoints are: a SQLite file or postgresql://... (default: the graph's own)"
-        command.add_argument("--checkpoints", metavar="PLACE", help=help_text)
     compacted.add_argument(
         "--focus", metavar="TEXT", default="", help="what matters most from now on"
     )
     compacted.add_argument(
         "--preview", action="store_true", help="change nothing, and call no model"
     )
-    compacted.set_defaults(run=lambda args: _with_graph(args, _compact))
-    undone.set_defaults(run=lambda args: _with_graph(args, _undo))
+    compacted.set_defaults(run=_compact)
+    undone.set_defaults(run=_undo)
 
 
 def _positive(text: str) -> int:
@@ -315,10 +286,10 @@ def _positive(text: str) -> int:
 
 
 def _demo(args: argparse.Namespace) -> int:
-    folder, window = Folder.open(args.path), args.window
-    claims = list[Promise]()
+    folder, window = Folder.open(Path(langchain_core.__file__).parent), args.window
+    claims = list[Claim]()
     try:
-        claims += stories.long_work(folder, window=window, steps=args.steps)
+        claims += stories.long_work(folder, window=window)
         claims += stories.large_results(window=window)
         if args.all:
             claims += stories.any_size(folder, window=window)
@@ -449,7 +420,7 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _judge(history: History, events: Iterable[Any], args: argparse.Namespace) -> int:
-    gates = {} if args.only else dict(DEFAULT_GATES)
+    gates = dict(DEFAULT_GATES)
     for text in args.gate:
         gate = GATE.fullmatch(text)
         if gate is None:
@@ -478,13 +449,9 @@ def _since(text: str | None) -> float | None:
     """The earliest time that is asked for, in seconds since the epoch."""
     if text is None:
         return None
-    if (
-        (unit := UNIT_SECONDS.get(text[-1:]))
-        and text[:-1].isdecimal()
-        and len(text) <= MAX_SINCE_CHARS
-    ):
-        return time.time() - int(text[:-1]) * unit
     try:
+        if unit := UNIT_SECONDS.get(text[-1:]):
+            return time.time() - float(text[:-1]) * unit
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigError(
@@ -493,45 +460,12 @@ def _since(text: str | None) -> float | None:
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
 
 
-def _with_graph(
-    args: argparse.Namespace, act: Callable[[Any, Any, argparse.Namespace], None]
-) -> int:
-    graph, config = _graph(args.graph), {"configurable": {"thread_id": args.thread}}
-    if args.checkpoints is None:
-        act(graph, config, args)
-        return 0
-    with _saver(args.checkpoints) as saver:
-        act(graph.copy({"checkpointer": saver}), config, args)
-    return 0
-
-
-def _saver(place: str) -> AbstractContextManager[Any]:
-    """Open what keeps the checkpoints at a place."""
-    is_server = is_address(place)
-    if not is_server and not Path(place).is_file():
-        raise ConfigError(
-            f"--checkpoints {place}: there is no such file: name a SQLite file or postgresql://..."
-        )
-    try:
-        if is_server:
-            from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415  # optional packages
-
-            return PostgresSaver.from_conn_string(place)
-        from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415
-
-        return SqliteSaver.from_conn_string(place)
-    except ImportError as error:
-        package = f"langgraph-checkpoint-{'postgres' if is_server else 'sqlite'}"
-        raise ConfigError(
-            f"--checkpoints cannot be opened: pip install {package}"
-        ) from error
-
-
-def _compact(graph: Any, config: Any, args: argparse.Namespace) -> None:
+def _compact(args: argparse.Namespace) -> int:
+    graph, config = _thread(args)
     done = compact(graph, config, focus=args.focus, preview=args.preview)
     if done is None:
         say("nothing leaves: less than a tenth of the request would become free")
-        return
+        return 0
     would = "would leave" if args.preview else "left"
     say(
         f"{len(done.left)} messages {would} the view: {done.tokens_before:,} -> {done.tokens_after:,} tokens"
@@ -541,11 +475,17 @@ def _compact(graph: Any, config: Any, args: argparse.Namespace) -> None:
     for name, text in (("summary", done.summary), ("record", done.record)):
         if text:
             say(f"\nThe {name}:\n{text}")
+    return 0
 
 
-def _undo(graph: Any, config: Any, args: argparse.Namespace) -> None:
-    undo(graph, config)
+def _undo(args: argparse.Namespace) -> int:
+    undo(*_thread(args))
     say(f"thread {args.thread}: the view before the latest compaction is back")
+    return 0
+
+
+def _thread(args: argparse.Namespace) -> tuple[Any, Any]:
+    return _graph(args.graph), {"configurable": {"thread_id": args.thread}}
 
 
 def _graph(name: str) -> Any:

@@ -12,9 +12,9 @@ import os
 from pathlib import Path
 
 from langchain_ctxwin.agent.ready import create_context_agent
-from langchain_ctxwin.demo.explorer import explore
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.stories import EXPLORER_PROMPT, offline
+from langchain_ctxwin.demo.stories import EXPLORER_PROMPT, explore
+from langchain_ctxwin.demo.talk import offline
 from langchain_ctxwin.observe import StreamSink
 
 # the window is small enough that a handful of questions fills it

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from langgraph_sdk import get_client
 
-from langchain_ctxwin.demo.explorer import QUESTIONS
+from langchain_ctxwin.demo.stories import TOUR
 from support import server_graphs
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -132,8 +132,8 @@ async def test_the_shipped_graph_streams_its_gauge(client):
     """Each request says how full its window is, each compaction what it freed, and the client draws it."""
     thread = (await client.threads.create())["thread_id"]
     told = []
-    tour = QUESTIONS["tour"].format(file="story.py", last=230, page=25, term="model")
-    for question in (QUESTIONS["largest"], tour):
+    for last, term in ((60, "import"), (180, "model")):
+        question = TOUR.format(file="talk.py", last=last, page=20, term=term)
         asked = {"messages": [{"role": "user", "content": question}]}
         async for part in client.runs.stream(
             thread, "explorer", input=asked, stream_mode="custom"
