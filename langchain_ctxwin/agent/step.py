@@ -26,8 +26,8 @@ from langchain_ctxwin.agent.state import (
 )
 from langchain_ctxwin.agent.storage import NOWHERE, BackgroundSummaries, RunPlace
 from langchain_ctxwin.core import plan as planning
-from langchain_ctxwin.core.compaction import Compaction, own_words
-from langchain_ctxwin.core.events import Notice, OverflowEvent
+from langchain_ctxwin.core.compaction import Compaction
+from langchain_ctxwin.core.events import OverflowEvent
 from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.media import apart, digests_in, filled, media_in
 from langchain_ctxwin.core.request import Window
@@ -373,7 +373,7 @@ class AgentStep:
         self.update(update if is_compacted else changed(self.state, update), window)
 
     def _report_faults(self, window: Window, faults: Sequence[str]) -> None:
-        """Report what in the stored state was not ours, and, once, why no summary is tried any more."""
+        """Report what in the stored state was not ours, and what of the newest messages a limit of media left out."""
         report, model = self.engine.reporter.notice, window.parts.model
         limit = window.budget.input_limit
         for fault in faults:
@@ -386,19 +386,6 @@ class AgentStep:
         }
         if cut:
             report("newest_clamped", model, shown_tokens=cut, input_limit=limit)
-        stopped = window.report["stopped"]
-        if not stopped or stopped == report_of(self.state).get("stopped", ""):
-            return
-        reason = str(window.session.guard.get("reason", ""))
-        report(
-            "compaction_stopped",
-            model,
-            fixed_tokens=window.fixed_tokens,
-            input_limit=limit,
-            stopped=stopped,
-            reason=own_words(reason),
-            quoting={"reason": reason},
-        )
 
 
 def route_of(state: State) -> Destination:
@@ -422,7 +409,8 @@ def request_waits(state: State) -> bool:
 NEAR_SHARE = Decimal("0.8")
 """Of a limit: it is reported while something is still left to decide about."""
 
-TOKENS, COST = "max_thread_tokens", "max_thread_cost"
+AMOUNTS = {"max_thread_tokens": "tokens", "max_thread_cost": "cost"}
+"""The settings that bound what a thread spends, with what `context_guard` calls each amount."""
 
 
 class Bound(NamedTuple):
@@ -431,11 +419,6 @@ class Bound(NamedTuple):
     setting: str
     spent: Decimal
     limit: Decimal
-
-    @property
-    def is_near(self) -> bool:
-        """Most of it is spent."""
-        return self.spent >= NEAR_SHARE * self.limit
 
     def about(self) -> dict[str, Any]:
         """Return it as JSON; numbers as text, so that money stays exact."""
@@ -454,7 +437,8 @@ def within_budget(step: AgentStep) -> None:
         _require_prices(step, settings.max_thread_cost)
     while over := next((one for one in _bounds(step) if one.spent >= one.limit), None):
         if settings.on_budget == "raise" or not step.place.thread:
-            _report(step, step.window, "budget_spent", over)
+            model = step.window.parts.model
+            step.engine.reporter.notice("budget_spent", model, **over.about())
             raise ThreadBudgetError(
                 f"the thread spent {over.spent} of {over.setting}={over.limit}: raise {over.setting}, begin another "
                 "thread, or set on_budget='interrupt' (with a checkpointer) to be asked",
@@ -476,24 +460,20 @@ def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -
     before = _bounds(step)
     if not before:
         return
-    guard = step.window.session.guard
-    tokens, cost = _stored(guard, "spent")
+    spent, model = _amounts(step, "spent"), window.parts.model
     for answer in answers:
         usage = _usage(answer, window)
         if not usage.is_free:
-            tokens += sum(map(_tokens, (usage, *usage.compactions)))
+            spent["tokens"] += sum(map(_tokens, (usage, *usage.compactions)))
         price = usage.cost(step.engine.info_of(window))
         if price is None and settings_of(window).max_thread_cost is not None:
-            log.warning(
-                "budget.unpriced",
-                model=window.parts.model,
-                do="pass prices= that know this model",
-            )
-        cost += price or 0
-    _store(step, "spent", tokens, cost)
+            do = "pass prices= that know this model"
+            log.warning("budget.unpriced", model=model, do=do)
+        spent["cost"] += price or 0
+    _store(step, "spent", spent)
     for old, new in zip(before, _bounds(step), strict=True):
-        if new.is_near and not old.is_near:
-            _report(step, window, "budget_near", new)
+        if old.spent < NEAR_SHARE * old.limit <= new.spent:
+            step.engine.reporter.notice("budget_near", model, **new.about())
 
 
 def _usage(answer: AIMessage, window: Window) -> Usage:
@@ -512,43 +492,45 @@ def _tokens(usage: Usage) -> int:
 
 def _bounds(step: AgentStep) -> list[Bound]:
     """The limits that are set, what was allowed since included, with what answers and summaries took."""
-    guard, settings = step.window.session.guard, settings_of(step.window)
-    written = Usage.of(guard.get("summarizer"))
-    tokens, cost = _stored(guard, "spent")
-    more_tokens, more_cost = _stored(guard, "allowed")
-    bounds = []
-    if settings.max_thread_tokens is not None:
-        limit = Decimal(max(settings.max_thread_tokens, more_tokens))
-        bounds.append(Bound(TOKENS, Decimal(tokens + _tokens(written)), limit))
-    if settings.max_thread_cost is not None:
-        cost += written.cost(step.engine.summarizer_info()) or 0
-        bounds.append(Bound(COST, cost, max(settings.max_thread_cost, more_cost)))
-    return bounds
+    settings = settings_of(step.window)
+    limits = {name: getattr(settings, name) for name in AMOUNTS}
+    if not any(limits.values()):
+        return []
+    spent, allowed = _amounts(step, "spent"), _amounts(step, "allowed")
+    written = Usage.of(step.window.session.guard.get("summarizer"))
+    spent["tokens"] += _tokens(written)
+    spent["cost"] += written.cost(step.engine.summarizer_info()) or 0
+    return [
+        Bound(name, spent[amount], max(Decimal(limits[name]), allowed[amount]))
+        for name, amount in AMOUNTS.items()
+        if limits[name]
+    ]
 
 
-def _stored(guard: Mapping[str, Any], name: str) -> tuple[int, Decimal]:
-    stored = guard.get(name) or {"tokens": 0, "cost": "0"}
-    return stored["tokens"], as_money(stored["cost"])
+def _amounts(step: AgentStep, name: str) -> dict[str, Decimal]:
+    stored = step.window.session.guard.get(name) or {}
+    return {amount: as_money(stored.get(amount, 0)) for amount in AMOUNTS.values()}
 
 
-def _store(step: AgentStep, name: str, tokens: int, cost: Decimal) -> None:
-    amounts = {"tokens": tokens, "cost": str(cost)}
-    step.update({"context_guard": {**step.window.session.guard, name: amounts}})
+def _store(step: AgentStep, name: str, amounts: Mapping[str, Decimal]) -> None:
+    stored = {"tokens": int(amounts["tokens"]), "cost": str(amounts["cost"])}
+    step.update({"context_guard": {**step.window.session.guard, name: stored}})
 
 
 def _allow(step: AgentStep, answer: Any) -> str:
     """Set the limits that a person gives on resuming, or return what is wrong with them."""
-    tokens, cost = _stored(step.window.session.guard, "allowed")
-    fault = f"resumed with {brief(answer)}: give a new limit by the name of its setting"
-    if not isinstance(answer, Mapping) or not answer.keys() & {TOKENS, COST}:
-        return fault
+    given = answer if isinstance(answer, Mapping) else {}
     try:
-        tokens = int(as_money(answer.get(TOKENS, tokens)))
-        cost = as_money(answer.get(COST, cost))
+        new = {
+            AMOUNTS[name]: as_money(given[name])
+            for name in AMOUNTS.keys() & given.keys()
+        }
     except ValueError:
-        return fault
-    _store(step, "allowed", tokens, cost)
-    return ""
+        new = {}
+    if new:
+        _store(step, "allowed", _amounts(step, "allowed") | new)
+        return ""
+    return f"resumed with {brief(answer)}: give a new limit by the name of its setting"
 
 
 def _require_prices(step: AgentStep, most: Decimal) -> None:
@@ -563,10 +545,6 @@ def _require_prices(step: AgentStep, most: Decimal) -> None:
                 "pass prices=ModelRegistry() or prices=ModelInfo(name=..., input_price=..., output_price=...), or "
                 "bound max_thread_tokens"
             )
-
-
-def _report(step: AgentStep, window: Window, notice: Notice, bound: Bound) -> None:
-    step.engine.reporter.notice(notice, window.parts.model, **bound.about())
 
 
 # ---- pictures and files: in a store once they left the view, back in the state when shown again ---------------------

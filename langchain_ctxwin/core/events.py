@@ -417,7 +417,6 @@ OTHER = "other"
 Notice = Literal[
     "usage_ignored",
     "session_mended",
-    "compaction_stopped",
     "reasoning_left_out",
     "newest_clamped",
     "tools_chosen",
@@ -426,7 +425,7 @@ Notice = Literal[
     "budget_spent",
 ]
 """A reported size could not be used; stored state was not as this package
-writes it; no summary is tried any more; a provider refused reasoning that is tied to another prefix; the current
+writes it; a provider refused reasoning that is tied to another prefix; the current
 user message or the newest results were cut to what fits; the set of tools in the requests of a conversation changed;
 the host took the latest compaction back; a thread spent most, or all, of what it may."""
 

@@ -309,7 +309,6 @@ _GUARD = {
 }
 _REPORT = {
     **dict.fromkeys(("input_limit", "total_tokens", "over_by"), int),
-    "stopped": str,
     "clamped": {str: lambda sizes: isinstance(sizes, list)},
 }
 _KEYS: Mapping[str, tuple[Any, Callable[[Any], Any], Callable[[], Any]]] = {

@@ -138,12 +138,10 @@ EVERY = [
         **ABOUT, notice="tools_chosen", about={"added": ["search"], "tokens": 50}
     ),
     NoticeEvent(**ABOUT, notice="session_mended", about={"fault": "context_view"}),
-    NoticeEvent(**ABOUT, notice="calibration_reset"),
     NoticeEvent(
         **ABOUT,
         notice="compaction_undone",
         about={"tokens_before": 90, "tokens_after": 200},
     ),
-    NoticeEvent(**ABOUT, notice="compaction_stopped"),
 ]
 """These, and all other types and names of events."""
