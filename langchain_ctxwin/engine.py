@@ -211,7 +211,9 @@ class ContextEngine:
     def _limits_of(self, model: Any) -> ModelLimits:
         """What is stated about the limits of a request's model."""
         if self._registry is not None:
-            return _listed_limits(self._registry, model)
+            return _listed_limits(
+                self._registry, model, may_guess=self.config.allow_guess
+            )
         return self.limits if model is None else ModelLimits.of(model)
 
     @property
@@ -797,7 +799,7 @@ def is_registry(value: Any) -> bool:
     return not isinstance(value, type) and callable(getattr(value, "lookup", None))
 
 
-def _listed_limits(registry: Any, model: Any) -> ModelLimits:
+def _listed_limits(registry: Any, model: Any, *, may_guess: bool) -> ModelLimits:
     """The limits of a model as a registry states them now, which it caches; those of a model that it does not know.
 
     Raises:
@@ -807,9 +809,9 @@ def _listed_limits(registry: Any, model: Any) -> ModelLimits:
     try:
         listed: ModelLimits = registry.lookup(model).limits
     except UnknownModelError:
-        if not own.known:
+        if not (own.known or may_guess):
             raise
-        return own
+        return own.guessed()
     output, requested = listed.max_output_tokens, own.requested_output_tokens
     if requested is None or (
         listed.context_window is not None and requested >= listed.context_window

@@ -31,17 +31,14 @@ from langchain_ctxwin.agent.state import (
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
-from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.model_info import family_of, model_name, unbound
+from langchain_ctxwin.core.model_info import model_name, unbound
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
-from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
-from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 try:
@@ -174,12 +171,6 @@ def definitions_of(form: Any) -> list[Any]:
     ]
 
 
-MAX_ENGINES = 64
-"""Models of one agent whose engines are kept: more than any router chooses from; losing one loses time only."""
-
-ANY_MODEL = ModelLimits(max_input_tokens=10**9)
-"""Limits that contradict no settings."""
-
 Output = ToolMessage | Command[Any]
 Handler = Callable[[ModelRequest[ContextT]], ModelResponse[ResponseT] | AIMessage]
 AsyncHandler = Callable[
@@ -201,10 +192,10 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
 
     Key init args:
         engine: decides for all models. Limits that were set on it (`ModelLimits`) hold unless the request's model
-            states tighter ones. By default there is one engine per model, made from what the model states and from
-            the arguments below.
+            states tighter ones. By default it is made from the arguments below, and the limits of each request are
+            those that its model states.
         limits: `ModelLimits`, or anything `ModelLimits.of` reads, where the agent's model states none, or for limits
-            that hold for every model; then there is one engine.
+            that hold for every model.
         summarizer: writes summaries; None keeps a record without a model. The same object as the agent's model costs a
             fraction: it is asked by extending the last request, which the provider reads from its cache.
             "native" has the model's provider write a block of its own.
@@ -288,13 +279,13 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             "prices": prices,
         }
         _check(engine, guard, options)
-        reporter = engine.reporter if engine else Reporter.of(sinks or ())
-        self._options = {**options, "sinks": reporter}
-        # Made in any case, so that what cannot work is refused now, not at the first call.
-        bounds = ANY_MODEL if limits is None else limits
-        bounded = ContextEngine(**{**self._options, "limits": bounds})
-        self._engine = engine if limits is None else bounded
-        self.guard = guard and guard.within(reporter)
+        if engine is None:
+            bounds = _StatedLimits() if limits is None else limits
+            engine = ContextEngine(
+                **{**options, "limits": bounds, "sinks": sinks or ()}
+            )
+        self._engine = engine
+        self.guard = guard and guard.within(engine.reporter)
         """Makes the results of tools fit; None leaves them as they are."""
         self._selector, self._routed = (
             tool_selector,
@@ -305,7 +296,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             *runnable_tools((), tool_selector),
         ]
         self.tools += [recall_tool()] if recall else []
-        self._engines: Lru[ContextEngine] = Lru(MAX_ENGINES)
 
     @property
     def name(self) -> str:
@@ -407,7 +397,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             if request.model_settings
             else request.model
         )
-        engine = engine_of(self._engine_of(model), request.runtime)
+        engine = engine_of(self._engine, request.runtime)
         engine.require_summarizer(model)
         is_native = isinstance(request.response_format, ProviderStrategy)
         requires = ("structured_output",) if is_native else ()
@@ -434,23 +424,17 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             stored_messages=stored["messages"],
         )
 
-    def _engine_of(self, model: Any) -> ContextEngine:
-        """The engine that was passed, or that of this model; two threads at once may both make it, to no harm."""
-        if self._engine is not None:
-            return self._engine
-        key = (model_name(model), family_of(model), ModelLimits.of(model))
-        try:
-            return once(
-                self._engines,
-                key,
-                lambda: ContextEngine(**{**self._options, "limits": model}),
-            )
-        except UnknownModelError as error:
-            raise UnknownModelError(
-                f"the model {model_name(model) or type(unbound(model)).__name__} states no context window: pass "
-                "ContextWindowMiddleware(limits=ModelLimits(context_window=...)), or give the model a profile that "
-                "states max_input_tokens"
-            ) from error
+
+class _StatedLimits:
+    """Knows no model, so that the limits of each request are those that its model states."""
+
+    def lookup(self, model: Any) -> Never:
+        """Raise an error, for a model that states no limits either."""
+        raise UnknownModelError(
+            f"the model {model_name(model) or type(unbound(model)).__name__} states no context window: pass "
+            "ContextWindowMiddleware(limits=ModelLimits(context_window=...)), or give the model a profile that "
+            "states max_input_tokens"
+        )
 
 
 def _check(engine: Any, guard: Any, options: Mapping[str, Any]) -> None:
