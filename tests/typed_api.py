@@ -304,7 +304,7 @@ async def choosing_models(chat: BaseChatModel, agent_tools: list[Any]) -> Contex
     )
     create_map_reduce_graph(routed, max_concurrency=4)
     engine = ContextEngine(limits=registry.lookup("small"), learned=registry)
-    ContextNodes(engine, router=router, tool_selector=selector)
+    ContextNodes(engine, tool_selector=selector)
     return engine
 
 

@@ -84,18 +84,10 @@ def needs_of(
     )
 
 
-def require_router(call: Any, router: ModelRouter | None) -> None:
-    """Raise `ConfigError` for a model that does not ask the candidates of this router."""
-    if router is not None and router_of(unbound(call)) is not router:
-        raise ConfigError(
-            f"model={type(unbound(call)).__name__} does not ask the router's candidates: pass RoutedChatModel(router), "
-            "with the router that the nodes have"
-        )
-
-
 def router_of(model: Any) -> ModelRouter | None:
-    """Return the router of a `RoutedChatModel`; None for any other model."""
-    return model.router if isinstance(model, RoutedChatModel) else None
+    """Return the router of a `RoutedChatModel`, with tools bound or not; None for any other model."""
+    inner = unbound(model)
+    return inner.router if isinstance(inner, RoutedChatModel) else None
 
 
 def bind_inside(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
@@ -366,7 +358,7 @@ def with_recall(
     is_free = not recall_name(others) and all(
         name_of(tool) != ours.name for tool in others
     )
-    none, models, router = BaseChatModel.bind_tools, [model], router_of(unbound(model))
+    none, models, router = BaseChatModel.bind_tools, [model], router_of(model)
     if router:
         candidates = (one.model for one in router.candidates)
         models = [one for one in candidates if isinstance(one, Runnable)]

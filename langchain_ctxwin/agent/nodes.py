@@ -21,7 +21,7 @@ from langchain_ctxwin.agent.choices import (
     bind_inside,
     checked_tools,
     needs_of,
-    require_router,
+    router_of,
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import (
@@ -48,7 +48,6 @@ from langchain_ctxwin.core.tool_schemas import listed, name_of
 from langchain_ctxwin.core.usage import sent_tokens
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
-from langchain_ctxwin.routing import ModelRouter
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, Seen
@@ -126,7 +125,6 @@ class ContextNodes:
         model: the model of each request, or such a callable, when its limits differ from the engine's.
         tool_selector: chooses further tools for each request, within its number of tokens; give its tools, and its
             `search_tools`, to the tool node.
-        router: chooses the model of each request; the model node then calls a `RoutedChatModel` of this router.
 
     Instantiate:
         ```python
@@ -147,7 +145,6 @@ class ContextNodes:
         tools: Sequence[Any] | PerRequest[Sequence[Any]] = (),
         model: Any | PerRequest[Any] = None,
         tool_selector: ToolSelector | None = None,
-        router: ModelRouter | None = None,
     ) -> None:
         expect(
             engine,
@@ -162,17 +159,11 @@ class ContextNodes:
         _require_two("tools", tools, wanted)
         _require_two("model", model, "a model, or a function of state and runtime")
         tools = tools if _is_per_request(tools) else checked_tools(tools)
-        if router is not None and model is not None:
-            raise ConfigError(
-                "router and model were given: leave out model, the router chooses it for each request"
-            )
         self.engine = engine
         self._system_prompt = system_prompt
         self._tools: Any = tools
         self._model = model
-        self.choices = Choices(
-            router=router, selector=tool_selector, reporter=engine.reporter
-        )
+        self.choices = Choices(selector=tool_selector, reporter=engine.reporter)
         """Chooses the tools and the model of each request."""
         self._warned = Seen()
         self._steps: Lru[AgentStep] = Lru(MAX_STEPS)
@@ -203,19 +194,20 @@ class ContextNodes:
         """Wrap a chat model, a Runnable or a callable `messages -> AIMessage` as the model node.
 
         When the provider refuses a request as too large, the node compacts and calls again, at most `max_recoveries`
-        times; then the provider's own exception leaves the node, so that a resume runs it again.
+        times; then the provider's own exception leaves the node, so that a resume runs it again. With a
+        `RoutedChatModel` its router chooses the model of each request, in the place of `model`.
 
         Raises:
-            ConfigError: the model cannot follow the router or the tool selector of these nodes, or another model node
-                of theirs asks the router for something else.
+            ConfigError: the model has tools bound, which the tool selector of these nodes is to choose.
         """
-        require_router(call, self.choices.router)
         if self.choices.selector is not None and arguments_of(call).get("tools"):
             raise ConfigError(
                 "tools are bound to the model: with a tool_selector, leave them to the nodes"
             )
         self.engine.require_summarizer(call)
-        self.choices = replace(self.choices, needs=needs_of(call))
+        self.choices = replace(
+            self.choices, needs=needs_of(call), router=router_of(call)
+        )
         self._read_tools(arguments_of(call).get("tools") or ())
         self._call = runnable = (
             call if isinstance(call, Runnable) else RunnableLambda(call)

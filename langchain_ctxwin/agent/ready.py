@@ -77,7 +77,7 @@ def create_context_agent(
 
     Args:
         model: a chat model, or a string for `init_chat_model` (needs the extra `agents`). With a `RoutedChatModel`
-            each request has the limits of the candidate that it goes to, unless `limits` are given.
+            each request has the limits of the candidate that it goes to, or `limits` where those are smaller.
         tools: functions and `BaseTool`s, which the agent runs, and definitions of tools that the provider runs.
         system_prompt: leads every request.
         limits: the model's limits, where the model does not state them itself.
@@ -118,11 +118,10 @@ def create_context_agent(
     expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
     chat, tools = _chat_model(model), checked_tools(tools)
     tools = with_recall(tools, chat) if recall else tools
-    router = router_of(chat) if limits is None else None
     counted_by = counter or TokenEstimator(family_of(chat))
     engine = ContextEngine(
         _limits(limits, chat),
-        counter=counter if router else counted_by,
+        counter=counter if router_of(chat) else counted_by,
         summarizer=summarizer,
         config=config,
         learned=learned,
@@ -143,7 +142,6 @@ def create_context_agent(
         system_prompt=system_prompt,
         tools=bound,
         tool_selector=tool_selector,
-        router=router,
     )
     call = chat if tool_selector or not bound else chat.bind_tools(bound)
     graph = _graph(StateGraph(state_schema, context_schema), nodes, call, tool_node)
@@ -215,7 +213,9 @@ def _limits(limits: Any, chat: BaseChatModel) -> Any:
         return chat
     if is_registry(limits) or model_name(limits):
         return limits
-    return NamedLimits(limits_given(limits), model_name(chat))
+    # of no model, for all candidates of a router
+    name = "" if router_of(chat) else model_name(chat)
+    return NamedLimits(limits_given(limits), name)
 
 
 def _chat_model(name: str | BaseChatModel) -> BaseChatModel:

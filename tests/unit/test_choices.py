@@ -10,13 +10,11 @@ import pytest
 from langchain_core.tools import BaseTool, StructuredTool
 
 from langchain_ctxwin import (
-    ContextEngine,
-    ContextNodes,
     RoutingConfig,
     TokenEstimator,
 )
 from langchain_ctxwin.agent.choices import COMPACTS
-from langchain_ctxwin.errors import ConfigError, NoModelFitsError
+from langchain_ctxwin.errors import NoModelFitsError
 from langchain_ctxwin.observe import MemorySink, RouteEvent
 from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.tools import ToolSelector
@@ -271,12 +269,6 @@ def test_tools_are_chosen_anew_within_a_limit_that_a_refusal_states(
         "ai",
     ] * 3
     assert values(agent)["context_report"]["input_limit"] <= real_tokens
-
-
-def test_what_a_router_chooses_is_not_given_beside_it():
-    model = routed(scripted("small", 2_000))
-    with pytest.raises(ConfigError, match="leave out model"):
-        ContextNodes(ContextEngine(limits=model), router=model.router, model=model)
 
 
 @adapters
