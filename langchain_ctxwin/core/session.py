@@ -343,18 +343,12 @@ def read_session(
         return Session()
     messages = history.messages
     read = {name: read_key(name, value) for name, value in stored.items()}
-    values = {name: value for name, (value, _) in read.items()}
     faults = [fault for _, key_faults in read.values() for fault in key_faults]
-    counts, guard, pending = (
-        values[f"context_{name}"] for name in ("counts", "guard", "pending")
-    )
+    values = {name: value for name, (value, _) in read.items()}
+    counts, guard = values["context_counts"], values["context_guard"]
+    summary, pending = values["context_summary"], values["context_pending"]
     view: View = replace(values["context_view"], record=values["context_record"])
     faults += _deleted(counts, messages)
-    if view.record.lines and not (view.start or view.cleared or view.clamped):
-        faults.append(
-            "context_record tells of nothing that left the view: it was dropped"
-        )
-        view = replace(view, record=Record())
     located = _locate(view, messages)
     if located is None:
         faults.append(
@@ -365,38 +359,29 @@ def read_session(
             counts=counts, guard=_since_now(guard, messages), faults=tuple(faults)
         )
         return replace(restarted, counts=restarted.unanchored)
-    summary = values["context_summary"]
-    if summary and located.start is None and located.covered is None:
-        faults.append(
-            "context_summary stands for nothing that left the view: it was dropped"
-        )
-        summary = ""
-    is_edited = (
-        view.left_checksum is not None
-        and view.left_checksum != history.checksum_of(located)
-    )
+    is_edited = view.left_checksum not in {None, history.checksum_of(located)}
+    is_same = located == view and not is_edited
     if is_edited:
         faults.append(
             "what had left the view was edited or removed: summary and record were dropped"
         )
-        located, summary = (
-            replace(located, record=Record(), covered=None, block=None),
-            "",
-        )
-    # Without a start nothing says whose history this is but the lines of the record.
-    if located != view or (located.start is None and located.record.lines):
+        located = replace(located, record=Record(), covered=None, block=None)
+        summary = ""
+    elif not is_same:
+        faults.append("earlier history was edited: the view moved with it")
         present = (message_id(messages, index) for index in range(len(messages)))
         located = replace(located, record=located.record.of_messages(present))
-    if not is_edited and located != view:
-        faults.append("earlier history was edited: the view moved with it")
     awaited = pending.located(messages, located, history.first) if pending else None
     if pending and awaited is None:
         faults.append(
             "the summary on its way is of messages that are not in this branch: it was dropped"
         )
+    # beside its lines the record holds the keys before the latest compaction, which are read when that is undone
+    kept = stored["context_record"]
+    former = kept.get("former") if isinstance(kept, Mapping) else None
     return Session(
         view=located,
-        former=_former(state) if not is_edited and located == view else {},
+        former=former if is_same and isinstance(former, Mapping) else {},
         summary=summary,
         counts=counts,
         guard=guard,
@@ -404,13 +389,6 @@ def read_session(
         faults=tuple(faults),
         has_edits=is_edited,
     )
-
-
-def _former(state: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """What the record holds beside its lines: the keys before the latest compaction; they are read when undone."""
-    record = (state or {}).get("context_record")
-    former = record.get("former") if isinstance(record, Mapping) else None
-    return former if isinstance(former, Mapping) else {}
 
 
 def _deleted(counts: Mapping[str, Any], messages: Sequence[AnyMessage]) -> list[str]:
@@ -452,49 +430,27 @@ def last_position(messages: Sequence[AnyMessage]) -> dict[str, Any]:
 
 
 def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
-    """Return the view with verified positions; None when its start is gone."""
-    view = _without_gone(view, messages)
-    covered = view.covered.find(messages) if view.covered else None
-    if view.start is None:
-        # everything is shown: no pin lies before the start
-        return replace(
-            view,
-            pinned=(),
-            covered=None if covered is None else position_of(messages, covered),
-        )
-    start = view.start.find(messages)
+    """Return the view with verified positions, without edits of messages that are gone; None when its start is."""
+    start = view.start.find(messages) if view.start else 0
     if start is None:
         return None
     places = ((position.id, position.find(messages)) for position in view.pinned)
     pinned = sorted(
         (index, key) for key, index in places if index is not None and index < start
     )
-    if view.covered is not None and (covered is None or covered >= start):
-        # The message where the summary ends was removed: it ended before. To cover twice loses nothing.
-        covered = min(view.covered.index - max(0, view.start.index - start), start) - 1
-        view = replace(view, block=None)  # it stands for what was removed, too
+    covered = view.covered.find(messages) if view.covered else None
+    edited = view.cleared | view.clamped.keys()
+    if edited:
+        edited &= {message_id(messages, index) for index in range(len(messages))}
     return replace(
         view,
-        start=position_of(messages, start),
+        start=position_of(messages, start) if view.start else None,
         pinned=tuple(Position(key, index) for index, key in pinned),
-        covered=position_of(messages, covered)
-        if covered is not None and covered >= 0
-        else None,
+        cleared=view.cleared & edited,
+        clamped={key: clamp for key, clamp in view.clamped.items() if key in edited},
+        covered=None if covered is None else position_of(messages, covered),
+        block=None if covered is None else view.block,
     )
-
-
-def _without_gone(view: View, messages: Sequence[AnyMessage]) -> View:
-    """Forget edits of messages that were removed."""
-    edited = view.cleared | view.clamped.keys()
-    gone = (
-        edited - {message_id(messages, i) for i in range(len(messages))}
-        if edited
-        else edited
-    )
-    if not gone:
-        return view
-    clamped = {key: clamp for key, clamp in view.clamped.items() if key not in gone}
-    return replace(view, cleared=view.cleared - gone, clamped=clamped)
 
 
 def with_new_pins(
@@ -504,10 +460,7 @@ def with_new_pins(
 
     Counts as one compaction, because the prefix changes. The current user message counts as pinned, too.
     """
-    view = session.view
-    if not (view.start or view.cleared or view.clamped):
-        return session
-    messages = history.messages
+    view, messages = session.view, history.messages
     pinned = {message_id(messages, index) for index in pins}
     # pins that were shortened before they were pinned are shown verbatim
     clamped = {
@@ -527,10 +480,8 @@ def _with_dropped_pins(
     view: View, history: MessageHistory, pins: Collection[int]
 ) -> View:
     """The view with the pins that had left it before they were pinned; they count as left when they leave again."""
-    if view.start is None:
-        return view
-    messages, start = history.messages, view.start.index
-    current = last_user(messages)
+    start = max(history.first, view.start.index if view.start else 0)
+    current = last_user(history.messages)
     known = {position.index for position in view.pinned}
     wanted = {*pins, *(() if current is None else (current,))} - known
     steps = history.in_steps(i for i in wanted if history.first <= i < start)
@@ -538,9 +489,8 @@ def _with_dropped_pins(
     if not back:
         return view
     record = view.record
-    record = replace(record, messages=max(0, record.messages - len(back)))
     return replace(
         view,
-        pinned=tuple(position_of(messages, i) for i in sorted(known | back)),
-        record=record,
+        pinned=tuple(position_of(history.messages, i) for i in sorted(known | back)),
+        record=replace(record, messages=max(0, record.messages - len(back))),
     )

@@ -7,7 +7,6 @@ from langchain.agents import create_agent
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
 from pydantic import SecretStr
 
 from langchain_ctxwin import (
@@ -149,22 +148,6 @@ def test_a_caller_sets_messages_only(graph_of):
     assert set(graph.get_input_jsonschema()["properties"]) == {"messages"}
     assert TRACE not in str([request.messages for request in model.requests])
     assert TRACE not in str(state_of(graph))
-
-
-@pytest.mark.parametrize("graph_of", GRAPHS)
-def test_a_summary_of_nothing_that_left_is_dropped_and_said(graph_of):
-    """A command writes any key, whatever the input schema; but no summary of ours stands beside the whole history."""
-    model = model_of()
-    graph = graph_of(model)
-    graph.invoke(ask(), CONFIG)
-    graph.invoke(Command(update={"context_summary": TRACE}), CONFIG)
-    told = [mended(graph, ask()), mended(graph, ask())]
-    assert told == [
-        ["context_summary stands for nothing that left the view: it was dropped"],
-        [],
-    ]
-    assert TRACE not in str([request.messages for request in model.requests])
-    assert not state_of(graph)["context_summary"]
 
 
 PLAIN = (
