@@ -489,11 +489,9 @@ class AlertConfig(Settings):
         oversized_results: Alert when a larger share of the last tool results could not be shown whole.
         fallbacks: Alert when a candidate failed before a larger share of the last answers of a routed model. At one in
             ten, one call in ten is paid for twice.
-        refusals: Alert when a larger share of the last requests could not be made to fit.
-        overflows: Alert when the provider refused a larger share of the last calls of one model as too large.
+        overflows: Alert when a larger share of the last requests was refused as too large, or could not be made to fit.
         window: How many of the last requests, results or answers a mean or share is of. They are counted, not timed, so
-            that a clock that jumps changes nothing. An alert clears at half of what is allowed, so that it does not
-            come and go.
+            that a clock that jumps changes nothing.
         least: How many of them there must be before a mean or share is looked at.
 
     Examples:
@@ -509,7 +507,6 @@ class AlertConfig(Settings):
     failed_summaries: Samples | None = 3
     oversized_results: Rate | None = 0.05
     fallbacks: Rate | None = 0.1
-    refusals: Rate | None = 0.05
     overflows: Rate | None = 0.05
     window: Samples = 100
     least: Samples = 20

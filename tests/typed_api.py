@@ -75,7 +75,6 @@ from langchain_ctxwin.observe import (
     MemorySink,
     StepEvent,
     StreamSink,
-    Validator,
 )
 from langchain_ctxwin.protocols import (
     MetricsSink,
@@ -198,7 +197,6 @@ def langchains_agent(
     model: BaseChatModel, tools: list[BaseTool], engine: ContextEngine
 ) -> None:
     """The middleware takes an engine, or what an engine takes, or nothing."""
-    ContextWindowMiddleware(sinks=[Validator()])
     ContextWindowMiddleware(
         summarizer=model,
         config=ContextConfig(),

@@ -411,9 +411,6 @@ class ToolResultEvent(Event):
         return "info" if self.is_reduced else "debug"
 
 
-OTHER = "other"
-"""The name of a tool that the agent does not have, and of any label that is one too many."""
-
 Notice = Literal[
     "usage_ignored",
     "session_mended",

@@ -23,7 +23,6 @@ from langchain_ctxwin.observe.acp import acp_update
 from langchain_ctxwin.observe.alerts import Alerts
 from langchain_ctxwin.observe.history import History, HistorySink
 from langchain_ctxwin.observe.reports import quality_report, report
-from langchain_ctxwin.observe.validation import Validator
 from langchain_ctxwin.reporting import LogSink, MemorySink, StreamSink
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ __all__ = [
     "StreamSink",
     "SummaryEvent",
     "ToolResultEvent",
-    "Validator",
     "acp_update",
     "quality_report",
     "report",

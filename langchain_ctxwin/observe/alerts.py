@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import ge, gt, lt
 from statistics import fmean
 from types import SimpleNamespace
@@ -27,11 +27,6 @@ from langchain_ctxwin.util.memo import Lru, once
 
 MAX_MEASURES = 10_000  # some 10 MB: utilization of the conversations that went on last
 
-BACK_SHARE = 0.5
-"""A mean or share clears at half of what is allowed. At 100 samples that fail at random at the very rate of the
-threshold, 5 %, an alert would come 17 times in 2,000 of them; so it comes 5 times. After a fall from 20 % to 2 % it
-clears 30 samples later."""
-
 Key = tuple[str, str, str]
 """Name of the alert, its thread and its model, each where it has one."""
 
@@ -48,20 +43,10 @@ class _Rule:
 
     def bounds(self, config: AlertConfig) -> tuple[int, int]:
         """Return how many samples it looks at, at most and at least."""
-        if self.value is fmean:
+        if not self.samples:
             return config.window, config.least
         number = getattr(config, self.samples)
         return number, number
-
-    def clears_at(self, threshold: float) -> float:
-        """Return what the value has to be back at once the alert stands."""
-        if self.value is not fmean:
-            return threshold
-        return (
-            1 - BACK_SHARE * (1 - threshold)
-            if self.is_passed is lt
-            else BACK_SHARE * threshold
-        )
 
 
 RULES = {
@@ -79,8 +64,7 @@ RULES = {
     ),
     "oversized_results": _Rule(detail="share of the last tool results"),
     "fallbacks": _Rule(detail="share of the last routed answers"),
-    "refusals": _Rule(detail="share of the last requests"),
-    "overflows": _Rule(detail="share of the last calls"),
+    "overflows": _Rule(detail="share of the last requests"),
 }
 """By name of the threshold in the configuration."""
 
@@ -134,74 +118,57 @@ class Alerts:
 
     def emit(self, event: Event) -> None:
         """Take one event."""
-        config: AlertConfig = self._settings()
+        config: AlertConfig = group_of(self._config, "alerts")
         with self._lock:
             for key, sample in _samples_of(event):
-                self._take(key, sample, config, event.time or time.time())
-
-    def _settings(self) -> Any:
-        return group_of(self._config, "alerts")
+                if getattr(config, key[0]) is not None:
+                    self._take(key, sample, config, event.time or time.time())
 
     def _take(self, key: Key, sample: float, config: AlertConfig, at: float) -> None:
         """Add one sample to its measure, and raise or clear the alert."""
         name, thread, model = key
         rule, threshold = RULES[name], getattr(config, name)
-        standing = self._raised.get(key)
-        if threshold is None:
-            self._clear(key, time=at, value=None)
-            return
         samples = once(self._samples, key, deque)
         samples.append(sample)
         most, least = rule.bounds(config)
         while len(samples) > most:
             samples.popleft()
         value = rule.value(samples)
-        bound = rule.clears_at(threshold) if standing else threshold
-        if len(samples) < least or not rule.is_passed(value, bound):
-            self._clear(key, time=at, value=value, threshold=float(threshold))
-        elif standing is None:
-            self._raised[key] = AlertEvent(
-                alert=name,
-                thread=thread,
-                model=model,
-                detail=rule.detail,
-                value=value,
-                threshold=float(threshold),
-                time=at,
-            )
-            self._reporter.emit(self._raised[key])
-
-    def _clear(self, key: Key, **facts: Any) -> None:
-        if standing := self._raised.pop(key, None):
-            self._reporter.emit(replace(standing, is_cleared=True, **facts))
+        is_alert = len(samples) >= least and rule.is_passed(value, threshold)
+        if is_alert == (key in self._raised):
+            return
+        alert = AlertEvent(
+            alert=name,
+            thread=thread,
+            model=model,
+            detail=rule.detail,
+            value=value,
+            threshold=float(threshold),
+            time=at,
+            is_cleared=not is_alert,
+        )
+        if is_alert:
+            self._raised[key] = alert
+        else:
+            del self._raised[key]
+        self._reporter.emit(alert)
 
 
 def _samples_of(event: Event) -> Iterator[tuple[Key, float]]:
     """Yield what an event adds to which measures."""
     if isinstance(event, StepEvent):
-        yield from _samples_of_step(event)
+        if event.utilization is not None:
+            yield ("utilization", event.thread, ""), event.utilization
+        if event.accuracy is not None:
+            yield ("accuracy", "", event.model), event.accuracy
+        if event.route:
+            yield ("fallbacks", "", ""), float(bool(event.route.get("fallbacks")))
+        yield ("overflows", "", ""), 0.0
     elif isinstance(event, OverflowEvent):
-        if event.is_recovered:
-            yield ("overflows", "", event.model), 1.0
-        else:
-            yield ("refusals", "", ""), 1.0
+        yield ("overflows", "", ""), 1.0
     elif isinstance(event, SummaryEvent):
-        if event.status in {
-            "ready",
-            "failed",
-            "refused",
-        }:  # one lost with its process says nothing about who writes
+        # one lost with its process says nothing about who writes
+        if event.status in {"ready", "failed", "refused"}:
             yield ("failed_summaries", "", event.model), float(event.status != "ready")
     elif isinstance(event, ToolResultEvent):
         yield ("oversized_results", "", ""), float(event.is_oversized)
-
-
-def _samples_of_step(step: StepEvent) -> Iterator[tuple[Key, float]]:
-    if step.utilization is not None:
-        yield ("utilization", step.thread, ""), step.utilization
-    if step.accuracy is not None:
-        yield ("accuracy", "", step.model), step.accuracy
-    if step.route:
-        yield ("fallbacks", "", ""), float(bool(step.route.get("fallbacks")))
-    yield ("overflows", "", step.model), 0.0
-    yield ("refusals", "", ""), 0.0

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from langchain_ctxwin.core import events
-from langchain_ctxwin.core.events import OTHER, Event
+from langchain_ctxwin.core.events import Event
 
 try:
     from opentelemetry import metrics, trace
@@ -22,7 +22,6 @@ except ModuleNotFoundError as error:
 
 SCOPE = "langchain_ctxwin"
 NANOSECONDS = 1_000_000_000
-MAX_VALUES = 100  # of a label: more models or tools than an application has, and each is a series that never ends
 
 CHAT = "chat"
 """`gen_ai.operation.name` of a call of a chat model."""
@@ -33,8 +32,6 @@ MODEL, PROVIDER, TOOL = (
     "gen_ai.provider.name",
     "gen_ai.tool.name",
 )
-NAMES = {MODEL, PROVIDER, TOOL}
-"""Attributes whose values come from outside."""
 
 Attributes = dict[str, Any]
 
@@ -100,9 +97,9 @@ class OpenTelemetrySink:
     """Writes a span for each call of a model, each compaction and each summary, and counts all events as metrics.
 
     A span begins when its work began and is a child of the span in which the agent ran. Attributes of metrics name
-    models, tools that the agent has, and kinds, at most a hundred of each, all others `other`: threads and answers are
-    on spans alone. The text of a message is in none of them. Exporters run as the SDK is set up: give it those that
-    have a thread. A Prometheus server scrapes the metrics through `opentelemetry-exporter-prometheus`.
+    models, tools that the agent has, and kinds: threads and answers are on spans alone. The text of a message is in
+    none of them. Exporters run as the SDK is set up: give it those that have a thread. A Prometheus server scrapes the
+    metrics through `opentelemetry-exporter-prometheus`.
 
     Setup:
         ```bash
@@ -135,8 +132,6 @@ class OpenTelemetrySink:
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         self._chat_spans = chat_spans
-        self._values: dict[str, set[str]] = {}
-        """The values that each attribute of metrics has so far."""
         self._latest: dict[str, events.StepEvent] = {}
         self._histograms = {
             name: meter.create_histogram(
@@ -165,7 +160,7 @@ class OpenTelemetrySink:
             # an unknown amount is none, and a counter takes no negative one
             if amount is not None and amount > 0:
                 number = amount if isinstance(amount, int) else float(amount)
-                self._counters[name].add(number, self._labels(about))
+                self._counters[name].add(number, _exportable(about))
         if isinstance(event, events.StepEvent):
             self._step(event)
         elif isinstance(event, events.CompactionEvent):
@@ -177,7 +172,7 @@ class OpenTelemetrySink:
             self._span("summarize_messages", event, about, seconds=seconds, fault=fault)
 
     def _step(self, event: events.StepEvent) -> None:
-        about = self._labels(
+        about = _exportable(
             {
                 "gen_ai.operation.name": CHAT,
                 PROVIDER: event.provider,
@@ -208,16 +203,6 @@ class OpenTelemetrySink:
         self._span(
             name, event, about, seconds=event.duration_seconds, kind=SpanKind.CLIENT
         )
-
-    def _labels(self, attributes: Attributes) -> Attributes:
-        """Attributes as metrics have them: names may come from outside, and each new one is another series."""
-        about = _exportable(attributes)
-        for name in about.keys() & NAMES:
-            values = self._values.setdefault(name, set())
-            if len(values) < MAX_VALUES:
-                values.add(about[name])
-            about[name] = about[name] if about[name] in values else OTHER
-        return about
 
     def _span(
         self,

@@ -30,8 +30,7 @@ from langchain_ctxwin.errors import (
 )
 from langchain_ctxwin.util.log import aligned
 
-MONEY_DIGITS = 6
-"""Digits of USD behind the point: a call of a thousand tokens to a small model costs a few millionths."""
+DIGITS = 4  # of shares, seconds and USD: a call of a thousand tokens to a small model costs a ten-thousandth
 
 UNKNOWN = "-"
 
@@ -151,71 +150,36 @@ TABLES = {
     "troubles": Table(
         title="Recoveries, refusals and notices",
         of=OverflowEvent | NoticeEvent,
-        by=("name", "model", "reason"),
+        by=("name", "model"),
         where=lambda event: event.level == "warning",
     ),
 }
 
 
-def _day(event: Event) -> str:
-    return datetime.fromtimestamp(event.time, UTC).date().isoformat()
-
-
-def _reason(event: OverflowEvent | NoticeEvent) -> str:
-    about = event.about if isinstance(event, NoticeEvent) else {"reason": event.reason}
-    return str(about.get("reason", ""))
-
-
-WORKED_OUT: Mapping[str, Callable[[Any], Any]] = {
-    "day": _day,
-    "reason": _reason,
+def _value(event: Any, name: str) -> Any:
+    if name == "day":
+        return datetime.fromtimestamp(event.time, UTC).date().isoformat()
     # a result that was not reduced is shown as it is
-    "shown_tokens": lambda event: (
-        event.tokens if event.shown_tokens is None else event.shown_tokens
-    ),
-}
-"""Values that are no field of an event."""
-
-
-def _value(event: Event, name: str) -> Any:
-    work_out = WORKED_OUT.get(name)
-    return work_out(event) if work_out else getattr(event, name)
+    if name == "shown_tokens" and event.shown_tokens is None:
+        return event.tokens
+    return getattr(event, name)
 
 
 def _printed(title: str, rows: Sequence[Row]) -> str:
     if not rows:
         return f"{title.partition(':')[0]}: none"
-    headings = {
-        name: name.removesuffix("_tokens").replace("_", " ") for name in rows[0]
-    }
-    cells = [[_cell(name, value) for name, value in row.items()] for row in rows]
-    numbers = {
-        headings[name]
-        for row in rows
-        for name, value in row.items()
-        if isinstance(value, int | float | Decimal)
-    }
-    return "\n".join(
-        [title, *aligned([list(headings.values()), *cells], right=numbers)]
-    )
+    cells = [[_cell(value) for value in row.values()] for row in rows]
+    numbers = {name for row in rows for name in row if not isinstance(row[name], str)}
+    return "\n".join([title, *aligned([list(rows[0]), *cells], right=numbers)])
 
 
-FORMATS = {
-    "duration_seconds": ",.3f",
-    **dict.fromkeys(("tokens_before", "tokens_after"), ",.0f"),
-}
-"""How numbers are printed that are no shares."""
-
-
-def _cell(name: str, value: Any) -> str:
+def _cell(value: Any) -> str:
     if value is None or value == "":
         return UNKNOWN
-    if isinstance(value, Decimal):
-        return f"{value:,.{MONEY_DIGITS}f}"
     if isinstance(value, int):
         return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:{FORMATS.get(name, '.1%')}}"
+    if isinstance(value, float | Decimal):
+        return f"{value:,.{DIGITS}f}"
     return escaped(value)
 
 
