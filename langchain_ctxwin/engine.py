@@ -170,6 +170,8 @@ class ContextEngine:
         is_made = callable(counter) and not isinstance(counter, type)
         wanted = "a callable that counts the tokens of messages, for example TokenEstimator(), or None"
         expect(counter, object if is_made else type(None), "counter", wanted)
+        wanted = 'LearnedSource("limits.json"), or None'
+        expect(learned, LimitMemory | None, "learned", wanted)
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._settings = self._refused = self._live.current
         self._registry = limits if is_registry(limits) else None
@@ -428,7 +430,7 @@ class ContextEngine:
         It is None, too, when summaries are off, would not pay for themselves, or failed twice since the last user
         message.
         """
-        return planning.summary_due(window, is_local=self.is_local)
+        return planning.summary_due(_checked(window), is_local=self.is_local)
 
     def relieve(self, window: Window) -> Compaction | None:
         """Return a compaction for a request that fits, or None; pure, calls no model.
@@ -465,7 +467,7 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
-        return planning.emergency(window, target_tokens)
+        return planning.emergency(_checked(window), target_tokens)
 
     def apply(
         self, compaction: Compaction | None, window: Window, *, call: Any = None
@@ -501,7 +503,9 @@ class ContextEngine:
         self, compaction: Compaction, window: Window, *, call: Any = None
     ) -> Work[Window]:
         """The work of `apply`, for sync and async callers: the request afterwards, priced, with its session."""
-        window = _focused(window, compaction.before.parts.focus)
+        wanted = "what engine.plan(window) or engine.emergency(window) returned"
+        expect(compaction, Compaction, "compaction", wanted)
+        window = _focused(_checked(window), compaction.before.parts.focus)
         began = time.perf_counter()
         if compaction.snapshot is None:
             after = after_compaction(compaction, window, compaction.after)
@@ -533,7 +537,7 @@ class ContextEngine:
 
         Messages bear the breakpoints of prompt caches that have them. `call_options` has what goes along with them.
         """
-        return dressed(window, settings_of(window).prompt_cache)
+        return dressed(_checked(window), settings_of(window).prompt_cache)
 
     def call_options(
         self,
@@ -767,6 +771,12 @@ class ContextEngine:
 def settings_of(window: Window) -> ContextConfig:
     """Return the settings that held when the request was measured."""
     return cast("ContextConfig", window.parts.settings)
+
+
+def _checked(window: Any) -> Window:
+    """Return a request; messages, or anything else that was not measured, raise a `ConfigError`."""
+    wanted = "what engine.measure(messages) returned"
+    return cast("Window", expect(window, Window, "window", wanted))
 
 
 def _focused(window: Window, focus: str) -> Window:

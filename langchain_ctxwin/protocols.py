@@ -58,6 +58,7 @@ class RequestCounter(Protocol):
         ...
 
 
+@runtime_checkable
 class LimitMemory(Protocol):
     """Remembers which limits providers stated, for every conversation."""
 

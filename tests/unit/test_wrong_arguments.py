@@ -63,6 +63,15 @@ USUAL: dict[str, tuple[Callable[[], Any], str]] = {
     "a model that states no window": (lambda: ctx.ContextEngine(FAKE), "FakeListChatModel: the model's"),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LIMITS), "tools[0]='weather'"),
     "a name as session": (lambda: ENGINE.measure(ASKED, session="thread-1"), "session='thread-1': pass the state"),
+    "a path as the memory of limits": (
+        lambda: ctx.ContextEngine(LIMITS, learned="limits.json"), "learned='limits.json': pass LearnedSource(",
+    ),
+    "messages to plan": (lambda: ENGINE.plan(ASKED), "pass what engine.measure(messages) returned"),
+    "messages to compact": (lambda: ENGINE.emergency(ASKED), "window=[HumanMessage("),
+    "messages to build": (lambda: ENGINE.build(ASKED), "window=[HumanMessage("),
+    "a request in the place of a compaction": (
+        lambda: ENGINE.apply(ENGINE.measure(ASKED), ENGINE.measure(ASKED)), "pass what engine.plan(window)",
+    ),
     "one message": (lambda: ENGINE.measure(ASKED[0]), "a list of messages"),
     "a state in the place of its messages": (lambda: ENGINE.measure({"messages": ASKED}), "a list of messages"),
 }  # fmt: skip
