@@ -65,7 +65,7 @@ from langchain_ctxwin.errors import (
     UnknownModelError,
     expect,
 )
-from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing, Pricings
+from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricings
 from langchain_ctxwin.protocols import (
     Clock,
     LimitMemory,
@@ -376,19 +376,33 @@ class ContextEngine:
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
         rules = self.rules_of(called if called is not None else model)
-        info = called if isinstance(called, ModelInfo) else None
-        parts = self._parts(
-            messages, system_prompt, tools, self._pricings.of(model), rules
+        settings, pricing = self.config, self._pricings.of(model)
+        history = pricing.history(messages)
+        system = merge_system(system_prompt, history.messages[: history.first])
+        limits = self._limits_of(model)
+        may_defer = rules.provider not in NEVER_DEFER
+        parts = Parts(
+            history=history,
+            settings=settings,
+            pricer=pricing,
+            system=system,
+            system_tokens=pricing.base_tokens
+            + (pricing.price(system) if system else 0),
+            tools=tools,
+            tool_tokens=pricing.prompt_tokens(tools, rules.provider),
+            tools_digest=pricing.tools_digest(tools),
+            has_deferred=may_defer and pricing.has_deferred(tools),
+            model=model_name(model) or self.model,
+            declared=limits if limits.known else self.limits,
+            info=called if isinstance(called, ModelInfo) else None,
+            rules=rules,
+            media=media_limits(settings),
+            now_seconds=self.clock() if settings.compact_when_idle else None,
+            pins=history.marked,
+            recall=recall_name(tools),
         )
-        model_limits = self._limits_of(model)
-        declared = model_limits if model_limits.known else self.limits
-        parts = replace(
-            parts, model=model_name(model) or self.model, declared=declared, info=info
-        )
-        read = read_session(session, parts.history, self._read_key)
-        return self._window(
-            parts, with_new_pins(read, parts.history, parts.pins), declared
-        )
+        read = read_session(session, history, self._read_key)
+        return self._window(parts, with_new_pins(read, history, parts.pins))
 
     def _read_key(self, name: str, value: object) -> tuple[Any, tuple[str, ...]]:
         """The value of a state key; the record, which is long, is read once while it is unchanged."""
@@ -483,21 +497,21 @@ class ContextEngine:
             call: what the agent's requests go to, tools bound. Where the summarizer is the same model object, it is
                 asked by one more message behind the last request, which the provider has in its cache.
         """
-        return (
-            {}
-            if compaction is None
-            else run(self.applying(compaction, window, call=call)).session.to_json()
-        )
+        return run(self._applied(compaction, window, call))
 
     async def aapply(
         self, compaction: Compaction | None, window: Window, *, call: Any = None
     ) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
+        return await arun(self._applied(compaction, window, call))
+
+    def _applied(
+        self, compaction: Compaction | None, window: Window, call: Any
+    ) -> Work[dict[str, Any]]:
         if compaction is None:
             return {}
-        return (
-            await arun(self.applying(compaction, window, call=call))
-        ).session.to_json()
+        after = yield from self.applying(compaction, window, call=call)
+        return after.session.to_json()
 
     def applying(
         self, compaction: Compaction, window: Window, *, call: Any = None
@@ -712,9 +726,7 @@ class ContextEngine:
     ) -> Window:
         """Measure the same request with another `context_counts`."""
         session = replace(window.session, counts=counts)
-        return self._window(
-            window.parts, session, window.limits, was_refused=was_refused
-        )
+        return self._window(window.parts, session, was_refused=was_refused)
 
     def rules_of(self, model: Any) -> Rules:
         """Return the rules of a model's provider; None stands for the model of the engine's limits."""
@@ -727,45 +739,11 @@ class ContextEngine:
             self._learned.learn(window.parts.model, learned)
 
     def _window(
-        self,
-        parts: Parts,
-        session: Session,
-        declared: ModelLimits,
-        *,
-        was_refused: bool = False,
+        self, parts: Parts, session: Session, *, was_refused: bool = False
     ) -> Window:
         limits = self._learned.recall(parts.model) if self._learned is not None else {}
         learned = for_everybody(limits, parts.declared)
-        return measured(parts, session, declared, learned, was_refused=was_refused)
-
-    def _parts(
-        self,
-        messages: Sequence[AnyMessage],
-        prompt: str | SystemMessage,
-        tools: Sequence[Any],
-        pricing: Pricing,
-        rules: Rules,
-    ) -> Parts:
-        settings, history = self.config, pricing.history(messages)
-        system = merge_system(prompt, history.messages[: history.first])
-        return Parts(
-            history=history,
-            settings=settings,
-            pricer=pricing,
-            system=system,
-            system_tokens=pricing.base_tokens
-            + (pricing.price(system) if system else 0),
-            tools=tools,
-            tool_tokens=pricing.prompt_tokens(tools, rules.provider),
-            tools_digest=pricing.tools_digest(tools),
-            has_deferred=rules.provider not in NEVER_DEFER
-            and pricing.has_deferred(tools),
-            rules=rules,
-            media=media_limits(settings),
-            now_seconds=self.clock() if settings.compact_when_idle else None,
-            pins=history.marked,
-            recall=recall_name(tools),
-        )
+        return measured(parts, session, learned, was_refused=was_refused)
 
 
 def settings_of(window: Window) -> ContextConfig:

@@ -39,7 +39,6 @@ from langchain_ctxwin.core.view import Position, View, message_id, position_of
 def measured(
     parts: Parts,
     session: Session,
-    declared: ModelLimits,
     shared_limits: Mapping[str, int],
     *,
     was_refused: bool = False,
@@ -49,13 +48,13 @@ def measured(
     Args:
         parts: what it is made from.
         session: the conversation's state.
-        declared: what is known about the model's limits.
         shared_limits: limits that other conversations learned.
         was_refused: the provider has just refused this very request.
 
     Raises:
         ConfigError: the limits leave no room for input.
     """
+    declared = parts.declared
     if parts.history.media:
         parts = replace(parts, media=_media_limits(parts, session, declared))
     sealed = session.unsealed.find(parts.messages) if session.unsealed else None
@@ -423,7 +422,7 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
 def _believed(request: Request, answering_model: str) -> list[ReportedSize]:
     """The reports of a model in the shown history that are believed, by the same rule as those of answers."""
     declared = request.parts.declared
-    limit = declared.input_limit(0) if declared is not None and declared.known else None
+    limit = declared.input_limit(0) if declared.known else None
     believed, sizes = list[ReportedSize](), Sizes()
     next_estimate = request.fixed_estimates.total_tokens
     for step in request.steps:

@@ -188,7 +188,7 @@ class Parts:
     model: str = ""
     """Name of the model that the request goes to; empty when unknown."""
 
-    declared: ModelLimits | None = None
+    declared: ModelLimits = field(default_factory=ModelLimits)
     """What is stated about the model's limits beside what was learned from refusals."""
 
     info: ModelInfo | None = None

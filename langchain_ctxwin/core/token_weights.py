@@ -1,4 +1,4 @@
-"""The figures of `TokenEstimator`: tokens per count and bounds by tokenizer family (`benchmarks/tokens.py` checks them)."""
+"""The figures of `TokenEstimator`: tokens per count and bounds by tokenizer family; see `benchmarks/tokens.py`."""
 
 # ruff: noqa: RUF001  # letters of other scripts look alike
 # fmt: off
