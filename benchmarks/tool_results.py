@@ -219,7 +219,7 @@ def holds_all(answers: list[NotedPage], style: Style) -> bool:
     for answer in answers:
         rest, part = answer.page.body, partial(answer.page)
         whole = range(
-            answer.page.start.entry, answer.page.stop if part is None else part
+            answer.page.start.entry, answer.page.stop.entry if part is None else part
         )
         text = "\n".join(lines(view, whole))
         if not rest.startswith(text) or (part is None and rest != text):
@@ -252,7 +252,7 @@ def partial(page: Page) -> int | None:
     """The entry of which a page holds a part, or all in parts."""
     if page.next is not None and page.next.char:
         return page.next.entry
-    return page.stop - 1 if page.inside else None
+    return page.stop.entry - 1 if page.inside else None
 
 
 # ---- what else is done with large results ---------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -36,7 +36,6 @@ from langchain_ctxwin.core.provider_blocks import leaves
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.errors import ConfigError, CursorError, ResultGoneError, expect
-from langchain_ctxwin.pricing import GuardedCounter
 from langchain_ctxwin.protocols import (
     Clock,
     MetricsSink,
@@ -141,6 +140,11 @@ class ToolResultGuard:
         expect(settings, ToolResultConfig, "config", wanted)
         wanted = "a store with the methods put, get and delete, or None"
         expect(store, ResultStore | None, "store", wanted)
+        if not isinstance(signer, CursorSigner | None):
+            raise ConfigError(  # which never shows what may be a key
+                f"signer is {type(signer).__name__}: pass a CursorSigner, or the keys as "
+                "ToolResultConfig(cursor_keys=[...])"
+            )
         self._config = config or settings
         self._signer = signer
         self._store = MemoryResultStore(clock=clock) if store is None else store
@@ -190,43 +194,31 @@ class ToolResultGuard:
         ]
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Guard one call of a `ToolNode` or of `create_agent`; `read_more` works even if the node does not have it."""
-        request = self._prepared(request)
-        name, args = request.tool_call["name"], request.tool_call["args"]
-        return self.output(handler(request), name, args, request.runtime)
+        """Guard one call of a `ToolNode` or of `create_agent`."""
+        call = request.tool_call
+        return self.output(
+            handler(request), call["name"], call["args"], request.runtime
+        )
 
     async def awrap_tool_call(
         self, request: Any, handler: Callable[[Any], Awaitable[Any]]
     ) -> Any:
         """Like `wrap_tool_call`, for async runs."""
-        request = self._prepared(request)
-        name, args = request.tool_call["name"], request.tool_call["args"]
-        return await self.aoutput(await handler(request), name, args, request.runtime)
-
-    def _prepared(self, request: Any) -> Any:
-        tool = request.tool
-        if request.tool_call["name"] != READ_MORE:
-            return request
-        if tool is not None and not is_read_more(tool):
-            raise ConfigError(NAME_TAKEN)
-        return request.override(tool=self._read_more) if tool is None else request
+        call, output = request.tool_call, await handler(request)
+        return await self.aoutput(output, call["name"], call["args"], request.runtime)
 
     def output(
         self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None
     ) -> Any:
         """Return a tool's output, made to fit: a message, a command with messages, a list of them, or a value."""
-        if not self._guards(tool):
-            return output
-        return self._views(self._call(tool, args, runtime), output, runtime)
+        return self._views(output, tool, args, runtime, None)
 
     async def aoutput(
         self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any = None
     ) -> Any:
         """Like `output`, in a thread, so that the event loop goes on."""
-        if not self._guards(tool):
-            return output
-        call = self._call(tool, args, runtime, asyncio.get_running_loop())
-        return await _aside(partial(self._views, call, output, runtime))
+        loop = asyncio.get_running_loop()
+        return await _aside(partial(self._views, output, tool, args, runtime, loop))
 
     def read(self, cursor: str, *, runtime: Any = None, **arguments: Any) -> str:
         """Return a page of a kept result, as the tool `read_more` does.
@@ -245,54 +237,56 @@ class ToolResultGuard:
             ResultGoneError: the result is no longer kept.
             ConfigError: an argument cannot be read, is of the wrong type or out of range.
         """
-        return self._answered(
-            cursor, question_of(**arguments), runtime, self._scope(runtime), None
-        )
+        return self._answered(cursor, question_of(**arguments), runtime, None)
 
     async def aread(self, cursor: str, *, runtime: Any = None, **arguments: Any) -> str:
         """Like `read`, without blocking the event loop."""
         question, loop = question_of(**arguments), asyncio.get_running_loop()
-        thread = self._scope(runtime)
         page: str = await _aside(
-            partial(self._answered, cursor, question, runtime, thread, loop)
+            partial(self._answered, cursor, question, runtime, loop)
         )
         return page
 
-    def _guards(self, tool: str) -> bool:
-        return tool != READ_MORE and self.config.for_tool(tool).enabled
-
-    def _views(self, call: _Call, output: Any, runtime: Any) -> Any:
-        call_id = getattr(runtime, "tool_call_id", None)
-        return with_views(output, partial(self._shown, call), call_id)
-
-    def _call(
-        self, tool: str, args: Mapping[str, Any], runtime: Any, loop: Any = None
-    ) -> _Call:
-        state, config = getattr(runtime, "state", None), self.config.for_tool(tool)
+    def _views(
+        self, output: Any, tool: str, args: Mapping[str, Any], runtime: Any, loop: Any
+    ) -> Any:
+        """The output with what is shown of its contents; `loop` is that of an async run, where stores are awaited."""
+        config, state = self.config.for_tool(tool), getattr(runtime, "state", None)
+        if tool == READ_MORE or not config.enabled:
+            return output
         questions = [message.text for message in _messages(state) if is_user(message)]
-        budget = budget_of(config, state, self._prices)
         texts = (text for text in leaves(args) if isinstance(text, str))
-        return _Call(
+        record = ResultRecord(
             tool=tool,
-            args=args,
+            args_digest=args_digest(args),
             thread=self._scope(runtime),
-            budget_tokens=budget,
-            texts=(*texts, *questions[-1:]),
-            config=config,
-            loop=loop,
+            text="",
+            words=query_words((*texts, *questions[-1:])),
+            extraction=config.extraction,
         )
+        budget = budget_of(config, state, self._prices)
+        look = partial(self._shown, record, config, budget, loop)
+        return with_views(output, look, getattr(runtime, "tool_call_id", None))
 
-    def _shown(self, call: _Call, content: Any) -> Any:
+    def _shown(
+        self,
+        record: ResultRecord,
+        config: ToolResultConfig,
+        budget_tokens: int,
+        loop: Any,
+        content: Any,
+    ) -> Any:
         """What is shown of a result: the result itself where it fits and no setting shortens it."""
-        size, config = self._prices.content(content), call.config
-        shown, is_large = content, size > call.budget_tokens
+        size = self._prices.content(content)
+        shown, is_large = content, size > budget_tokens
         facts: dict[str, Any] = {}
         if is_large or config.chosen_fields:
             read = content_of(with_addresses(content))
             if is_large or is_shortened(read, config.chosen_fields):
-                media = self._media(content, call.budget_tokens)
-                text, is_stored = self._first_page(call, read, media.tokens)
-                shown = [{"type": "text", "text": text}, *media.kept]
+                media = self._media(content, budget_tokens)
+                record = replace(record, text=read.text)
+                tokens = budget_tokens - media.tokens
+                text, is_stored = self._first_page(record, read, config, tokens, loop)
                 facts |= {
                     "shown_tokens": self._prices.content(text) + media.tokens,
                     "chars": len(read.text),
@@ -300,11 +294,13 @@ class ToolResultGuard:
                     "is_reduced": True,
                     "is_stored": is_stored,
                 }
-                shown = shown if media.kept else text
+                shown = text
+                if media.kept:
+                    shown = [{"type": "text", "text": text}, *media.kept]
         self._reporter.emit(
             ToolResultEvent(
-                tool=call.tool,
-                budget_tokens=call.budget_tokens,
+                tool=record.tool,
+                budget_tokens=budget_tokens,
                 tokens=size,
                 is_oversized=is_large,
                 **facts,
@@ -313,29 +309,26 @@ class ToolResultGuard:
         return shown
 
     def _first_page(
-        self, call: _Call, read: Content, media_tokens: int
+        self,
+        record: ResultRecord,
+        read: Content,
+        config: ToolResultConfig,
+        tokens: int,
+        loop: Any,
     ) -> tuple[str, bool]:
         """The first page of a result, and whether all of it was stored."""
-        config, result_id = call.config, self._new_id()
-        record = ResultRecord(
-            tool=call.tool,
-            args_digest=args_digest(call.args),
-            thread=call.thread,
-            text=read.text,
-            words=query_words(call.texts),
-            extraction=config.extraction,
-        )
-        key = key_of(call.thread, result_id)
+        result_id = self._new_id()
+        key = key_of(record.thread, result_id)
         path_of = getattr(self._store, "path_of", None)
         place = f"\n[All of it is in the file {path_of(key)}]" if path_of else ""
-        tokens = call.budget_tokens - media_tokens - self._prices.text(place)
+        tokens -= self._prices.text(place)
         reader = self._reader(result_id, config)
         first = partial(reader.first, read, record, config, tokens)
         answer = first(is_stored=True)
         if answer.is_everything:
             return answer.text, False
         record_bytes, ttl_seconds = answer.record.to_bytes(), self._ttl_seconds(config)
-        failure = self._call_store(call.loop, "put", key, record_bytes, ttl_seconds)
+        failure = self._call_store(loop, "put", key, record_bytes, ttl_seconds)
         if isinstance(failure, Exception):
             return first(is_stored=False).text, False
         return f"{answer.text}{place}", True
@@ -352,11 +345,11 @@ class ToolResultGuard:
         )
 
     def _answered(
-        self, cursor: str, question: Question, runtime: Any, thread: str, loop: Any
+        self, cursor: str, question: Question, runtime: Any, loop: Any
     ) -> str:
         """The page that a cursor stands for; a valid cursor also renews the time to live of the result."""
         result_id, *_ = parsed(cursor)
-        key = key_of(thread, result_id)
+        key = key_of(self._scope(runtime), result_id)
         record_bytes = self._call_store(loop, "get", key)
         if isinstance(record_bytes, Exception):
             raise ResultGoneError(
@@ -408,20 +401,6 @@ class ToolResultGuard:
             return error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
-    """One call of a tool, what its result may take, and what was seen of it."""
-
-    tool: str
-    args: Mapping[str, Any]
-    thread: str  # tenant and thread
-    budget_tokens: int  # largest size of the result, or of a page of it
-    # what the result is asked for: texts among the arguments, and the current user message
-    texts: tuple[str, ...]
-    config: ToolResultConfig  # settings of this tool
-    loop: Any  # the event loop of an async run, in which a store's coroutines run
-
-
 async def _aside(work: Callable[[], Any]) -> Any:
     """Do blocking work in a thread, in the context of the run, and let the event loop go on."""
     return await asyncio.wrap_future(in_daemon(work, copy_context()))
@@ -430,14 +409,12 @@ async def _aside(work: Callable[[], Any]) -> Any:
 class ContentPrices:
     """Prices texts and contents by the upper bound of a counter, because what is shown has to fit.
 
-    A counter cannot fail a tool call; one that asks a provider estimates here, because pages are priced often.
+    A counter that asks a provider estimates here, because pages are priced often.
     """
 
     def __init__(self, counter: TokenCounter | None) -> None:
         count: Any = TokenEstimator() if counter is None else counter
         count = count.estimator if isinstance(count, RequestCounter) else count
-        if not hasattr(count, "count_text"):
-            count = GuardedCounter(count, TokenEstimator())
         self._count = count
         self._count_text = text_price(count)
         self._upper: Callable[[int], int] = getattr(count, "upper", int)

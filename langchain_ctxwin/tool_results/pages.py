@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from langchain_ctxwin.config import ToolResultConfig
@@ -81,17 +82,10 @@ class Page:
 
     body: str
     start: PagePlace
-    next: PagePlace | None  # where the next page begins; None after the last one
-    stop: int  # index after the last entry that is shown to its end
-    inside: str = ""  # name of the entry that is not shown to its end, or of which this is a later part
-    chars: tuple[int, int] | None = None  # which characters of a text these are
+    stop: PagePlace  # where the next page begins, if there is any
+    next: PagePlace | None  # the same; None after the last page
+    inside: str = ""  # name of the entry of which this is a part
     end: str = ""  # the end of a text, when it is shown with its beginning
-
-    @property
-    def is_everything(self) -> bool:
-        """True when no field and no entry is left out of this page."""
-        is_first = not (self.start.entry or self.start.char)
-        return is_first and self.next is None and not self.end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,21 +106,26 @@ class PageRoom:
 
 def page_at(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
     """Return the page that begins at a place: as many whole entries as fit, or a part of one that is too large."""
-    if view.layout.is_text or place.char:
+    first, last = place.entry, len(view)
+    if room.rows is not None:  # the fields beside the rows are no row
+        last = min(last, max(first, view.layout.head) + room.rows)
+
+    def body(count: int) -> str:
+        return "\n".join(filter(None, view.printed(range(first, first + count))))
+
+    count = 0
+    if not (view.layout.is_text or place.char):
+        count = most_that_fit(
+            last - first, FIRST_ROWS, lambda count: room.fits(body(count))
+        )
+    if not count:
         return _part(view, place, room)
-    last = _last_entry(view, place.entry, room)
-    stop = place.entry + most_that_fit(
-        last - place.entry,
-        FIRST_ROWS,
-        lambda count: room.fits(_body(view, place.entry, place.entry + count)),
-    )
-    if stop == place.entry:
-        return _part(view, place, room)
+    stop = replace(place, entry=first + count)
     return Page(
-        body=_body(view, place.entry, stop),
+        body=body(count),
         start=place,
-        next=replace(place, entry=stop) if stop < len(view) else None,
         stop=stop,
+        next=stop if stop.entry < len(view) else None,
     )
 
 
@@ -139,11 +138,14 @@ def most_that_fit(count: int, first: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def _last_entry(view: ResultView, start: int, room: PageRoom) -> int:
-    """The index after the last entry of a page of as many rows as are allowed; the fields beside the rows are none."""
-    if room.rows is None:
-        return len(view)
-    return min(len(view), max(start, view.layout.head) + room.rows)
+def _has_room(view: ResultView, stop: int, room: PageRoom) -> bool:
+    """Say whether all entries fit up to an index; more and more of them are tried, because mostly few fit."""
+    count = FIRST_ROWS
+    while room.fits("\n".join(view.printed(range(min(count, stop))))):
+        if count >= stop:
+            return True
+        count *= 2
+    return False
 
 
 def _part(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
@@ -152,67 +154,29 @@ def _part(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
     if not view.layout.is_text:
         text = inside_text(view.value(entry), view.layout.path_of(entry))
     start = min(place.char, len(text))
-    stop = page_end(text, start, room.tokens, room.price)
-    following = replace(place, char=stop)
-    if stop == len(text):
-        following = replace(place, entry=entry + 1, char=0)
+    end = page_end(text, start, room.tokens, room.price)
+    stop = replace(place, char=end)
+    if end == len(text):
+        stop = replace(place, entry=entry + 1, char=0)
     return Page(
-        body=text[start:stop],
+        body=text[start:end],
         start=place,
-        next=following if following.entry < len(view) else None,
-        stop=following.entry,
+        stop=stop,
+        next=stop if stop.entry < len(view) else None,
         inside=view.layout.name(entry),
-        chars=(start, stop),
     )
-
-
-def _body(view: ResultView, start: int, stop: int) -> str:
-    return "\n".join(filter(None, view.printed(range(start, stop))))
-
-
-def chosen(
-    content: Content, record: ResultRecord, config: ToolResultConfig, room: PageRoom
-) -> ResultView:
-    """Return the view of a result that is too large; its style is the record to keep.
-
-    Styles are tried from the mildest on, until all rows fit, or as many as a page shall have. Configured fields are
-    what the user wants to see, however much would fit.
-    """
-    layout, styles = layout_of(content), [record]
-    if fields := layout.those_in(config.chosen_fields):
-        styles = [replace(record, fields=fields)]
-    elif not layout.is_text and config.projection:
-        lengths = sorted((CHARS_PER_TOKEN * room.tokens, *TEXT_CHARS), reverse=True)
-        styles += [replace(record, text_chars=chars) for chars in lengths]
-    views = [ResultView(layout, style) for style in styles]
-    last = _last_entry(views[0], 0, room)
-    return next((view for view in views if _has_room(view, last, room)), views[-1])
-
-
-def _has_room(view: ResultView, stop: int, room: PageRoom) -> bool:
-    """Say whether all entries fit up to an index; more and more of them are tried, because mostly few fit."""
-    count = FIRST_ROWS
-    while room.fits(_body(view, 0, min(count, stop))):
-        if count >= stop:
-            return True
-        count *= 2
-    return False
 
 
 def first_page(view: ResultView, room: PageRoom) -> Page:
     """Return the first page; of a text, the beginning and the end."""
-    first = page_at(view, PagePlace(), room)
-    if not view.layout.is_text or first.next is None:
-        return first
+    page = page_at(view, PagePlace(), room)
+    if not view.layout.is_text or page.next is None:
+        return page
     beginning = replace(room, tokens=int(room.tokens * HEAD_SHARE))
     page = page_at(view, PagePlace(), beginning)
-    text, (_, stop) = view.layout.beside, page.chars or (0, 0)
-    left = room.tokens - room.price(f"{page.body}\n[…]\n")
-    most = min(len(text) - stop, left * MOST_CHARS_PER_TOKEN)
-    chars = most_that_fit(
-        most, FIRST_CHARS, lambda chars: room.price(text[len(text) - chars :]) <= left
-    )
-    return replace(page, end=text[len(text) - chars :])
+    rest = view.layout.beside[len(page.body) :]
+    chars = int(len(page.body) * (1 - HEAD_SHARE) / HEAD_SHARE)
+    return replace(page, end=rest[max(0, len(rest) - chars) :])
 
 
 def page_end(text: str, start: int, budget_tokens: int, price: WholePrice) -> int:
@@ -256,11 +220,7 @@ class NotedPage:
     page: Page
     layout: Layout
     following: str = ""  # cursor of the next page; empty after the last one
-
-    @property
-    def is_everything(self) -> bool:
-        """True when nothing of the result is left out."""
-        return self.record.shows_everything and self.page.is_everything
+    is_everything: bool = False  # nothing of the result is left out
 
 
 class Reader:
@@ -289,24 +249,32 @@ class Reader:
         *,
         is_stored: bool,
     ) -> NotedPage:
-        """Return the first view of a result within a number of tokens, and the record to keep."""
-        room = PageRoom(
-            tokens=_body_tokens(tokens), price=self._price, rows=config.page_rows
-        )
-        view = chosen(content, record, config, room)
-        styled_record: Any = view.style
+        """Return the first view of a result within a number of tokens, and the record to keep.
 
-        def page(body_tokens: int) -> Page:
-            return first_page(view, replace(room, tokens=body_tokens))
-
+        Its style is the mildest in which all rows fit, or as many as a page shall have. Configured fields are what the
+        user wants to see, however much would fit.
+        """
+        layout, styles = layout_of(content), [record]
+        if fields := layout.those_in(config.chosen_fields):
+            styles = [replace(record, fields=fields)]
+        elif not layout.is_text and config.projection:
+            lengths = sorted((CHARS_PER_TOKEN * tokens, *TEXT_CHARS), reverse=True)
+            styles += [replace(record, text_chars=chars) for chars in lengths]
+        views = [ResultView(layout, style) for style in styles]
+        room = PageRoom(tokens=tokens - NOTE_TOKENS, price=self._price)
+        rows = min(len(layout.rows), config.page_rows or len(layout.rows))
+        shown = (view for view in views if _has_room(view, layout.head + rows, room))
+        view = next(shown, views[-1])
+        style: Any = view.style
         asked = _Asked(
-            record=styled_record,
-            layout=view.layout,
-            question=Question(is_first=True),
-            tokens=tokens,
+            record=style, view=view, question=Question(is_first=True), tokens=tokens
         )
         return self._fitted(
-            page, asked, is_stored=is_stored, has_pages=config.pagination
+            partial(first_page, view),
+            asked,
+            rows=config.page_rows,
+            is_stored=is_stored,
+            has_pages=config.pagination,
         )
 
     def place(self, record: ResultRecord, cursor: str) -> PagePlace:
@@ -333,9 +301,8 @@ class Reader:
                 )
             place = PagePlace(question=question.digest)
         layout = layout_of(content_of(record.text))
-        view, matches = ResultView(layout, record), ""
-        if question.fields:
-            view = ResultView(layout, replace(record, fields=question.fields))
+        style = replace(record, fields=question.fields or record.fields)
+        view, matches = ResultView(layout, style), ""
         if unmatched := unmatched_paths(question, layout):
             raise ConfigError(
                 f"no field of this result matches {brief(unmatched)}, so nothing was read: take names from its pages, "
@@ -346,45 +313,36 @@ class Reader:
             found = number if rows else "There is nothing"
             matches = f"{found} in the result of {record.tool} with what was asked for."
             view = ResultView(Layout(rows=rows), Style())
-        asked = _Asked(
-            record=record,
-            layout=view.layout,
-            question=question,
-            tokens=tokens,
-            matches=matches,
-        )
         if place.entry >= len(view):
-            nothing = Page(body="", start=place, next=None, stop=place.entry)
+            nothing = Page(body="", start=place, stop=place, next=None)
             text = f'[No more pages: all of the result of {record.tool} was shown. Other fields: add fields=["*"].]'
             if matches:
                 text = f"[{matches} Ask for less, or read page by page.]"
             return NotedPage(text=text, record=record, page=nothing, layout=layout)
-
-        def page(body_tokens: int) -> Page:
-            room = PageRoom(tokens=body_tokens, price=self._price, rows=question.rows)
-            return page_at(view, place, room)
-
-        return self._fitted(page, asked)
+        asked = _Asked(
+            record=record, view=view, question=question, tokens=tokens, matches=matches
+        )
+        return self._fitted(partial(page_at, view, place), asked, rows=question.rows)
 
     def _fitted(
         self,
-        page_of: Callable[[int], Page],
+        page_of: Callable[[PageRoom], Page],
         asked: _Asked,
         *,
+        rows: int | None,
         is_stored: bool = True,
         has_pages: bool = True,
     ) -> NotedPage:
         """The largest page that fits together with its notes, whose size is known only when they are written."""
-        record, layout = asked.record, asked.layout
+        record, layout = asked.record, asked.view.layout
         end = self._cursor(record, PagePlace(entry=len(layout))) if is_stored else ""
-        body_tokens = _body_tokens(asked.tokens)
+        body_tokens = max(
+            1, int(asked.tokens * MIN_BODY_SHARE), asked.tokens - NOTE_TOKENS
+        )
         while True:
-            page = page_of(body_tokens)
-            following = (
-                self._cursor(record, page.next)
-                if page.next and is_stored and has_pages
-                else ""
-            )
+            page = page_of(PageRoom(tokens=body_tokens, price=self._price, rows=rows))
+            is_last = page.next is None or not (is_stored and has_pages)
+            following = "" if is_last else self._cursor(record, page.stop)
             text = self._around(asked, page, following, end)
             over_tokens = self._price(text) - asked.tokens
             if over_tokens <= 0 or body_tokens == 1:
@@ -394,6 +352,7 @@ class Reader:
                     page=page,
                     layout=layout,
                     following=following,
+                    is_everything=asked.shows_all(page),
                 )
             less_tokens = max(over_tokens, body_tokens // LEAST_CUT)
             body_tokens = max(1, body_tokens - less_tokens)
@@ -445,38 +404,49 @@ class _Asked:
     """What a page is made for."""
 
     record: ResultRecord
-    layout: Layout
+    view: ResultView
     question: Question
     tokens: int
     matches: str = ""  # how many rows or places match the question
 
-
-def _body_tokens(tokens: int) -> int:
-    return max(1, int(tokens * MIN_BODY_SHARE), tokens - NOTE_TOKENS)
+    def shows_all(self, page: Page) -> bool:
+        """Say whether a page is the whole result."""
+        is_first = not (page.start.entry or page.start.char)
+        is_whole = is_first and page.next is None and not page.end
+        return is_whole and not self.view.shortens(range(len(self.view)))
 
 
 def _what(asked: _Asked, page: Page) -> str:
-    record, layout = asked.record, asked.layout
-    if not asked.question.is_first:
-        return f"Result of {record.tool}. {_here(layout, page)}"
-    rows = f", {len(layout.rows):,} rows" if layout.rows else ""
-    size = f"{record.tool} returned {len(record.text):,} characters{rows}"
-    if record.shows_everything and page.is_everything:
-        return f"{size}: all of it is here, printed compactly."
-    without = f" Left out: {LEFT_OUT}." if record.text_chars is not None else ""
-    without = " Other fields are left out." if record.fields else without
-    return f"{size}. {_here(layout, page)}{without}"
+    record, view = asked.record, asked.view
+    is_first, rows = asked.question.is_first, len(view.layout.rows)
+    size = f"Result of {record.tool}"
+    if is_first:
+        size = f"{record.tool} returned {len(record.text):,} characters"
+        size += f", {rows:,} rows" if rows else ""
+        if asked.shows_all(page):
+            return f"{size}: all of it is here, printed compactly."
+    without = ""
+    if view.shortens(range(page.start.entry, page.stop.entry + bool(page.stop.char))):
+        without = f" Left out: {LEFT_OUT}."
+        if view.style.fields:
+            without = " Other fields are left out."
+    return f"{size}. {_here(view.layout, page)}{without}"
 
 
 def _here(layout: Layout, page: Page) -> str:
     """What of the result is on a page."""
-    if layout.is_text and page.chars:
-        tail = f" and the last {len(page.end):,}" if page.end else ""
-        return f"Here: characters {page.chars[0]:,}-{page.chars[1]:,} of {len(layout.beside):,}{tail}."
+    if layout.is_text:
+        start, tail = page.start.char, ""
+        if page.end:
+            tail = f" and the last {len(page.end):,}"
+        return f"Here: characters {start:,}-{start + len(page.body):,} of {len(layout.beside):,}{tail}."
     if page.inside:
         return f"Here: part of {page.inside}."
     # whole rows, counted from 1
-    first, last = (max(0, page.start.entry - layout.head) + 1, page.stop - layout.head)
+    first, last = (
+        max(0, page.start.entry - layout.head) + 1,
+        page.stop.entry - layout.head,
+    )
     parts = [layout.name(0)] if page.start.entry < layout.head else []
     if last >= first:
         parts.append(f"rows {first:,}-{last:,} of {len(layout.rows):,}")

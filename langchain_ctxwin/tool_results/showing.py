@@ -156,10 +156,6 @@ def _text(text: str, bare: re.Pattern[str]) -> str:
 
 # ------------------------------------------------------------------------------------------------------------ entries
 
-MAX_ENTRIES = (
-    2_000_000  # more rows than cursors can count; such a result is paged as text
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
@@ -246,11 +242,7 @@ def layout_of(content: Content) -> Layout:
         sizes = {key: len(compact_json(inner)) for key, inner in node.items()}
         keys.append(max(sizes, key=sizes.__getitem__))
         node = node[keys[-1]]
-    if (
-        not isinstance(node, list)
-        or len(node) > MAX_ENTRIES
-        or len(node) < 1 + bool(keys)
-    ):
+    if not isinstance(node, list) or len(node) < 1 + bool(keys):
         return Layout(beside=content.value or content.text)
     return Layout(
         rows=node,
@@ -313,26 +305,26 @@ class ResultView:
         inside = [self.layout.inside(path) for path in fields]
         return head + self._projected(rows, inside)
 
+    def shortens(self, indexes: range) -> bool:
+        """Say whether anything of these entries is left out."""
+        return self.values(indexes) != [self.layout.entry(index) for index in indexes]
+
     def _heads(self, indexes: Sequence[int]) -> int:
         return sum(1 for index in indexes if index < self.layout.head)
 
     def _projected(self, values: list[Any], fields: Sequence[str]) -> list[Any]:
         if self.style.shows_everything or self.style.fields == ("*",):
             return values
-        projected: list[Any] = (
-            project(values, fields)
-            if fields
-            else project_automatically(values, self.style)
-        )
-        return projected
+        if fields:
+            return project(values, fields)
+        return [*project_automatically(values, self.style)]
 
 
 def is_shortened(content: Content, fields: Sequence[str]) -> bool:
     """Say whether a result that fits has others beside these fields; an error has none of them."""
     layout = layout_of(content)
     view = ResultView(layout, Style(fields=layout.those_in(fields)))
-    indexes = range(len(layout))
-    return view.values(indexes) != [layout.entry(index) for index in indexes]
+    return view.shortens(range(len(layout)))
 
 
 def _field_lines(entry: dict[str, Any] | str) -> str:
@@ -353,74 +345,39 @@ _IDENTIFIERS = frozenset(_NAMES.split())
 _LINKS = frozenset({"url", "uri", "href"})
 # how things are (`is_open`) is a state
 _QUESTIONS = frozenset({"has", "can", "should", "may", "allow", "allows"})
-_WORD = re.compile(
-    r"[A-Z]{2,}(?=s(?![a-z]))|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+"
-)
+_WORD = re.compile(r"[A-Z]{2,}s?(?![a-z])|[A-Z]?[a-z]+|[A-Z]+|[^\W\d_a-zA-Z]+")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S*")
-_GONE: Final = object()  # nothing is kept of this value; None is a value
 
 
-def project(value: Any, fields: Sequence[str]) -> Any:
-    """Keep only what `fields` name (see `core.field_paths` for how), in the order of the value.
-
-    Lists keep their length: an item that has none of the fields is shown as {}. A list or object of which nothing is
-    named is left out; a scalar at the top is kept, as there is nothing to choose from.
-    """
-    projected = _chosen(value, compile_fields(fields))
-    if projected is not _GONE:
-        return projected
-    if type(value) is list:
-        return [{} for _ in value]
-    return {} if type(value) is dict else value
+def project(values: Sequence[Any], fields: Sequence[str]) -> list[Any]:
+    """Keep only what `fields` name (see `core.field_paths`), in the order of each value; {} where that is nothing."""
+    wanted = compile_fields(fields)
+    return [_chosen(value, wanted) for value in values]
 
 
 def _chosen(value: Any, wanted: Wanted) -> Any:
-    """Return the part of a value that the paths name, `_GONE` where that is nothing."""
+    """Return the part of a value that the paths name, {} where that is nothing; lists keep their length."""
     if WHOLE in wanted:
         return value
-    if type(value) is list:
+    if wanted and type(value) is list:
         items = [_chosen(item, wanted) for item in value]
-        is_gone = bool(items) and all(item is _GONE for item in items)
-        return _GONE if is_gone else [{} if item is _GONE else item for item in items]
-    chosen: dict[str, Any] = {}
-    for key, item in value.items() if type(value) is dict else ():
-        inside = after(wanted, key)
-        part = _chosen(item, inside) if inside else _GONE
-        if part is not _GONE:
-            chosen[key] = part
-    return chosen or _GONE
+        return items if any(item != {} for item in items) else {}
+    if not wanted or type(value) is not dict:
+        return {}
+    parts = {key: _chosen(item, after(wanted, key)) for key, item in value.items()}
+    return {key: part for key, part in parts.items() if part != {}}
 
 
-def project_automatically(value: Any, style: Style) -> Any:
+def project_automatically(
+    value: Any, style: Style, *, is_identified: bool = False
+) -> Any:
     """Leave out nulls, empty values, answers to yes-or-no questions and addresses, by the rules of this module.
 
-    An object at the top or in a list of which nothing would be left is kept whole, and lists keep all of their items.
-    Texts of more than `style.text_chars` are cut to about as many that say most.
+    An object in a list of which nothing would be left is kept whole, and lists keep all of their items. Texts of more
+    than `style.text_chars` are cut to about as many that say most.
     """
-    projected = _automatic(value, style)
-    return value if projected == {} else projected
-
-
-@lru_cache(maxsize=4_096)  # the keys of a few hundred kinds of results
-def _role_of(key: str) -> str:
-    words = [word.lower() for word in _WORD.findall(key)] or [""]
-    # the plural of an acronym: `IDs`
-    last = words[-2] if len(words) > 1 and words[-1] == "s" else words[-1]
-    forms = {last, last.removesuffix("s"), last.removesuffix("es")}
-    if forms & _IDENTIFIERS:
-        return "identifier"
-    if forms & _LINKS:
-        return "link"
-    return "question" if words[0] in _QUESTIONS else ""
-
-
-def _automatic(value: Any, style: Style, *, is_identified: bool = False) -> Any:
     if type(value) is list:
-        rows = [_automatic(row, style) for row in value]
-        return [
-            row if projected == {} else projected
-            for row, projected in zip(value, rows, strict=True)
-        ]
+        return [project_automatically(row, style) or row for row in value]
     if type(value) is dict:
         return _object(value, style, is_identified=is_identified)
     most = style.text_chars or 0
@@ -441,7 +398,7 @@ def _object(
         _role_of(key) == "identifier" and not isinstance(item, dict | list)
         for key, item in present.items()
     )
-    projected: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
     for key, item in present.items():
         is_link, is_flag = (
             _is_link(key, item),
@@ -449,12 +406,23 @@ def _object(
         )
         if is_flag or (is_link and is_identified):
             continue
-        projected_item = _automatic(item, style, is_identified=is_identified)
-        if projected_item not in ({}, []):
-            projected[key] = projected_item
         # one stays where nothing else identifies
         is_identified = is_identified or is_link
-    return projected
+        part = project_automatically(item, style, is_identified=is_identified)
+        if part not in ({}, []):
+            shown[key] = part
+    return shown
+
+
+@lru_cache(maxsize=4_096)  # the keys of a few hundred kinds of results
+def _role_of(key: str) -> str:
+    words = _WORD.findall(key) or [""]
+    last = words[-1].lower().removesuffix("s")
+    if last in _IDENTIFIERS:
+        return "identifier"
+    if last in _LINKS:
+        return "link"
+    return "question" if words[0].lower() in _QUESTIONS else ""
 
 
 def _is_link(key: str, value: Any) -> bool:
@@ -475,7 +443,7 @@ READ_CHARS = 24_000  # at the beginning of a text are read for statements, half 
 def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
     """Return whole statements of `text` in at most `max_chars`, verbatim and in order: those with most of the words.
 
-    A shorter text is returned as it is. Among equals the first ones are taken. Where statements are missing stands a
+    Among equals the first ones are taken. Where statements are missing stands a
     gap, at the end the number of characters that were left out; of a text without any that fits, the beginning.
 
     Examples:
@@ -483,11 +451,9 @@ def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
         >>> extract(text, 65, query_words(["Bread?"]))
         'It rains today. … Bread costs 4.20. … [41 more characters]'
     """
-    if len(text) <= max_chars:
-        return text
 
-    def order(span: Span) -> tuple[int, Span]:
-        return -len(set(terms(text[slice(*span)])).intersection(words)), span
+    def order(span: Span) -> int:
+        return -len(set(terms(text[slice(*span)])).intersection(words))
 
     spans = statement_spans(text, 0, min(len(text), READ_CHARS))
     statements = [span for span in spans if not text[slice(*span)].isspace()]
@@ -573,6 +539,7 @@ MEDIA_DATA = (
 )
 # keys of a block, or of the object under one, that may state an address
 LINK_KEYS = ("url", "image_url", "source")
+LINK_FACTS = ("title", "name", "description", "mime_type")  # what it says beside it
 # rows of data may have a `type` as well
 _BLOCK_TYPES = frozenset({*TOOL_MESSAGE_BLOCK_TYPES, *MEDIA_TYPES})
 
@@ -699,11 +666,7 @@ def _addressed(block: Mapping[str, Any]) -> Any:
     if (url := next(links, None)) is None:
         return block
     facts = {**block, **(block.get("extras") or {})}
-    said = ", ".join(
-        text
-        for key, text in facts.items()
-        if key not in ("type", "id", *LINK_KEYS) and isinstance(text, str)
-    )
+    said = ", ".join(str(facts[key]) for key in LINK_FACTS if facts.get(key))
     return {
         "type": "text",
         "text": f"{block['type']}: {url}{f' ({said})' if said else ''}",

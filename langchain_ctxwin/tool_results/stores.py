@@ -6,7 +6,6 @@ import base64
 import json
 import threading
 import time
-from collections import OrderedDict
 from dataclasses import asdict
 from math import ceil
 from typing import Any
@@ -39,7 +38,7 @@ class MemoryResultStore:
     """Keeps results in this process; what expired goes first, then what was not used for longest.
 
     Key init args:
-        max_bytes: most bytes of keys and values together.
+        max_bytes: most bytes of values together.
         clock: seconds since the epoch.
 
     Instantiate:
@@ -53,61 +52,54 @@ class MemoryResultStore:
         self._clock = clock
         self._lock = threading.Lock()
         # value, expiry; least recently used first
-        self._entries: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
-        self._size_bytes = 0
+        self._entries: dict[str, tuple[bytes, float]] = {}
 
     def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
         """Keep `value` for `ttl_seconds`, in the place of what was kept under this key.
 
         Raises:
-            ConfigError: key and value are larger than the whole store may be.
+            ConfigError: the value is larger than the whole store may be.
         """
-        size_bytes = len(key) + len(value)
-        if size_bytes > self._max_bytes:
+        if len(value) > self._max_bytes:
             raise ConfigError(
-                f"a result of {size_bytes:,} bytes does not fit into max_bytes={self._max_bytes:,}: raise max_bytes of "
+                f"a result of {len(value):,} bytes does not fit into max_bytes={self._max_bytes:,}: raise max_bytes of "
                 f"MemoryResultStore, or use another store"
             )
-        now = self._clock()
         with self._lock:
-            self._drop(key)
-            self._entries[key] = (value, now + ttl_seconds)
-            self._size_bytes += size_bytes
-            self._drop_expired(now)
-            while self._size_bytes > self._max_bytes:
-                self._drop(next(iter(self._entries)))
+            self._drop_expired()
+            self._entries.pop(key, None)
+            self._entries[key] = (value, self._clock() + ttl_seconds)
+            while (
+                sum(len(kept) for kept, _ in self._entries.values()) > self._max_bytes
+            ):
+                del self._entries[next(iter(self._entries))]
 
     def get(self, key: str) -> bytes | None:
         """Return the value stored under this key, or None: never stored, expired, displaced or deleted."""
-        now = self._clock()
         with self._lock:
-            self._drop_expired(now)
+            self._drop_expired()
             if key not in self._entries:
                 return None
-            self._entries.move_to_end(key)
+            self._entries[key] = self._entries.pop(key)
             return self._entries[key][0]
 
     def delete(self, key: str) -> None:
         """Forget what is kept under this key; no effect when there is nothing."""
         with self._lock:
-            self._drop(key)
+            self._entries.pop(key, None)
 
     def clear(self, namespace: str) -> int:
         """Forget all results of a namespace, and return how many there were."""
         with self._lock:
-            keys = [key for key in self._entries if key.rpartition("/")[0] == namespace]
+            keys = [key for key in self._entries if key.startswith(f"{namespace}/")]
             for key in keys:
-                self._drop(key)
+                del self._entries[key]
         return len(keys)
 
-    def _drop(self, key: str) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._size_bytes -= len(key) + len(entry[0])
-
-    def _drop_expired(self, now: float) -> None:
+    def _drop_expired(self) -> None:
+        now = self._clock()
         for key in [key for key, (_, expiry) in self._entries.items() if expiry <= now]:
-            self._drop(key)
+            del self._entries[key]
 
 
 class LangGraphResultStore:

@@ -19,8 +19,8 @@ from support.fakes import ScriptedChatModel, script
 WIRINGS = ("wrap", "node", "middleware", "agent")
 """Tools of `guard.wrap` in a node; `guard.wrap_tool_call` of a node; the middleware; the ready agent."""
 
-NODES = ("plain", "wrap", "node", "bare node")
-"""Wirings of a lone tool node; `plain` has no guard, `bare node` has the guard but not its tool."""
+NODES = ("plain", "wrap", "node")
+"""Wirings of a lone tool node; `plain` has no guard."""
 
 LIMITS = ModelLimits(context_window=200_000, max_output_tokens=4_000)
 CURSOR = re.compile(r'cursor="([^"]+)"')
@@ -126,7 +126,7 @@ def _tool_node(wiring: str, guard: Any, tools: Sequence[Any]) -> dict[str, Any]:
     if wiring == "wrap":
         return {"tools": guard.wrap(tools)}
     return {
-        "tools": [*tools, *(guard.tools if wiring == "node" else [])],
+        "tools": [*tools, *guard.tools],
         "wrap_tool_call": guard.wrap_tool_call,
         "awrap_tool_call": guard.awrap_tool_call,
     }

@@ -124,7 +124,7 @@ def entries_in(view, found):
     whole, read = [], 0
     for page in found:
         rest, part = page.body, _partial(page)
-        for_whole = range(page.start.entry, page.stop if part is None else part)
+        for_whole = range(page.start.entry, page.stop.entry if part is None else part)
         if for_whole:
             text = "\n".join(_lines(view, for_whole))
             assert rest.startswith(text)
@@ -157,4 +157,4 @@ def _partial(page):
     """The entry of which a page holds a part, or all in parts; None when it holds whole entries only."""
     if page.next is not None and page.next.char:
         return page.next.entry
-    return page.stop - 1 if page.inside else None
+    return page.stop.entry - 1 if page.inside else None

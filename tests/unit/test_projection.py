@@ -27,7 +27,8 @@ LISTING = {"total": 2, "items": ROOMS}
 
 
 def automatic(value, text_chars=20):
-    return project_automatically(value, Style(text_chars=text_chars, extraction=False))
+    style = Style(text_chars=text_chars, extraction=False)
+    return project_automatically([value], style)[0]
 
 
 # Configured fields.
@@ -60,11 +61,12 @@ STARRED = {"a": {"id": 1, "x": 2, "y": 3}, "b": {"id": 4, "x": 5}}
             {"items": [{"price": {"fees": {"cleaning": n}}} for n in (20, 15)]},
         ),
         (STARRED, ["*.id", "a.x"], {"a": {"id": 1, "x": 2}, "b": {"id": 4}}),
-        (SPARSE, ["[].none"], [{}] * 5),
+        (SPARSE, ["[].id"], [{"id": 1}, {}, {"id": 3}, {}, {}]),
+        (SPARSE, ["[].none"], {}),
     ],
 )
 def test_a_path_leads_through_lists_stars_and_quotes(given, fields, value):
-    assert project(given, fields) == value
+    assert project([given], fields) == [value]
 
 
 UNREADABLE = [
@@ -187,10 +189,8 @@ LONG_TEXTS = st.lists(PIECES, max_size=120).map("".join) | st.text(max_size=400)
 def test_an_extract_is_short_and_verbatim_and_counts_what_it_leaves_out(
     text, max_chars, asked
 ):
+    text += "more words " * 30
     shown = extract(text, max_chars, query_words(asked))
-    if len(text) <= max_chars:
-        assert shown == text
-        return
     assert len(shown) <= max_chars
     ending, at = re.search(r" … \[([\d,]+) more characters\]\Z", shown), 0
     for piece in re.split(rf"\s*{GAP.strip()} ", shown[: ending.start()]):

@@ -113,7 +113,7 @@ def test_damage_to_a_kept_result_is_seen(text, data):
 
 
 def test_the_memory_is_bounded_in_bytes():
-    store = MemoryResultStore(max_bytes=30)
+    store = MemoryResultStore(max_bytes=18)
     for name in "abc":
         store.put(f"ns/{name}", b"123456", TTL)
     store.get("ns/a")
@@ -128,7 +128,7 @@ def test_a_value_that_fits_nowhere_is_refused():
     with pytest.raises(ConfigError) as raised:
         store.put("ns/b", b"x" * 2000, TTL)
     assert str(raised.value) == (
-        "a result of 2,004 bytes does not fit into max_bytes=20: raise max_bytes of MemoryResultStore, or use another "
+        "a result of 2,000 bytes does not fit into max_bytes=20: raise max_bytes of MemoryResultStore, or use another "
         "store"
     )
     assert store.get("ns/a") == b"value"

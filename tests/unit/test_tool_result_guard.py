@@ -235,11 +235,9 @@ def test_a_value_outside_of_an_agent_is_handed_on_or_becomes_its_first_page():
     assert "row-119" in everything(guard, guard.output(data(), "search", {}))
 
 
-@pytest.mark.parametrize("wiring", [*WIRINGS, "bare node"])
+@everywhere
 @both
-def test_the_guards_own_tool_is_exempt_from_the_guard_and_runs_in_a_node_without_it(
-    wiring, is_async
-):
+def test_the_guards_own_tool_is_exempt_from_the_guard(wiring, is_async):
     guard = ToolResultGuard(ToolResultConfig(max_tokens=BUDGET), clock=FakeClock())
     (first,) = results(wiring, guard, [as_text], call("as_text"))
     cursor = next_cursor(first.text)
@@ -249,7 +247,7 @@ def test_the_guards_own_tool_is_exempt_from_the_guard_and_runs_in_a_node_without
     assert (page.text, page.response_metadata) == (guard.read(cursor), {})
 
 
-@pytest.mark.parametrize("wiring", ["wrap", "bare node", "middleware"])
+@pytest.mark.parametrize("wiring", ["wrap", "agent"])
 @both
 def test_a_tool_of_yours_with_the_name_of_the_guards_is_refused(wiring, is_async):
     with pytest.raises(ConfigError, match="read_more"):

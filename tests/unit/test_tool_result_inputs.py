@@ -58,6 +58,7 @@ NO_SETTINGS = [
 ]  # fmt: skip
 NO_ARGUMENTS = [
     {"config": {"max_tokens": 100}}, {"config": 4000}, {"store": {}}, {"store": MemoryResultStore}, {"store": object()},
+    {"signer": "a key"},
 ]  # fmt: skip
 
 

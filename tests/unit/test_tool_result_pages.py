@@ -67,6 +67,16 @@ def test_a_wrong_field_is_refused_and_spends_no_page(fields):
     assert numbers_in([page], r"(?m:^(\d+)\|)")[:3] == [0, 1, 2]
 
 
+def test_a_page_says_what_it_leaves_out_where_it_does():
+    plain = [{"id": at, "name": f"row {at}"} for at in range(300)]
+    rows = [*plain, {"id": 300, "name": "last", "url": "https://tracker.example/300"}]
+    pages = walk(guard_of(max_tokens=600), rows)
+
+    assert ["Left out: " in page for page in pages] == [
+        "last" in page for page in pages
+    ]
+
+
 def test_pages_have_as_many_rows_as_are_configured():
     large = walk(guard_of(max_tokens=2_000, page_rows=50), listing(150))
     rows = [{"id": at, "body": LOGIN * 9} for at in range(200)]
