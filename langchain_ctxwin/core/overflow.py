@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 from langchain_ctxwin.errors import ContextWindowError
 
@@ -347,9 +347,8 @@ def _number(text: str | None) -> int | None:
 MAX_EXCEPTIONS, MAX_SOURCES = 32, 4
 """Exceptions looked at in a chain of causes and groups, and of each so many different texts."""
 
-MAX_TEXT_CHARS, MAX_BODY_NODES, LONG_VALUE_CHARS = 4_096, 200, 2_048
-"""Text looked at per source, and values per body: some servers echo the whole request into the error. A value that is
-longer than the last of these is such an echo and is read after the others."""
+MAX_TEXT_CHARS = 4_096
+"""Text looked at per source: some servers echo the whole request into the error."""
 
 STATUS_ATTRIBUTES = ("status_code", "http_status", "status", "code")
 """Where clients keep the HTTP status, the most reliable name first."""
@@ -357,9 +356,10 @@ STATUS_ATTRIBUTES = ("status_code", "http_status", "status", "code")
 BODY_ATTRIBUTES = ("body", "details", "response", "error")
 """Where clients keep the decoded body (OpenAI and Anthropic, Google, botocore, Ollama)."""
 
-CODE_KEYS = ("code", "type")
-"""Attributes and body keys that hold a provider's own error code."""
+CODE_ATTRIBUTES = ("code", "type")
+"""Where clients keep a provider's own error code."""
 
+_CODE = re.compile(r"\b(?:code|type): ?(\w+)", re.ASCII)
 _NOISE = re.compile(r"https?://\S{1,200}|[\\\"'`\u2018\u2019]+")
 _SPACE = re.compile(r"\\{1,8}[nrt](?![a-z]{2})|\s+")
 _STATUS = re.compile(r"[45][0-9]{2}")
@@ -386,7 +386,8 @@ def evidence_of(source: object) -> Iterator[Evidence]:
     Never raises. The source may be an exception, a text or a decoded body.
     """
     if not isinstance(source, BaseException):
-        yield Evidence(codes=_codes([source]), text=_joined([source]))
+        text = _joined([source])
+        yield Evidence(codes=_codes_in(text), text=text)
         return
     for error in _chain(source):
         response = getattr(error, "response", None)
@@ -406,15 +407,15 @@ def evidence_of(source: object) -> Iterator[Evidence]:
         ]
         # LiteLLM keeps it as text at times
         statuses = [str(value) for value in attributes if isinstance(value, str | int)]
+        codes = {str(getattr(error, name, "")).lower() for name in CODE_ATTRIBUTES}
+        text = _joined([error, *bodies])
         yield Evidence(
             class_names=tuple(cls.__name__ for cls in type(error).__mro__),
             status=next(
                 (int(text) for text in statuses if _STATUS.fullmatch(text)), None
             ),
-            codes=_codes(
-                [{key: getattr(error, key, None) for key in CODE_KEYS}, *bodies]
-            ),
-            text=_joined([error, *bodies]),
+            codes=_codes_in(text) | codes,
+            text=text,
         )
 
 
@@ -431,13 +432,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         queue.extend(cause for cause in behind if cause is not None)
 
 
-def _codes(bodies: list[Any]) -> frozenset[str]:
-    leaves = _leaves(bodies)
-    return frozenset(
-        value.lower()
-        for key, value in leaves
-        if key.lower() in CODE_KEYS and isinstance(value, str)
-    )
+def _codes_in(text: str) -> frozenset[str]:
+    return frozenset(code.lower() for code in _CODE.findall(text))
 
 
 def _joined(sources: Iterable[object]) -> str:
@@ -448,34 +444,9 @@ def _joined(sources: Iterable[object]) -> str:
 
 
 def _text(source: object) -> str:
+    """Head and tail of a long text: the message stands before or after what is echoed."""
     if isinstance(source, bytes):
         source = source.decode("utf-8", "replace")
-    if isinstance(source, Mapping | list | tuple):
-        leaves = [f"{key}: {_bounded(str(value))}" for key, value in _leaves(source)]
-        return _bounded(
-            ", ".join(sorted(leaves, key=lambda leaf: len(leaf) > LONG_VALUE_CHARS))
-        )
-    return _bounded(str(source))
-
-
-def _bounded(text: str) -> str:
-    """Head and tail of a long text: the message stands before or after what is echoed."""
+    text = str(source)
     half = MAX_TEXT_CHARS // 2
     return text if len(text) <= MAX_TEXT_CHARS else text[:half] + text[-half:]
-
-
-def _leaves(body: object) -> list[tuple[str, Any]]:
-    """Scalar values of a nested body with their keys, breadth first, bounded (a body may even contain itself)."""
-    queue: deque[tuple[str, Any]] = deque([("", body)])
-    leaves: list[tuple[str, Any]] = []
-    for _ in range(MAX_BODY_NODES):
-        if not queue:
-            break
-        key, value = queue.popleft()
-        if isinstance(value, Mapping):
-            queue.extend((str(name), part) for name, part in value.items())
-        elif isinstance(value, list | tuple):
-            queue.extend((key, item) for item in value)
-        elif isinstance(value, str | int | float):
-            leaves.append((key, value))
-    return leaves

@@ -116,7 +116,6 @@ THROTTLED = {"Error": {"Message": STATED}, "ResponseMetadata": {"HTTPStatusCode"
         {"body": b"\xff\xfe " + STATED.encode() + b" \xc3"},
         {
             "body": {
-                "echo": "lorem " * 300_000,
                 "error": {"message": STATED},
                 "request": ["ipsum " * 300_000] * 3,
             }
