@@ -7,12 +7,8 @@ from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from types import SimpleNamespace
 from typing import Any
 
-from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
+from langchain_core.runnables import RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.configurable import (
-    DynamicRunnable,
-    RunnableConfigurableAlternatives,
-)
 
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.errors import (
@@ -30,8 +26,6 @@ OUTPUT_ARGUMENTS = (
     "num_predict",
     "n_predict",
 )
-# Bound arguments that replace the model itself, so that its profile describes another model.
-MODEL_ARGUMENTS = ("model", "model_name")
 UNKNOWN_SOURCE = "unknown"  # the source of limits that nobody stated
 # Share of the window reserved for the answer when nobody says how long it may be: a quarter is common practice, and
 # reserving all that a model may generate would leave some models no input at all.
@@ -101,8 +95,8 @@ class ModelLimits:
         Taken in this order: a `ModelLimits` as it is; a number, which is the window; a `.limits` attribute that holds
         limits; a LangChain `.profile`, or a mapping like one, whose `max_input_tokens` is read as the joint
         `context_window` (more often than not it is). What requests ask for comes from the configured or bound
-        `max_tokens` and its other names. Bindings, sequences, fallbacks and configurable alternatives are looked
-        through; of several models the smallest limits count, and the largest requested output.
+        `max_tokens` and its other names. Bindings, sequences and fallbacks are looked through; of several models the
+        smallest limits count, and the largest requested output.
 
         Tables are messy, so nothing read from one raises: non-positive values are unknown, an output limit larger
         than the window or smaller than the configured output is dropped, and so is a configured output that leaves
@@ -252,65 +246,37 @@ class NamedLimits:
 def models_behind(runnable: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield each model behind `runnable` with the arguments bound around it; the outermost binding wins.
 
-    Steps of a sequence that are no models are yielded too: they state nothing. Alternatives that are factories are
-    left alone, because building a model has side effects.
+    Steps of a sequence that are no models are yielded too: they state nothing.
     """
     if isinstance(runnable, RunnableBindingBase):
         for part, bound in models_behind(runnable.bound):
             yield part, {**bound, **runnable.kwargs}
-        return
-    inner: list[Any]
-    if isinstance(runnable, RunnableSequence):
-        inner = runnable.steps
+    elif isinstance(runnable, RunnableSequence):
+        for step in runnable.steps:
+            yield from models_behind(step)
     elif isinstance(runnable, RunnableWithFallbacks):
-        inner = [runnable.runnable, *runnable.fallbacks]
-    elif isinstance(runnable, RunnableConfigurableAlternatives):
-        inner = [
-            runnable.default,
-            *(
-                item
-                for item in runnable.alternatives.values()
-                if isinstance(item, Runnable)
-            ),
-        ]
-    elif isinstance(runnable, DynamicRunnable):
-        inner = [runnable.default]
+        for one in (runnable.runnable, *runnable.fallbacks):
+            yield from models_behind(one)
     else:
         yield runnable, {}
-        return
-    for item in inner:
-        yield from models_behind(item)
 
 
 def _of_part(part: Any, bound: Mapping[str, Any]) -> ModelLimits:
     """Limits of one model inside a runnable, with the arguments bound around it; odd values are unknown."""
+    own = getattr(part, "limits", None)
+    if isinstance(own, ModelLimits):
+        return own
     outputs = [
         *map(bound.get, OUTPUT_ARGUMENTS),
         *(getattr(part, name, None) for name in OUTPUT_ARGUMENTS),
     ]
-    requested = next(filter(None, map(_tokens, outputs)), None)
-    own = getattr(part, "limits", None)
-    if isinstance(own, ModelLimits):
-        if own.requested_output_tokens is not None or not isinstance(part, Runnable):
-            return own
-        return _consistent(**{**asdict(own), "requested_output_tokens": requested})
-    # Clients add a `models/` or a provider's prefix on their own.
-    names = [
-        str(getattr(part, key, None)).rpartition("/")[2] for key in MODEL_ARGUMENTS
-    ]
-    is_replaced = any(
-        str(bound[key]).rpartition("/")[2] not in names
-        for key in MODEL_ARGUMENTS
-        if bound.get(key)
-    )
     profile = getattr(part, "profile", None)
-    if is_replaced or not isinstance(profile, Mapping):
-        profile = {}
-    window = _tokens(profile.get("max_input_tokens"))
+    stated = profile if isinstance(profile, Mapping) else {}
+    window = _tokens(stated.get("max_input_tokens"))
     return _consistent(
         context_window=window,
-        max_output_tokens=_tokens(profile.get("max_output_tokens")),
-        requested_output_tokens=requested,
+        max_output_tokens=_tokens(stated.get("max_output_tokens")),
+        requested_output_tokens=next(filter(None, map(_tokens, outputs)), None),
         source=UNKNOWN_SOURCE if window is None else "profile",
     )
 
@@ -333,14 +299,9 @@ def _smallest(parts: Sequence[ModelLimits]) -> ModelLimits:
 
 
 def _tokens(value: Any) -> int | None:
-    """A positive whole number, also as an integral float (some tables have those), else None."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return (
-        value
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0
-        else None
-    )
+    """A positive whole number, else None."""
+    is_size = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return value if is_size else None
 
 
 def _consistent(

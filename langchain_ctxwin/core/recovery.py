@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 from langchain_core.messages import AIMessage
-from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_ctxwin.core.limits import (
     models_behind,
@@ -53,21 +52,14 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     counts = from_refusal(window, stated_input(overflow))
     learned = learned_limit(window, overflow)
     if not learned and not window.over_by:
-        refused_tokens, taken = (
-            window.total_tokens,
-            window.last_report.tokens if window.last_report else 0,
-        )
+        refused_tokens, taken = window.total_tokens, accepted_tokens(window)
         limit = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
-        learned = unrefuted({"max_input_tokens": limit}, accepted_tokens(window))
-    before = remembered_limit(window.session, model)
-    if not learned or min([*before.values(), *learned.values()]) < min(
-        learned.values()
-    ):
+        learned = unrefuted({"max_input_tokens": limit}, taken)
+    before = remembered_limit(window.session, model).values()
+    if not learned or min(before, default=inf) < min(learned.values()):
         return counts
-    return {
-        **counts,
-        "limits": bounded(counts.get("limits"), model, learned),
-    }
+    limits = bounded(counts.get("limits"), model, learned)
+    return {**counts, "limits": limits}
 
 
 def learned_limit(window: Window, overflow: ContextOverflow) -> dict[str, int]:
@@ -87,16 +79,11 @@ def accepted_tokens(window: Window) -> int:
 
 def stated_input(overflow: ContextOverflow) -> int | None:
     """Return the input that the provider counted; a stated sum has the requested output taken off."""
-    if (
-        overflow.actual is None
-        or overflow.kind == "input"
-        or overflow.requested_output is None
-    ):
-        return overflow.actual
-    inside_sum = overflow.limit is not None and overflow.actual > overflow.limit
-    return (
-        overflow.actual - overflow.requested_output if inside_sum else overflow.actual
-    )
+    actual, output = overflow.actual, overflow.requested_output
+    if actual is None or output is None or overflow.kind == "input":
+        return actual
+    is_sum = overflow.limit is not None and actual > overflow.limit
+    return actual - output if is_sum else actual
 
 
 # Names that integrations take for one call, too; `num_predict` of local servers is for construction only.
@@ -159,23 +146,14 @@ def output_argument(call: object) -> str:
 def least_output(call: object) -> int:
     """Tokens that an answer needs at least: the thinking that the model was set to do counts as output, too."""
     model, bound = only_model(call) or (None, {})
-    thinking = bound.get("thinking") or getattr(model, "thinking", None)
-    budget = (
-        thinking.get("budget_tokens")
-        if isinstance(thinking, Mapping)
-        else getattr(model, "thinking_budget", None)
-    )
-    return LEAST_OUTPUT_TOKENS + (
-        budget if isinstance(budget, int) and budget > 0 else 0
-    )
+    thinking = bound.get("thinking") or getattr(model, "thinking", None) or {}
+    budget = getattr(model, "thinking_budget", None) or thinking.get("budget_tokens")
+    return LEAST_OUTPUT_TOKENS + max(0, budget or 0)
 
 
 def only_model(call: object) -> tuple[Any, dict[str, Any]] | None:
     """Return the one model that every call goes to and what is bound to it; None when a run may choose another."""
-    runnable = call
-    while isinstance(runnable, RunnableBindingBase):
-        runnable = runnable.bound
-    models = [] if isinstance(runnable, DynamicRunnable) else list(models_behind(call))
+    models = list(models_behind(call))
     return models[0] if len(models) == 1 else None
 
 
@@ -228,12 +206,10 @@ def silent_overflow(
         return None
     input_tokens, output_tokens = sizes
     total, window = sum(sizes), context_window or 0
-    is_ended = (
-        bool(reasons & LENGTH_STOPS)
-        and abs(total - window) <= EDGE_SHARE * window
-        and not _reached(output_tokens, requested_output_tokens)
-    )
-    if names_window or (is_ended and not is_short):
+    is_at_edge = abs(total - window) <= EDGE_SHARE * window
+    is_ended = bool(reasons & LENGTH_STOPS) and is_at_edge and not is_short
+    is_cut_early = output_tokens < CUT_SHARE * (requested_output_tokens or inf)
+    if names_window or (is_ended and is_cut_early):
         return ContextOverflow(
             total, input_tokens, "input_plus_output", requested_output_tokens
         )
@@ -243,12 +219,6 @@ def silent_overflow(
     is_half = accepted_tokens <= 2 * input_tokens < least_input_tokens
     limit = 2 * input_tokens if is_half else max(input_tokens, accepted_tokens)
     return ContextOverflow(limit, None, "input")
-
-
-def _reached(output_tokens: int, requested_tokens: int | None) -> bool:
-    return (
-        requested_tokens is not None and output_tokens >= CUT_SHARE * requested_tokens
-    )
 
 
 def _is_cut(input_tokens: int, previous: tuple[int, int] | None) -> bool:
@@ -263,21 +233,10 @@ def _is_cut(input_tokens: int, previous: tuple[int, int] | None) -> bool:
 
 def _reported(reply: AIMessage) -> tuple[int, int] | None:
     """Input and output tokens; None when the reply leaves some of them out, or the provider compacted the request."""
-    usage: object = reply.usage_metadata
-    if not isinstance(usage, Mapping):
-        return None
-    details = usage.get("input_token_details")
-    parts = (
-        [details.get(key) for key in ("cache_read", "cache_creation")]
-        if isinstance(details, Mapping)
-        else []
-    )
-    cached = sum(tokens for tokens in parts if is_count(tokens))
-    input_tokens, output_tokens = sent_tokens(reply), usage.get("output_tokens")
-    if (
-        is_count(input_tokens)
-        and is_count(output_tokens)
-        and max(1, cached) <= input_tokens
-    ):
-        return input_tokens, output_tokens
+    usage: Mapping[str, Any] = reply.usage_metadata or {}
+    parts = usage.get("input_token_details") or {}
+    cached = sum(parts.get(key) or 0 for key in ("cache_read", "cache_creation"))
+    tokens, output_tokens = sent_tokens(reply), usage.get("output_tokens")
+    if is_count(tokens) and is_count(output_tokens) and tokens >= max(1, cached):
+        return tokens, output_tokens
     return None

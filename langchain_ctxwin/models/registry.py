@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from langchain_ctxwin.core.events import ModelChangeEvent
 from langchain_ctxwin.core.limits import (
-    MODEL_ARGUMENTS,
     for_everybody,
     models_behind,
     stated_limit,
@@ -404,7 +403,7 @@ def _named_model(model: Any) -> _NamedModel:
     if isinstance(model, str) and model.strip():
         return _NamedModel(model.strip())
     part, bound = next(models_behind(model))
-    names = (*map(bound.get, MODEL_ARGUMENTS), model_name(part))
+    names = (bound.get("model"), bound.get("model_name"), model_name(part))
     name = next((one for one in names if isinstance(one, str) and one.strip()), "")
     if not name:
         raise UnknownModelError(

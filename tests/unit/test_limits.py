@@ -224,18 +224,6 @@ MIXED = model(limits=ModelLimits(None, 100_000, source="server")).with_fallbacks
             id="an input limit larger than another's window",
         ),
         pytest.param(
-            model(profile(8192)).bind(model="large"),
-            (),
-            "unknown",
-            id="another model's name bound",
-        ),
-        pytest.param(
-            model(profile(8192.0, 1024.0)),
-            (8192, None, 1024),
-            "profile",
-            id="integral floats",
-        ),
-        pytest.param(
             model(profile(8192, 65_536)),
             (8192,),
             "profile",
@@ -269,19 +257,6 @@ MIXED = model(limits=ModelLimits(None, 100_000, source="server")).with_fallbacks
 def test_limits_are_read_from_what_states_them(source, stated, name):
     """Reading never raises, and of what contradicts itself the stricter part remains."""
     assert ModelLimits.of(source) == ModelLimits(*stated, source=name)
-
-
-def test_configurable_models_count_with_their_alternatives():
-    """Any alternative may be chosen at run time; factories are not called."""
-
-    def build():
-        pytest.fail("a factory was called")
-
-    chosen = ConfigurableField(id="model")
-    alternatives = model(profile(8192)).configurable_alternatives(
-        chosen, small=model(profile(2048)), late=build
-    )
-    assert ModelLimits.of(alternatives) == ModelLimits(2048, source="profile")
 
 
 # ---- facts about one model -------------------------------------------------------------------------------------

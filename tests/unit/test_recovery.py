@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
@@ -221,10 +221,6 @@ TOO_MUCH = ContextOverflow(
         (gpt(), ""),
         (RunnableLambda(lambda messages: messages), ""),
         (gpt(max_tokens=4000).with_fallbacks([gpt(max_tokens=4000)]), ""),
-        (
-            gpt(max_tokens=4000).configurable_fields(max_tokens=ConfigurableField("m")),
-            "",
-        ),
         (RunnableLambda(lambda messages: messages) | gpt(max_tokens=4000), ""),
     ],
     ids=[
@@ -235,7 +231,6 @@ TOO_MUCH = ContextOverflow(
         "not set",
         "callable",
         "fallbacks",
-        "configurable",
         "sequence",
     ],
 )
