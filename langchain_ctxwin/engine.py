@@ -200,7 +200,7 @@ class ContextEngine:
         """Writes the summaries."""
         self.summarizer_model = model_name(self.summarizer)
         """Name of the model that writes the summaries; empty when there is none, or it is unknown."""
-        self.writer = _writer(self.summarizer)
+        self.writer = writer_of(self.summarizer)
         """Identifies the summarizer among those of other engines, in every process."""
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""
@@ -267,7 +267,7 @@ class ContextEngine:
                 _checked_limits(other.limits, config)
             if {"summary_prompt", "summary_sections"} & changes.keys():
                 other.summarizer = _written_as(self.summarizer, config)
-                other.writer = _writer(other.summarizer)
+                other.writer = writer_of(other.summarizer)
             return other
 
         return once(self._others, (before, repr(changes)), changed)
@@ -766,12 +766,6 @@ def _written_as(summarizer: Summarizer, config: ContextConfig) -> Summarizer:
     if not isinstance(summarizer, ModelSummarizer | NativeSummarizer):
         return summarizer
     return summarizer.written_as(config.summary_prompt, config.summary_sections)
-
-
-def _writer(summarizer: Summarizer) -> str:
-    if isinstance(summarizer, NativeSummarizer):
-        return summarizer.writer
-    return writer_of(summarizer)
 
 
 def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:

@@ -483,7 +483,6 @@ class LastRequest:
 
     messages: tuple[AnyMessage, ...]  # as they were sent, the system message included
     room_tokens: int  # how much longer it may become
-    unseen: int = 0  # how many of the first messages to be summarized it does not show, because they have left the view
 
 
 def shown_part(request: Request, start: int, stop: int) -> list[AnyMessage]:
@@ -531,8 +530,7 @@ def last_request(request: Request, start: int, stop: int) -> LastRequest | None:
     """Return the request that a summary of the messages in `[start, stop)` can be asked after.
 
     It is the last one that was sent, with its final answer; it holds more where `stop` asks for it, and ends earlier
-    where the question would not fit. None when no request was sent since the view changed, or all of the messages have
-    left it.
+    where the question would not fit. None when no request was sent since the view changed, or a message has left it.
     """
     compacted_at = request.session.since.index if request.session.since else -1
     answers = [
@@ -542,7 +540,7 @@ def last_request(request: Request, start: int, stop: int) -> LastRequest | None:
         and s.messages
         and isinstance(s.messages[0], AIMessage)
     ]
-    if not answers or stop <= request.start:
+    if not answers or start < request.start:
         return None
     newest = answers[-1]
     end = max(stop, newest.index if call_ids(newest.messages[0]) else newest.stop)
@@ -553,6 +551,4 @@ def last_request(request: Request, start: int, stop: int) -> LastRequest | None:
     ):
         room_tokens += steps.pop().tokens
     messages = tuple(replace(request, steps=VisibleSteps(steps)).assembled())
-    return LastRequest(
-        messages=messages, room_tokens=room_tokens, unseen=max(0, request.start - start)
-    )
+    return LastRequest(messages=messages, room_tokens=room_tokens)

@@ -26,7 +26,7 @@ from langgraph.store.base import BaseStore
 from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop
+from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop, written_text
 from langchain_ctxwin.summarize.native import ProviderSummary
 from langchain_ctxwin.util.log import log_failure
 from langchain_ctxwin.util.stores import answered, digest, namespace_of
@@ -333,11 +333,8 @@ class _Meter(BaseCallbackHandler):
             if text.usage is not None:  # of a call that is none of LangChain's
                 self._cost["calls"] += 1
                 self._add(text.usage)
-        elif not isinstance(text, str) or not text.strip():
-            returned = "no characters" if isinstance(text, str) else type(text).__name__
-            raise SummarizationError(
-                f"the summarizer returned {returned}: expected a text that is not empty"
-            )
+        else:
+            written_text(text)
         seconds = time.perf_counter() - self._started
         return Written(text=str(text), block=block, seconds=seconds, **self._cost)
 

@@ -28,7 +28,7 @@ from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_id
 from langchain_ctxwin.core.summary_prompt import sections_text
 from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import ConfigError, SummarizationError
-from langchain_ctxwin.summarize.model import FOCUS, FOCUS_CHARS, replied
+from langchain_ctxwin.summarize.model import Instructed, replied
 
 NATIVE = "native"
 """What `summarizer` is to ask the provider of the agent's model."""
@@ -72,15 +72,13 @@ class ProviderSummary(str):
         return made
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NativeSummarizer:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NativeSummarizer(Instructed):
     """Asks the provider of the agent's model for a block of what is to leave; what `summarizer="native"` makes."""
 
     model: Any = None
     """The chat model, where it is known before a call goes to it."""
 
-    sections: Sequence[str] = ()
-    focus: str = ""
     request: Runnable[Any, Any] | None = None
     """Sends what was put together by `asking`."""
 
@@ -93,10 +91,6 @@ class NativeSummarizer:
     def writer(self) -> str:
         """Name by which this summarizer's texts are told from those of others, in every process."""
         return f"{NATIVE} {self.model_name} {' '.join(self.sections)}"
-
-    def focused(self, focus: str) -> NativeSummarizer:
-        """Return a summarizer that tells most of what the focus names."""
-        return replace(self, focus=focus[:FOCUS_CHARS])
 
     def written_as(
         self, prompt: str | None, sections: Sequence[str]
@@ -167,8 +161,7 @@ class NativeSummarizer:
         arguments: Mapping[str, Any],
         max_tokens: int,
     ) -> Any:
-        focus = FOCUS.format(focus=self.focus) if self.focus else ""
-        instructions = f"{sections_text(self.sections)} Write at most {max_tokens:,} tokens.{focus}"
+        instructions = f"{sections_text(self.sections)} Write at most {max_tokens:,} tokens.{self.focus_text}"
         model_arguments = {
             key: value for key, value in arguments.items() if key not in REPLY_ONLY
         }

@@ -228,16 +228,12 @@ def test_a_summarizer_is_given_what_the_view_shows_and_the_request_that_a_provid
     assert len(given[4].text) < 300
     request = last_request(window, 2, 4)
     assert list(request.messages) == engine.build(window)[:-1]
-    assert (
-        request.messages[-1].id,
-        request.unseen,
-        last_request(window, 0, 4).unseen,
-    ) == ("a1", 0, 2)
+    assert request.messages[-1].id == "a1"
     session = {
         "context_view": VIEW,
         "context_guard": {"compactions": 1, "since": {"id": "q2", "index": 6}},
     }
-    assert last_request(window, 0, 2) is None  # all of it has left
+    assert last_request(window, 0, 4) is None  # a part of it has left
     # the view was just changed
     assert last_request(engine.measure(HISTORY, session=session), 2, 4) is None
 

@@ -172,19 +172,11 @@ def test_nothing_in_a_conversation_can_know_the_marks_around_it():
         assert text in model.requests[-1]
 
 
-@pytest.mark.parametrize("is_stated", [True, False])
-def test_a_conversation_larger_than_the_summarizers_window_is_folded_in_parts(
-    is_stated,
-):
+def test_a_conversation_larger_than_the_summarizers_window_is_folded_in_parts():
     """Every call fits the window, no message is split or lost, and each call gets what the one before it wrote."""
-    profile = {"max_input_tokens": 900, "max_output_tokens": 100} if is_stated else None
-    model = WindowModel(
-        responses=["first.", "second.", "third.", "fourth."], profile=profile, seen=[]
-    )
+    model = windowed(800, "first.", "second.", "third.", "fourth.")
     chat = [HumanMessage(f"Message {number}: " + "word " * 60) for number in range(12)]
-    summarize(
-        model, chat, "zeroth.", **({} if is_stated else {"max_input_tokens": 800})
-    )
+    summarize(model, chat, "zeroth.")
     assert len(model.seen) > 1
     assert all(LetterCounter()(prompt) <= 800 for prompt in model.seen)
     requests = [str(prompt[-1].text) for prompt in model.seen]
@@ -201,19 +193,14 @@ def test_a_conversation_larger_than_the_summarizers_window_is_folded_in_parts(
 
 def test_a_window_too_small_for_the_task_is_refused_without_a_call():
     """When instructions and summary leave no room, the error says what to change; the smallest that does is used."""
-    model, refused = (
-        WindowModel(responses=["never"], profile={"max_input_tokens": 90}, seen=[]),
-        {},
-    )
+    model, refused = windowed(90, "never"), dict[int, str]()
     with pytest.raises(
         SummarizationError, match=r"leaves 0 for the transcript .* a larger window"
     ):
         summarize(model)
     for room in range(1, 1_000):
         try:
-            summarize(
-                Recorder("s"), [HumanMessage("word " * 2_000)], max_input_tokens=room
-            )
+            summarize(windowed(room, "s"), [HumanMessage("word " * 2_000)])
         except SummarizationError as error:
             refused[room] = str(error)
     assert (list(refused), model.seen) == (list(range(1, max(refused) + 1)), [])
@@ -272,7 +259,7 @@ def test_any_model_gives_a_bounded_summary_or_a_summarization_error(
     """Failing, empty, long and lying models raise SummarizationError and nothing else; every call fits the window."""
     counter, prompts = LetterCounter(), []
 
-    def model(messages: list[AnyMessage]) -> Any:
+    def reply(messages: list[AnyMessage]) -> Any:
         prompts.append(messages)
         answer = answers[(len(prompts) - 1) % len(answers)]
         if isinstance(answer, Exception):
@@ -280,7 +267,10 @@ def test_any_model_gives_a_bounded_summary_or_a_summarization_error(
         return answer
 
     messages = convert_to_messages(texts)
-    summarizer = ModelSummarizer(model, counter=counter, max_input_tokens=room)
+    model = RunnableLambda(reply)
+    if room:  # what a model states
+        object.__setattr__(model, "limits", ModelLimits(max_input_tokens=room))
+    summarizer = ModelSummarizer(model, counter=counter)
     try:
         summary = summarizer.summarize(
             messages, previous=previous, max_tokens=max_tokens
@@ -307,8 +297,14 @@ class WindowModel(FakeListChatModel):
         return super()._call(messages, *args, **kwargs)
 
 
-def test_input_refused_as_too_large_is_folded_in_smaller_parts():
-    """A model whose window nobody stated is asked again with less, instead of failing at every later attempt."""
+def windowed(tokens: int, *answers: str) -> WindowModel:
+    """A model whose window has room for so many tokens beside its answer."""
+    profile = {"max_input_tokens": tokens + 1, "max_output_tokens": 1}
+    return WindowModel(responses=list(answers), profile=profile, seen=[])
+
+
+def test_input_refused_as_too_large_is_folded_in_smaller_parts_from_then_on():
+    """A model whose window nobody stated is asked again with less, and its next summary begins with what it said."""
     sizes = []
 
     def model(messages):
@@ -320,12 +316,12 @@ def test_input_refused_as_too_large_is_folded_in_smaller_parts():
         return "The user counts."
 
     talk = [HumanMessage(f"Number {n}: " + "and so on " * 30) for n in range(60)]
-    assert (
-        ModelSummarizer(model).summarize(talk, previous="", max_tokens=100)
-        == "The user counts."
-    )
+    summarizer = ModelSummarizer(model)
+    for focus in ("", "numbers"):
+        written = summarizer.focused(focus).summarize(talk, previous="", max_tokens=100)
+        assert written == "The user counts."
     assert sizes[0] > 6_000
-    assert max(sizes[-3:]) <= 6_000
+    assert max(sizes[1:]) <= 6_000
 
 
 # ------------------------------------------------------------------------------------------------ without a model
