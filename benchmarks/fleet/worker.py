@@ -39,12 +39,10 @@ from langchain_ctxwin import (
     pin,
 )
 from langchain_ctxwin.counting import VocabularyCounter
-from langchain_ctxwin.summarize import ModelSummarizer
 from langchain_ctxwin.testing import ScriptedChatModel
 from langchain_ctxwin.tool_results.stores import RedisResultStore
 
 LIMITS = ModelLimits(context_window=4_000, max_output_tokens=500)
-SUMMARIZER_TOKENS = 100_000  # one call for each summary
 SUMMARY_SECONDS = 1.0
 PAGE_TOKENS = 900
 CURSOR_SECONDS = 2 * 3600.0  # longer than anybody thinks between two turns
@@ -107,9 +105,7 @@ def built(note: Any, valkey: str, model_seconds: float) -> StateGraph[Any]:
     engine = ContextEngine(
         LIMITS,
         counter=TokenEstimator("openai"),
-        summarizer=ModelSummarizer(
-            summarizer(note), max_input_tokens=SUMMARIZER_TOKENS
-        ),
+        summarizer=summarizer(note),
     )
     tools = [list_stock, *guard.tools]
     model = FleetModel(
