@@ -43,8 +43,7 @@ from langchain_ctxwin.models.printing import (
 )
 from langchain_ctxwin.models.probing import (
     LOW_TOKENS,
-    most_calls,
-    most_cost,
+    most_of_a_probe,
     probe_limit,
 )
 from langchain_ctxwin.models.registry import ModelRegistry
@@ -176,9 +175,9 @@ def _add_models(commands: Any) -> None:
     )
     models.add_argument("--yes", action="store_true", help="probe without asking")
     kinds = ", ".join(SOURCE_KINDS)
-    help_text = f"also ask a server: KIND is one of {kinds}; the address as its client takes it (repeatable)"
+    help_text = f"ask a server: KIND is one of {kinds}; its usual address, or one as its client takes it (repeatable)"
     models.add_argument(
-        "--source", metavar="KIND=URL", action="append", default=[], help=help_text
+        "--source", metavar="KIND[=URL]", action="append", default=[], help=help_text
     )
     help_text = "read a catalog like models.dev's or LiteLLM's in the place of what comes along (repeatable)"
     models.add_argument(
@@ -320,13 +319,14 @@ def _models(args: argparse.Namespace) -> int:
     servers = list[ModelSource]()
     for text in args.source:
         kind, _, url = text.partition("=")
-        if kind not in SOURCE_KINDS or not url:
+        if kind not in SOURCE_KINDS or text == "openai":
             raise ConfigError(
                 f"--source {text}: give KIND=URL with KIND one of {', '.join(SOURCE_KINDS)}"
             )
-        servers.append(getattr(sources, SOURCE_KINDS[kind])(base_url=url))
+        make = getattr(sources, SOURCE_KINDS[kind])
+        servers.append(make(url) if "=" in text else make())
     catalogs = args.catalog or ([] if servers else "offline")
-    registry = ModelRegistry.standard(sources=servers, catalogs=catalogs)
+    registry = ModelRegistry(servers, catalogs=catalogs)
     code = _show_models(registry, args)
     for place in args.catalog:
         if fault := registry.sources.get(CatalogSource(place).name):
@@ -353,13 +353,13 @@ def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
     _print_lines(["", *source_lines(registry.sources)])
     if not infos:
         wanted = f" of provider {args.provider!r}" if args.provider else ""
-        hint = "correct its name, set its API key, or pass --source or --catalog"
+        hint = "correct its name, or pass --source or --catalog"
         return _complain(f"no source lists a model{wanted}: {hint}", EXIT_FAILED)
     return 0
 
 
 def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
-    """Probe a model after saying what that costs at most, and have what was found remembered."""
+    """Probe a model after saying what that costs at most."""
     model = chat_model_named(args.probe, "--probe")
     info: ModelInfo | None = None
     with suppress(UnknownModelError):
@@ -372,15 +372,13 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
         raise ConfigError(
             f"--probe {args.probe}: no source states a limit to try: pass --high TOKENS above {LOW_TOKENS:,}"
         )
-    cost = most_cost(info, low=LOW_TOKENS, high=high)
+    calls, cost = most_of_a_probe(info, high=high)
     money = (
         "at a price that no source states"
         if cost is None
         else f"and cost up to ${cost:.2f}"
     )
-    say(
-        f"probing {args.probe} up to {high:,} tokens: at most {most_calls(LOW_TOKENS, high)} calls, {money}"
-    )
+    say(f"probing {args.probe} up to {high:,} tokens: at most {calls} calls, {money}")
     agrees = args.yes or (
         sys.stdin.isatty() and input("go on? [yes/no] ").strip().lower() in {"y", "yes"}
     )
@@ -388,18 +386,12 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
         return _complain("nothing was sent: answer yes, or pass --yes", EXIT_FAILED)
     probe = probe_limit(model, high=high)
     say(f"calls    {probe.calls}, {probe.input_tokens:,} tokens of input")
-    results = {
-        "took": probe.accepted_tokens,
-        "refused": probe.refused_tokens,
-        "stated": probe.stated_limit,
-    }
-    for name, tokens in results.items():
-        say(f"{name:8} {'nothing' if tokens is None else f'{tokens:,} tokens'}")
+    for name, tokens in (("took", probe.accepted_tokens), ("limit", probe.limit)):
+        say(f"{name:8} {f'{tokens:,} tokens' if tokens else 'unknown'}")
     if probe.stopped_by:
         return _complain(f"the probe ended early: {probe.stopped_by}", EXIT_FAILED)
-    if probe.is_certain:
-        registry.learn(model, {"max_input_tokens": probe.accepted_tokens})
-        say("learned  largest input, for this machine")
+    if probe.limit:
+        say(f"state it   ModelLimits(max_input_tokens={probe.limit})")
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -19,7 +20,6 @@ from langchain_ctxwin.models.reading import (
     ONE_TOKEN,
     SourceError,
     capabilities_of,
-    first,
     mapping,
     model_info_of,
     named,
@@ -39,7 +39,6 @@ CURSORS = {
     "next_page_token": "page_token",
     "last_id": "after_id",
 }
-LOCAL = "127.0.0.1"
 LATEST, VERSION = ":latest", "/v1"
 
 Entry = Mapping[str, Any]
@@ -50,7 +49,6 @@ def fetch_json(
     headers: Mapping[str, str] | None = None,
     *,
     method: str = "GET",
-    timeout: float = TIMEOUT_SECONDS,
     **sent: Any,
 ) -> Any:
     """Return the JSON of an answer. A key that goes along is sent to no other host: redirects are not followed then.
@@ -66,7 +64,7 @@ def fetch_json(
             method,
             url,
             headers=headers,
-            timeout=timeout,
+            timeout=TIMEOUT_SECONDS,
             follow_redirects=not headers,
             **sent,
         )
@@ -99,15 +97,6 @@ class Api:
     params: Mapping[str, Any] = field(default_factory=dict)
     read: Callable[[Entry, str], ModelInfo | None] | None = None
     """Reads an entry; None as servers that speak OpenAI's protocol write it."""
-
-    def key(self, environment: Mapping[str, str]) -> str:
-        """Return the key in the environment; empty when there is none."""
-        return next(filter(None, map(environment.get, self.variables)), "")
-
-    def address(self, environment: Mapping[str, str]) -> str:
-        """Return the address that the environment sends clients to, else the usual one."""
-        names = (one.replace("_API_KEY", "_BASE_URL") for one in self.variables)
-        return next(filter(None, map(environment.get, names)), self.url)
 
 
 def read_gemini(entry: Entry, provider: str) -> ModelInfo | None:
@@ -227,15 +216,12 @@ class ApiSource:
         api: Api,
         base_url: str | None = None,
         api_key: str | None = None,
-        *,
-        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         base = _checked(api.url if base_url is None else base_url)
         is_versioned = re.search(r"/v\d\w*$", base)
         self.api, self.name = api, api.provider
         self.base_url = base if is_versioned else base + api.version
         self._api_key = api_key
-        self._timeout_seconds = timeout_seconds
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model, by its name or an alias, or all of them; an API that cannot be read is a `SourceError`."""
@@ -253,7 +239,9 @@ class ApiSource:
         for _ in range(MAX_PAGES):
             page = self.ask(path, params=params)
             fields = mapping(page)
-            listed = page if isinstance(page, list) else first(fields, "data", "models")
+            listed = fields.get("data") or fields.get("models")
+            if isinstance(page, list):
+                listed = page
             entries += [entry for entry in listed or () if isinstance(entry, dict)]
             more = {
                 parameter: fields[field]
@@ -273,21 +261,14 @@ class ApiSource:
         return fetch_json(
             self.base_url.removesuffix(without) + path,
             {"accept": "application/json", **own, **self.api.headers},
-            timeout=self._timeout_seconds,
             **sent,
         )
-
-    def maybe(self, ask: Callable[..., Any], *about: Any, **options: Any) -> Any:
-        """Return an answer that not every server has; empty when it cannot be had."""
-        try:
-            return ask(*about, **options)
-        except SourceError:
-            return {}
 
     def key(self) -> str:
         """Return the key that goes along: one in the environment goes to the provider alone."""
         is_own = urlsplit(self.base_url)[:2] == urlsplit(self.api.url)[:2]
-        return self._api_key or (self.api.key(os.environ) if is_own else "")
+        kept = map(os.environ.get, self.api.variables) if is_own else ()
+        return self._api_key or next(filter(None, kept), "")
 
 
 def _checked(url: str) -> str:
@@ -304,7 +285,7 @@ def _checked(url: str) -> str:
 
 
 GeminiSource = partial(ApiSource, GEMINI)
-"""Reads the model list of the Gemini API; takes `base_url`, `api_key` and `timeout_seconds`."""
+"""Reads the model list of the Gemini API; takes `base_url` and `api_key`."""
 
 AnthropicSource = partial(ApiSource, ANTHROPIC)
 """Reads the model list of the Anthropic API, likewise."""
@@ -318,12 +299,14 @@ class OllamaSource(ApiSource):
     requests silently, so set `num_ctx`.
     """
 
-    def __init__(self, base_url: str = OLLAMA.url, **options: Any) -> None:
-        super().__init__(OLLAMA, base_url, **options)
+    def __init__(self, base_url: str = OLLAMA.url) -> None:
+        super().__init__(OLLAMA, base_url)
 
     def entries(self) -> Iterable[Entry]:
         """Yield what the server says of each of its models."""
-        running = self.maybe(self.pages, "/api/ps") or ()
+        running: list[Entry] = []
+        with suppress(SourceError):  # older servers do not say
+            running = self.pages("/api/ps")
         loaded = {_name_in(one): one.get("context_length") for one in running}
         for name in map(_name_in, self.pages("/api/tags")):
             details = self.ask("/api/show", method="POST", json={"model": name})
@@ -345,7 +328,6 @@ class OpenAICompatibleSource(ApiSource):
         api_key: As for every source of this module.
         provider: Provider id of the statements; by default that of a well-known host, else the host itself and its
             port, because the same name may have other limits elsewhere.
-        options: `timeout_seconds` of one answer.
 
     Raises:
         ConfigError: `base_url` is no http(s) URL.
@@ -356,10 +338,9 @@ class OpenAICompatibleSource(ApiSource):
         base_url: str,
         api_key: str | None = None,
         provider: str | None = None,
-        **options: Any,
     ) -> None:
         url = _checked(base_url)
-        super().__init__(compatible_at(url) or COMPATIBLE[0], url, api_key, **options)
+        super().__init__(compatible_at(url) or COMPATIBLE[0], url, api_key)
         self.name = provider_id(provider) if provider else provider_at(self.base_url)
 
     def entries(self) -> list[Entry]:
@@ -367,7 +348,9 @@ class OpenAICompatibleSource(ApiSource):
         entries = self.pages("/models")
         if compatible_at(self.base_url) or any(map(_window_of, entries)):
             return entries
-        listed = self.maybe(self.ask, "/api/v0/models", without=VERSION)  # LM Studio
+        listed: Any = None
+        with suppress(SourceError):  # only LM Studio has this one
+            listed = self.ask("/api/v0/models", without=VERSION)
         more = {one.get("id"): one for one in mapping(listed).get("data") or ()}
         return [{**entry, **more.get(entry.get("id"), {})} for entry in entries]
 
@@ -419,42 +402,3 @@ def _window_of(entry: Entry) -> int | None:
 
 def _smallest(values: Iterable[Any]) -> int | None:
     return min(filter(None, map(tokens, values)), default=None)
-
-
-def api_sources(environment: Mapping[str, str]) -> list[ApiSource]:
-    """Return the sources that can be asked with what the environment holds.
-
-    An API is asked only with its key, at the address that its client's own variable names; Ollama only when its address
-    is set.
-
-    Raises:
-        ConfigError: an address in the environment is none.
-    """
-    sources: list[ApiSource] = []
-    for api in (GEMINI, ANTHROPIC, *COMPATIBLE):
-        if key := api.key(environment):
-            address = api.address(environment)
-            is_compatible = api in COMPATIBLE
-            kind = OpenAICompatibleSource if is_compatible else partial(ApiSource, api)
-            sources.append(kind(address, key))
-    if host := environment.get("OLLAMA_HOST"):
-        sources.append(OllamaSource(ollama_address(host)))
-    return sources
-
-
-def ollama_address(host: str) -> str:
-    """Return the URL in `OLLAMA_HOST`, which servers and clients also take without scheme, host or port.
-
-    Examples:
-        >>> (
-        ...     ollama_address("0.0.0.0"),
-        ...     ollama_address(":8080"),
-        ...     ollama_address("http://gateway/ollama"),
-        ... )
-        ('http://127.0.0.1:11434', 'http://127.0.0.1:8080', 'http://gateway/ollama')
-    """
-    if "://" in host:  # the scheme's own port is meant
-        return host.strip().replace("0.0.0.0", LOCAL)  # noqa: S104  # where a server listens is not where it is
-    parts = urlsplit(f"//{host.strip()}")
-    name = parts.hostname if parts.hostname not in (None, "0.0.0.0") else LOCAL  # noqa: S104
-    return f"http://{name}:{parts.port or urlsplit(OLLAMA.url).port}{parts.path}"

@@ -53,8 +53,6 @@ MAKERS = frozenset(
         "zai",
     }
 )
-# A platform that catalogs list apart by the maker of the model.
-PARTS = {"google-vertex": ("google-vertex", "google-vertex-anthropic")}
 
 # LangChain writes `provider:model`
 _PROVIDER = re.compile(r"([^/:]*)[/:](.+)", re.DOTALL)
@@ -62,8 +60,6 @@ _PREFIX = re.compile(r"\A(?:.+/)?models/")
 _DATE = re.compile(r"[-@:](20\d{2})-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])\Z")
 _LATEST = re.compile(r"[-@:]latest\Z")
 _DATED = re.compile(r"-20\d{6}\Z")
-# A price variant (`:free`) or a version (`@default`) of the same model; tags with digits (`:8b`) are sizes.
-_VARIANT = re.compile(r"(?::[a-z]+|@[a-z0-9]+)\Z")
 # What OpenAI calls a tuned model, `ft:<base>:<organisation>:<name>:<id>`: catalogs list `ft:<base>`, or the base alone.
 _TUNED = re.compile(r"ft:([^:]+):.+")
 
@@ -82,7 +78,7 @@ class Resolved:
     """The model that a name means, and all that lists say about it."""
 
     name: str  # as its most trusted source spells it
-    provider: str | None = None
+    provider: str = ""
     claims: tuple[Claim, ...] = ()  # none when it is not listed
     # several providers serve it, and nothing but the smallest limits decided
     is_ambiguous: bool = False
@@ -94,19 +90,19 @@ class Resolved:
 
 
 class Listing:
-    """All that sources list at one time."""
+    """All that sources list at one time; a claim without a provider holds wherever the model is served."""
 
     def __init__(self, claims: Iterable[Claim] = ()) -> None:
-        self._claims = sorted(claims, key=_trust)
-        self._by_key = defaultdict[str, list[Claim]](list)
-        for claim in self._claims:
+        self._at = defaultdict[str, dict[str, list[Claim]]](dict)
+        """Key of a name or alias -> provider -> claims, the most trusted first."""
+        for claim in sorted(claims, key=_trust):
             names = (claim.info.name, *claim.info.aliases)
             for key in dict.fromkeys(map(key_of, names)):
-                self._by_key[key].append(claim)
-        self.providers = {claim.info.provider for claim in self._claims} - {None}
-        # what lists and a model's profile say, by who was asked about
-        self.merged: dict[Any, ModelInfo] = {}
-        self._resolved: dict[tuple[str, str], Resolved] = {}
+                provider = claim.info.provider or ""
+                self._at[key].setdefault(provider, []).append(claim)
+        self.providers = {one for places in self._at.values() for one in places} - {""}
+        # what was said about those who were asked for
+        self.facts: dict[Any, ModelInfo | None] = {}
 
     def resolve(self, name: str, provider: str = "") -> Resolved:
         """Return the model that a name means, to a chat model of this provider if one is given.
@@ -115,92 +111,73 @@ class Listing:
         provider does not list is not listed. Else the name as a whole at any provider: its maker's, else the one with
         the smallest limits.
         """
-        key = (name, provider)
-        if key not in self._resolved:
-            meanings = self._meanings(name, provider)
-            unlisted = Resolved(name=name, provider=provider or None)
-            self._resolved[key] = next(meanings, unlisted)
-        return self._resolved[key]
+        for scope, wanted in self._readings(name, provider):
+            for key in spellings(key_of(wanted)):
+                places = self._at.get(key, {})
+                if scope is not None:
+                    found = self._served(wanted, key, scope)
+                    if found.claims:
+                        return found
+                elif places:
+                    makers = [one for one in places if one in MAKERS]
+                    served = makers or [one for one in places if one] or [*places]
+                    where = min(served, key=lambda one: (_window(places[one]), one))
+                    found = self._served(wanted, key, where)
+                    return replace(found, is_ambiguous=len(served) > 1)
+        return Resolved(name=name, provider=provider)
 
     def all(self) -> Iterator[Resolved]:
         """Yield every listed model; what is stated for any provider stands alone only where no provider serves it."""
         listed = {
-            (claim.info.provider or "", key_of(claim.info.name)): claim.info.name
-            for claim in self._claims
+            (provider, key_of(claims[0].info.name)): claims[0].info.name
+            for places in self._at.values()
+            for provider, claims in places.items()
+            if provider or len(places) == 1
         }
-        served = {key for provider, key in listed if provider}
         for (provider, key), name in sorted(listed.items()):
-            if provider or key not in served:
-                yield self._decided(name, self._at(key, provider or None))
+            yield self._served(name, key, provider)
 
     def like(self, name: str) -> list[str]:
         """Return the listed names that look most like one that is not."""
         wanted = key_of(name.rpartition("/")[2])
-        return difflib.get_close_matches(wanted, self._by_key, n=NEAREST)
-
-    def _meanings(self, name: str, provider: str) -> Iterator[Resolved]:
-        for scope, wanted in self._readings(name, provider):
-            for key in spellings(key_of(wanted)):
-                if claims := self._claims_at(key, scope):
-                    yield self._decided(wanted, claims)
+        return difflib.get_close_matches(wanted, self._at, n=NEAREST)
 
     def _readings(self, name: str, provider: str) -> list[tuple[str | None, str]]:
         """The (provider, name) pairs that the text may mean; None is any provider."""
         readings: list[tuple[str | None, str]] = [(provider, name)] if provider else []
         if match := _PROVIDER.fullmatch(name.strip()):
             said = provider_id(match[1])
-            scopes = [one for one in PARTS.get(said, (said,)) if one in self.providers]
-            readings += [(scope, match[2]) for scope in scopes]
-            if scopes and said != provider:
-                return readings
+            if said in self.providers:
+                readings.append((said, match[2]))
+                if said != provider:
+                    return readings
         return [*readings, (None, name)]
 
-    def _claims_at(self, key: str, scope: str | None) -> list[Claim]:
-        """The claims under a key at a provider, or at any (None)."""
-        keys = (key,) if scope is None else (key, f"{scope}/{key}")
-        return [
-            claim
-            for one in keys
-            for claim in self._by_key.get(one, ())
-            if scope is None or claim.info.provider in (scope, None)
-        ]
-
-    def _at(self, key: str, provider: str | None) -> list[Claim]:
-        claims = self._by_key.get(key, ())
-        return [claim for claim in claims if claim.info.provider == provider]
-
-    def _decided(self, name: str, claims: Sequence[Claim]) -> Resolved:
-        """Prefer the maker to other providers, else the smallest limits; with what is stated for any provider."""
-        served = {one.info.provider: None for one in claims if one.info.provider}
-        providers: list[str | None] = [*served]
-        makers = [one for one in providers if one in MAKERS] or providers or [None]
-        smallest = min(
-            (claim for claim in claims if claim.info.provider in makers),
-            key=lambda one: (_window(one.info), one.info.provider or ""),
-        )
-        provider = smallest.info.provider
-        at = [claim for claim in claims if claim.info.provider == provider]
+    def _served(self, name: str, key: str, provider: str) -> Resolved:
+        """The model at a provider, with what is stated for any provider under one of its names."""
+        names = [key, f"{provider}/{key}"]
+        own = [claim for one in names for claim in self._said(one, provider)]
         # of two names that differ in case alone, the one that is spelled so
-        exact = {claim.source for claim in at if claim.info.name == name}
-        at = [one for one in at if one.source not in exact or one.info.name == name]
-        info = at[0].info
-        if provider is not None:
-            names = (name, info.name, f"{provider}/{info.name}", *info.aliases)
-            at += [claim for one in names for claim in self._at(key_of(one), None)]
-        return Resolved(
-            name=info.name,
-            provider=provider,
-            claims=tuple(dict.fromkeys(at)),
-            is_ambiguous=len(makers) > 1,
-        )
+        exact = {claim.source for claim in own if claim.info.name == name}
+        own = [one for one in own if one.source not in exact or one.info.name == name]
+        if own:
+            name = own[0].info.name
+            names += map(key_of, (name, f"{provider}/{name}", *own[0].info.aliases))
+        everywhere = [claim for one in names for claim in self._said(one, "")]
+        claims = tuple(dict.fromkeys([*own, *everywhere]))
+        return Resolved(name=name, provider=provider, claims=claims)
+
+    def _said(self, key: str, provider: str) -> list[Claim]:
+        return self._at.get(key, {}).get(provider, [])
 
 
 def _trust(claim: Claim) -> int:
     return TIERS.index(claim.tier)
 
 
-def _window(info: ModelInfo) -> float:
-    return info.context_window or info.max_input_tokens or inf
+def _window(claims: Iterable[Claim]) -> float:
+    infos = [claim.info for claim in claims]
+    return min(one.context_window or one.max_input_tokens or inf for one in infos)
 
 
 def key_of(name: str) -> str:
@@ -220,15 +197,14 @@ def undated(key: str) -> str:
 
 
 def spellings(key: str) -> Iterator[str]:
-    """Yield a key, and what may be listed instead: the base of a tuned model, the name without variant or date."""
+    """Yield a key, and what may be listed instead: the base of a tuned model, the name without its date."""
     yield key
     if tuned := _TUNED.fullmatch(key):
         yield from (key_of(f"ft:{tuned[1]}"), key_of(tuned[1]))
-    plain = _VARIANT.sub("", key)
-    yield from (plain, undated(plain))
+    yield undated(key)
 
 
-def merged(name: str, provider: str | None, claims: Iterable[Claim]) -> ModelInfo:
+def merged(model: Resolved, more: Iterable[Claim] = ()) -> ModelInfo:
     """Return one `ModelInfo` from all claims about a model.
 
     Per field the first tier that states it counts, and in it the first source; of catalogs the smallest limit.
@@ -238,23 +214,24 @@ def merged(name: str, provider: str | None, claims: Iterable[Claim]) -> ModelInf
     - An input limit above the window leaves, unless a more trusted source states it: then it is the window.
     - An output limit above the window leaves.
     """
-    ordered = sorted(_inputs_apart([*claims]), key=_trust)
-    said = {field: _stated_values(ordered, field) for field in FIELDS}
+    claims = sorted(_inputs_apart([*model.claims, *more]), key=_trust)
+    said = {field: _stated_values(claims, field) for field in FIELDS}
     taken = {field: stated[0] for field, stated in said.items() if stated}
     _reconcile(taken)
-    values: dict[str, Any] = {field: value for field, (_, value) in taken.items()}
     conflicts: dict[str, Mapping[str, object]] = {}
     for field, stated in said.items():
-        others = {one.source: v for one, v in stated if v != values.get(field)}
+        _, value = taken.get(field, (None, None))
+        others = {claim.source: other for claim, other in stated if other != value}
         if others:
             conflicts[field] = others
-    names = [one for claim in ordered for one in (claim.info.name, *claim.info.aliases)]
+    names = [one for claim in claims for one in (claim.info.name, *claim.info.aliases)]
+    values: dict[str, Any] = {field: value for field, (_, value) in taken.items()}
     return ModelInfo(
-        name=name,
-        provider=provider,
+        name=model.name,
+        provider=model.provider or None,
         **values,
-        deprecated=any(claim.info.deprecated for claim in ordered),
-        aliases=tuple(dict.fromkeys(one for one in names if one != name)),
+        deprecated=any(claim.info.deprecated for claim in claims),
+        aliases=tuple(one for one in dict.fromkeys(names) if one != model.name),
         provenance={field: claim.source for field, (claim, _) in taken.items()},
         conflicts=conflicts,
     )

@@ -30,59 +30,45 @@ ACCURACY = 0.02
 class Probe:
     """What a probe found."""
 
+    limit: int | None
+    """Largest input, as a refusal stated it, else the largest that was taken before one was refused; None when the
+    probe ended before that was sure."""
+
     accepted_tokens: int | None
     """Largest input that the provider took, by its own count where it reported one; None when it took none."""
-
-    refused_tokens: int | None
-    """Smallest input that it refused, by our count; None when it refused none."""
-
-    stated_limit: int | None
-    """Limit that a refusal stated."""
 
     calls: int
     input_tokens: int
     """Of all calls together."""
 
     stopped_by: str = ""
-    """Why it ended before it was sure: an error that is no refusal of the size, such as a rate limit."""
-
-    @property
-    def is_certain(self) -> bool:
-        """True when the limit lies between what was taken and what was refused."""
-        return (
-            self.accepted_tokens is not None
-            and self.refused_tokens is not None
-            and not self.stopped_by
-        )
+    """Why it ended early: an error that is no refusal of the size, such as a rate limit."""
 
 
-def most_calls(low: int, high: int) -> int:
-    """Return how many calls a probe between two sizes makes at most."""
-    return ceil(log2(high / low)) + ceil(log2(1 / ACCURACY)) + 2
+def most_of_a_probe(
+    info: ModelInfo | None, *, low: int = LOW_TOKENS, high: int
+) -> tuple[int, Decimal | None]:
+    """Return the calls that a probe between two sizes makes at most, and what they cost in USD, None without prices.
 
-
-def most_cost(info: ModelInfo | None, *, low: int, high: int) -> Decimal | None:
-    """Return USD that a probe costs at most: requests that double up to `high`, and then none larger than that.
-
-    None when a price is unknown. Providers charge nothing for what they refuse, so that it costs about half of this.
+    Providers charge nothing for what they refuse, so that it costs about half of this.
     """
     doubled = ceil(log2(high / low)) + 1
-    tokens = 2 * high + (most_calls(low, high) - doubled) * high
-    return Usage(
-        input_tokens=tokens, output_tokens=most_calls(low, high) * OUTPUT_TOKENS
-    ).cost(info)
+    halved = ceil(log2(1 / ACCURACY))
+    calls, tokens = doubled + halved, (2 + halved) * high
+    usage = Usage(input_tokens=tokens, output_tokens=calls * OUTPUT_TOKENS)
+    return calls, usage.cost(info)
 
 
 def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
     """Find the largest input that a model takes, by requests of rising size.
 
-    The sizes double until one is refused, and then close in on the limit, to 2 %. A limit that a refusal states is
-    tried next. Any other error ends the probe with what it has found so far.
+    The sizes double until one is refused. Where the refusal states no limit, the next ones close in on it, to 2 %. Any
+    other error ends the probe with what it has found so far.
 
     Args:
         model: a chat model, without tools bound.
         low: size of the first request, in tokens.
-        high: largest size that is tried, in tokens; it bounds what the probe costs, see `most_cost`.
+        high: largest size that is tried, in tokens; it bounds what the probe costs, see `most_of_a_probe`.
 
     Raises:
         ConfigError: the sizes are none, `low` is not below `high`, or the model is no Runnable.
@@ -90,7 +76,7 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
     Examples:
         ```python
         probe = probe_limit(model, high=200_000)
-        registry.learn(model, {"max_input_tokens": probe.accepted_tokens})
+        registry.learn(model, {"max_input_tokens": probe.limit})
         ```
     """
     if not isinstance(model, Runnable):
@@ -104,9 +90,9 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
     shortest = next((name for name in CALL_ARGUMENTS if hasattr(model, name)), "")
     short_model = model.bind(**{shortest: OUTPUT_TOKENS}) if shortest else model
     counter = TokenEstimator(family_of(model))
-    accepted = refused = stated_limit = reported = sent = calls = 0
-    stopped = ""
-    while size := _next_size(low, high, accepted, refused, stated_limit):
+    accepted = refused = reported = sent = calls = 0
+    stated, stopped = None, ""
+    while not stated and (size := _next_size(low, high, accepted, refused)):
         request = [HumanMessage(WORD * size)]
         calls, sent = calls + 1, sent + size
         try:
@@ -116,34 +102,24 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
             if overflow is None:
                 stopped = reason_of(error)
                 break
-            refused = size
-            if overflow.limit:
-                stated_limit = min(overflow.limit, stated_limit or overflow.limit)
+            refused, stated = size, overflow.limit
         else:
-            accepted = max(accepted, size)
+            accepted = size
             usage = Usage.of_answer(answer)
-            reported = max(reported, usage.input_tokens or counter(request))
+            reported = usage.input_tokens or counter(request)
+    found = stated or reported if refused and not stopped else 0
     return Probe(
+        limit=found or None,
         accepted_tokens=reported or None,
-        refused_tokens=refused or None,
-        stated_limit=stated_limit or None,
         calls=calls,
         input_tokens=sent,
         stopped_by=stopped,
     )
 
 
-def _next_size(
-    low: int, high: int, accepted: int, refused: int, stated_limit: int
-) -> int:
+def _next_size(low: int, high: int, accepted: int, refused: int) -> int:
     """The size to try next; 0 when the limit is known well enough."""
     if not refused:
         return min(high, max(low, 2 * accepted)) if accepted < high else 0
-    # A little below what was stated: there is a frame around every message, and words are not tokens everywhere.
-    confirming = int(stated_limit * (1 - ACCURACY / 2))
-    if accepted < confirming < refused:
-        return confirming
-    is_open = (not stated_limit or accepted < confirming) and refused - accepted > max(
-        1, ACCURACY * refused
-    )
+    is_open = refused - accepted > max(1, ACCURACY * refused)
     return (accepted + refused) // 2 if is_open else 0

@@ -60,11 +60,6 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def first(table: Mapping[str, Any], *keys: str) -> Any:
-    """Return the value of the first key that has one."""
-    return next((table[key] for key in keys if table.get(key) is not None), None)
-
-
 def tokens(value: Any) -> int | None:
     """Return a positive whole number of tokens.
 

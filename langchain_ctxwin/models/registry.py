@@ -26,16 +26,15 @@ from langchain_ctxwin.core.model_info import (
     model_name,
 )
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect_each
-from langchain_ctxwin.models.apis import api_sources, provider_at
-from langchain_ctxwin.models.names import (
-    LEARNED,
-    Claim,
-    Listing,
-    Resolved,
-    guessed,
-    merged,
+from langchain_ctxwin.errors import (
+    ConfigError,
+    UnknownModelError,
+    brief,
+    expect,
+    expect_each,
 )
+from langchain_ctxwin.models.apis import provider_at
+from langchain_ctxwin.models.names import Claim, Listing, Resolved, guessed, merged
 from langchain_ctxwin.models.reading import provider_id
 from langchain_ctxwin.models.sources import (
     MODELS_DEV,
@@ -49,9 +48,8 @@ from langchain_ctxwin.protocols import Clock, MetricsSink, ModelSource
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.util.log import log, reason_of
 from langchain_ctxwin.util.memo import Seen
-from langchain_ctxwin.util.work import in_daemon, renew_after_fork
+from langchain_ctxwin.util.work import in_daemon
 
-APP = "langchain-ctxwin"  # the name of our folders in those of the platform
 PROFILE = "profile"
 TTL_SECONDS = 3600.0  # facts about models change monthly, so that a shorter time would only ask more often
 TIMEOUT_SECONDS = 9.0  # a little more than sources allow themselves
@@ -79,7 +77,7 @@ class ModelRegistry:
     Without arguments it knows what comes with the package. Sources count in the order of their tiers: explicit, learned
     from errors, provider API, LangChain profile, catalog, snapshot. They are asked in parallel, in the background, and
     again when `ttl_seconds` have passed; until they have answered, and while they fail, the old facts serve. The first
-    lookup waits for them, at most `timeout_seconds`.
+    lookup waits for them, at most nine seconds.
 
     Key init args:
         sources: `ModelSource`s; of one tier the first wins, of catalogs the smaller limit.
@@ -87,12 +85,11 @@ class ModelRegistry:
         clock: seconds since the epoch.
         catalogs: `"offline"` for the snapshot that comes with the package, `"online"` to ask models.dev, too, or a list
             of files and URLs; by default `"offline"` where no sources are given.
-        timeout_seconds: longest wait for one source.
         allow_guess: guess a missing window from the output limit, marked as `guess`.
         sinks: take a `ModelChangeEvent` when a source states another limit or price than before.
 
     Raises:
-        ConfigError: a source cannot be asked, or a sink has no `emit`.
+        ConfigError: a source cannot be asked, `ttl_seconds` is no number above 0, or a sink has no `emit`.
 
     Use:
         ```python
@@ -109,60 +106,36 @@ class ModelRegistry:
         clock: Clock = time.time,
         *,
         catalogs: Catalogs | None = None,
-        timeout_seconds: float = TIMEOUT_SECONDS,
         allow_guess: bool = False,
         sinks: Iterable[MetricsSink] = (),
     ) -> None:
+        wanted = "a number of seconds above 0"
+        if not expect(ttl_seconds, int | float, "ttl_seconds", wanted) > 0:
+            raise ConfigError(f"ttl_seconds={ttl_seconds}: pass {wanted}")
         catalogs = catalogs or ("offline" if sources is None else ())
         own = expect_each(sources or (), object, "sources", "a list of model sources")
-        every_source = [*own, *_catalogs(catalogs)]
-        memories = [one for one in every_source if isinstance(one, LearnedSource)]
+        self._sources = _with_names([*own, *_catalogs(catalogs)])
+        memories = [
+            (name, one)
+            for name, one in self._sources.items()
+            if isinstance(one, LearnedSource)
+        ]
         self.is_shared_memory = bool(memories)
         """True when a `LearnedSource` was passed: a limit that one conversation learns holds for others."""
-        self._memory = memories[0] if memories else LearnedSource(clock=clock)
-        self._sources = _with_names(one for one in every_source if one not in memories)
+        memories.append((LearnedSource.name, LearnedSource(clock=clock)))
+        self._learned, self._memory = memories[0]
+        self._sources[self._learned] = self._memory
         self._clock = clock
         self._ttl_seconds = ttl_seconds
-        self._timeout_seconds = timeout_seconds
         self._allow_guess = allow_guess
         self._reporter = Reporter(sinks, own=(), clock=clock)
         self._warned = Seen()
+        self._lock = threading.Lock()
+        self._running: dict[str, Future[None]] = {}
         self._faults: dict[str, str] = {}
         self._answers: dict[str, list[ModelInfo]] = {}
         self._due = dict.fromkeys(self._sources, -inf)
         self._listing = Listing()
-        self.renew()
-        renew_after_fork(self)
-
-    @classmethod
-    def standard(
-        cls,
-        *,
-        sources: Sequence[ModelSource] = (),
-        models: Sequence[Any] = (),
-        catalogs: Catalogs = "offline",
-        environment: Mapping[str, str] | None = None,
-        **options: Any,
-    ) -> ModelRegistry:
-        """Return a registry of everything that this machine offers, with what it learns in the platform's data folder.
-
-        APIs whose usual key variable is set, an Ollama server whose `OLLAMA_HOST` is set, the profiles of `models`,
-        what was learned before, and the catalogs. Given `sources` come first; `options` are those of the registry.
-        """
-        import platformdirs  # noqa: PLC0415  # not needed to look a model up
-
-        learned = LearnedSource(platformdirs.user_data_path(APP) / "learned.json")
-        apis = api_sources(os.environ if environment is None else environment)
-        return cls(
-            [*sources, learned, *apis, ProfileSource(models)],
-            catalogs=catalogs,
-            **options,
-        )
-
-    def renew(self) -> None:
-        """Forget the calls under way; a thread of the parent process may have made them."""
-        self._lock = threading.Lock()
-        self._running: dict[str, Future[None]] = {}
 
     def lookup(self, model: Any) -> ModelInfo:
         """Return what is known about a model: a name, `provider/name`, or a chat model. May wait for sources.
@@ -178,7 +151,7 @@ class ModelRegistry:
         info = self._facts(named)
         if info is None:
             # an error is final, a moment of patience is not
-            wait([*self._running.values()], self._timeout_seconds)
+            self._wait(self._running)
             info = self._facts(named)
         if info is None or not info.limits.known:
             raise UnknownModelError(self._unknown(named.name, info))
@@ -196,24 +169,21 @@ class ModelRegistry:
         """Return all listed models, or those of one provider, by provider and name; also those without limits."""
         self._settle()
         wanted = None if provider is None else provider_id(provider)
-        return [
-            self._merged(one, self._learned_claims(one.name, one))
-            for one in self._listing.all()
-            if wanted in (None, one.provider)
-        ]
+        every = self._listing.all()
+        return [self._merged(one) for one in every if wanted in (None, one.provider)]
 
     def refresh(self) -> None:
         """Ask every source now and wait for the answers, for each only its limited time; failures are logged."""
         self._memory.refresh()
-        # these answers do not count
-        wait([*self._running.values()], self._timeout_seconds)
+        self._wait(self._running)  # these answers do not count
         self._ask(self._sources)
-        wait([*self._running.values()], self._timeout_seconds)
+        self._wait(self._running)
 
     @property
     def sources(self) -> dict[str, str]:
         """Each source, and why its last answer could not be had; empty when it was."""
-        return {name: self._faults.get(name, "") for name in self._sources}
+        names = [name for name in self._sources if name != self._learned]
+        return {name: self._faults.get(name, "") for name in names}
 
     def learn(self, name: Any, said: Any) -> None:
         """Remember what a provider stated: an exception, an error text, or a mapping of limits.
@@ -237,6 +207,7 @@ class ModelRegistry:
             limits = for_everybody(stated_limit(overflow, known), known)
         if limits:
             self._memory.learn(self._filed(name), limits)
+            self._fetch(self._learned)
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""
@@ -248,13 +219,16 @@ class ModelRegistry:
         """Have the sources asked that are due, and wait: where old facts can serve, only for a moment."""
         due = [name for name, at in self._due.items() if self._clock() >= at]
         self._ask(due)
-        unheard = self._running.keys() - self._answers.keys() - self._faults.keys()
-        wait([self._running[name] for name in unheard], self._timeout_seconds)
+        self._wait(self._running.keys() - self._answers.keys() - self._faults.keys())
         wait([self._running[name] for name in due], GRACE_SECONDS)
-        for name in unheard:
-            if not self._running[name].done():
-                said = f"no answer within {self._timeout_seconds:g} seconds"
-                self._failed(name, said)
+
+    def _wait(self, names: Iterable[str]) -> None:
+        """Wait for sources as long as any may take, and note those that take longer."""
+        asked = {name: self._running[name] for name in names}
+        wait(asked.values(), TIMEOUT_SECONDS)
+        for name, answer in asked.items():
+            if not answer.done():
+                self._failed(name, f"no answer within {TIMEOUT_SECONDS:g} seconds")
 
     def _ask(self, names: Iterable[str]) -> None:
         """Ask each source in a thread of its own; one that hangs is not asked again."""
@@ -295,34 +269,24 @@ class ModelRegistry:
     # ---- what is known about a name ----------------------------------------------------------------------------------
 
     def _facts(self, named: _NamedModel) -> ModelInfo | None:
-        """The merged facts about a model; None when no source knows it. Merged once while only lists name it."""
+        """The merged facts about a model; None when no source knows it. Merged once while the lists stay."""
         listing = self._listing
-        resolved = listing.resolve(named.name, named.provider)
-        if resolved.is_ambiguous and self._warned.is_new(("ambiguous", named.name)):
-            log.warning(
-                "models.ambiguous",
-                model=named.name,
-                taken=resolved.full_name,
-                action="name the provider too, as in provider/name",
-            )
-        # what is learned changes at any time
-        if learned := self._learned_claims(named.name, resolved):
-            return self._merged(resolved, [*named.own, *learned])
-        if not resolved.claims and not named.own:
-            return None
-        if named not in listing.merged:
-            listing.merged[named] = self._merged(resolved, named.own)
-        return listing.merged[named]
+        if named not in listing.facts:
+            found = listing.resolve(named.name, named.provider)
+            if found.is_ambiguous and self._warned.is_new(named.name):
+                log.warning(
+                    "models.ambiguous",
+                    model=named.name,
+                    taken=found.full_name,
+                    action="name the provider too, as in provider/name",
+                )
+            is_known = found.claims or named.own
+            listing.facts[named] = self._merged(found, named.own) if is_known else None
+        return listing.facts[named]
 
-    def _merged(self, model: Resolved, more: Iterable[Claim]) -> ModelInfo:
-        info = merged(model.name, model.provider, [*model.claims, *more])
+    def _merged(self, model: Resolved, more: Iterable[Claim] = ()) -> ModelInfo:
+        info = merged(model, more)
         return guessed(info) if self._allow_guess else info
-
-    def _learned_claims(self, name: str, model: Resolved) -> list[Claim]:
-        """What was learned about a model, under its own name or the one that somebody used."""
-        names = (model.full_name, name)
-        infos = next(filter(None, map(self._memory.fetch, names)), [])
-        return [Claim(LEARNED, LEARNED, info) for info in infos]
 
     def _filed(self, name: Any) -> str:
         """The name under which something is learned: that of the listed model that is meant."""

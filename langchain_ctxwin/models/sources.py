@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
@@ -67,6 +67,7 @@ __all__ = [
     "ProfileSource",
 ]
 
+GZIP = b"\x1f\x8b"  # how a packed file begins
 MODELS_DEV = "https://models.dev/api.json"  # the public catalog, as of November 2026
 SNAPSHOT_FILE = "snapshot.json.gz"  # comes with the package; `benchmarks/model_snapshot.py` makes it
 
@@ -213,39 +214,30 @@ class CatalogSource:
     def __init__(self, path_or_url: str | os.PathLike[str]) -> None:
         wanted = "the path or the URL of a catalog"
         place = os.fspath(expect(path_or_url, PATH, "path_or_url", wanted)).strip()
-        self._is_url = place.lower().startswith(("http://", "https://"))
-        self._place = (
-            place if self._is_url else str(Path(place).expanduser().absolute())
-        )
-        # a query may hold what opens the catalog
-        self._public_place = place.partition("?")[0]
-        self.name = urlsplit(place).hostname if self._is_url else Path(place).name
+        self._url = place if place.lower().startswith(("http://", "https://")) else ""
+        self._path = Path(place).expanduser().absolute()
+        self.name = urlsplit(place).hostname if self._url else self._path.name
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model, wherever it is served, or all of them; a `SourceError` when nothing can be read."""
         models = list(filter(None, _rows(self._document())))
         if not models:
             raise SourceError(
-                f"{self._public_place} has no models in the shape of models.dev or of LiteLLM's price table"
+                f"{self.name} has no models in the shape of models.dev or of LiteLLM's price table"
             )
         return named(models, name)
 
     def _document(self) -> Any:
+        if self._url:
+            return fetch_json(self._url)
         try:
-            if not self._is_url:
-                content = Path(self._place).read_bytes()
-                return json.loads(
-                    gzip.decompress(content)
-                    if content.startswith(b"\x1f\x8b")
-                    else content
-                )
-        except OSError as error:
-            raise SourceError(
-                f"{self._public_place} cannot be read: {error.strerror or type(error).__name__}"
-            ) from None
-        except (ValueError, EOFError):
-            raise SourceError(f"{self._public_place} is no JSON") from None
-        return fetch_json(self._place)
+            content = self._path.read_bytes()
+            if content.startswith(GZIP):
+                content = gzip.decompress(content)
+            return json.loads(content)
+        except (OSError, ValueError, EOFError) as error:
+            why = getattr(error, "strerror", None) or "no JSON"
+            raise SourceError(f"{self._path} cannot be read: {why}") from None
 
 
 def _rows(document: Any) -> Iterator[ModelInfo | None]:
@@ -375,23 +367,15 @@ WRITER = "ctxwin-limits"  # name of the threads that write the file
 LEARNED_FIELDS = ("context_window", "max_input_tokens")
 
 
-@dataclass(frozen=True, slots=True)
-class LearnedLimit:
-    """One limit as a provider stated it."""
-
-    tokens: int
-    heard_at: float  # seconds since the epoch
-
-
-Limits = Mapping[str, Mapping[str, LearnedLimit]]  # by model and field, each the newest
-_LIMITS = TypeAdapter(dict[str, dict[str, LearnedLimit]])
+# field -> tokens, and when they were stated, by model
+Limits = dict[str, dict[str, tuple[int, float]]]
 
 
 class LearnedSource:
     """Remembers what providers stated about their limits, for every conversation and, with a path, every process.
 
     Per field the latest statement wins, be it smaller or larger: a larger one that is stated later corrects a small one
-    that is out of date. Each statement expires.
+    that is out of date. Each statement expires after a month.
 
     With a path, statements are kept in a JSON file that processes may share: read when the source is made and by
     `refresh`, and written after `learn`, merged with what others saved meanwhile. Trouble with the file is logged and
@@ -414,15 +398,13 @@ class LearnedSource:
         self,
         path: str | os.PathLike[str] | None = None,
         *,
-        ttl_seconds: float = LEARNED_TTL_SECONDS,
         clock: Clock = time.time,
     ) -> None:
         self._file: SharedFile[Limits] | None = (
             None
             if path is None
-            else SharedFile(path, events="models.learned", values=_LIMITS)
+            else SharedFile(path, events="models.learned", values=TypeAdapter(Limits))
         )
-        self._ttl_seconds = ttl_seconds
         self._clock = clock
         self._learned: Limits = {}  # replaced as a whole, never changed, so that reading it needs no lock
         self._lock = threading.Lock()
@@ -446,8 +428,7 @@ class LearnedSource:
         if not limits or not model:
             return
         now = self._clock()
-        stated = {field: LearnedLimit(value, now) for field, value in limits.items()}
-        self._absorb({model: stated})
+        self._absorb({model: {field: (value, now) for field, value in limits.items()}})
         if self._file is not None:
             # in a thread, because files must not be touched on an event loop; a program waits for it at its end
             threading.Thread(
@@ -456,11 +437,8 @@ class LearnedSource:
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the stated limits that have not expired, by field name; empty when there are none."""
-        return {
-            field: one.tokens
-            for field, one in self._learned.get(model, {}).items()
-            if self._is_live(one)
-        }
+        limits = self._learned.get(model, {})
+        return {field: one[0] for field, one in limits.items() if self._is_live(one)}
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return the learned limits of one model, or of all models by name; reads no file."""
@@ -476,20 +454,19 @@ class LearnedSource:
     def _absorb(self, said: Limits) -> Limits:
         """Merge stated limits, and return all that have not expired: per field the newest, then the stricter."""
         with self._lock:
-            live: dict[str, dict[str, LearnedLimit]] = {}
+            live: Limits = {}
             for model, limits in (*self._learned.items(), *said.items()):
                 for field, one in limits.items():
                     if self._is_live(one):
-                        newest_limits = live.setdefault(model, {})
-                        newest_limits[field] = max(
-                            newest_limits.get(field, one), one, key=_newness
-                        )
+                        known = live.setdefault(model, {})
+                        known[field] = max(known.get(field, one), one, key=_newness)
             self._learned = live
             return live
 
-    def _is_live(self, said: LearnedLimit) -> bool:
-        return self._clock() - said.heard_at < self._ttl_seconds
+    def _is_live(self, said: tuple[int, float]) -> bool:
+        return self._clock() - said[1] < LEARNED_TTL_SECONDS
 
 
-def _newness(said: LearnedLimit) -> tuple[float, int]:
-    return said.heard_at, -said.tokens
+def _newness(said: tuple[int, float]) -> tuple[float, int]:
+    tokens, stated_at = said
+    return stated_at, -tokens

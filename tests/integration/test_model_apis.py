@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 
 from langchain_ctxwin import ModelInfo
+from langchain_ctxwin.models import apis
 from langchain_ctxwin.models.sources import (
     AnthropicSource,
     GeminiSource,
@@ -172,11 +173,12 @@ def test_ollama_states_the_window_it_runs_with(fleet):
     assert OllamaSource(fleet.url + "/ollama").fetch(wide.name) == [wide]
 
 
-def test_a_server_that_hangs_is_a_typed_error(fleet):
+def test_a_server_that_hangs_is_a_typed_error(fleet, monkeypatch):
     """The text says what is wrong in the words of this package, and quotes neither the key nor the answer."""
+    monkeypatch.setattr(apis, "TIMEOUT_SECONDS", 0.5)
     url = f"{fleet.url}/hang/v1"
     with pytest.raises(SourceError) as caught:
-        OpenAICompatibleSource(url, KEY, timeout_seconds=0.5).fetch(None)
+        OpenAICompatibleSource(url, KEY).fetch(None)
     assert str(caught.value).startswith(f"{url}/models cannot be reached: ReadTimeout")
 
 

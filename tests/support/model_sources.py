@@ -6,11 +6,8 @@ from langchain_ctxwin import ModelInfo
 from langchain_ctxwin.models.apis import ANTHROPIC, COMPATIBLE, GEMINI
 from langchain_ctxwin.models.sources import WRITER
 
-VARIABLES = tuple(  # everything in an environment that brings a key or moves it
-    variable
-    for platform in (GEMINI, ANTHROPIC, *COMPATIBLE)
-    for key in platform.variables
-    for variable in (key, key.replace("_API_KEY", "_BASE_URL"))
+VARIABLES = tuple(  # everything in an environment that brings a key
+    key for platform in (GEMINI, ANTHROPIC, *COMPATIBLE) for key in platform.variables
 )
 NOON = 1_800_000_000.0
 

@@ -11,25 +11,15 @@ from structlog.testing import capture_logs
 from langchain_ctxwin import ModelRegistry
 from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models import registry as registry_module
-from langchain_ctxwin.models.apis import (
-    ANTHROPIC,
-    COMPATIBLE,
-    GEMINI,
-    OLLAMA,
-    api_sources,
-    ollama_address,
-)
 from langchain_ctxwin.models.registry import RETRY_SECONDS
 from langchain_ctxwin.models.sources import ExplicitSource
 from langchain_ctxwin.protocols import LimitMemory
 from langchain_ctxwin.util.work import in_daemon
 from support.model_sources import (
-    VARIABLES,
     HeldSource,
     ListSource,
     Watch,
     model,
-    wait_for_writers,
 )
 
 TTL = 600.0
@@ -323,14 +313,15 @@ def test_a_failing_source_is_asked_again_after_a_minute_and_told_once():
     assert "secret" not in str(logs)
 
 
-def test_a_hanging_source_is_waited_for_once():
+def test_a_hanging_source_is_waited_for_once(monkeypatch):
     """It holds one thread, however often it is due; its late answer is used when it comes."""
     hanging, good, watch = (
         HeldSource(model("late")),
         ListSource(model(), name="b"),
         Watch(),
     )
-    known = registry(hanging, good, watch=watch, timeout_seconds=0.1)
+    monkeypatch.setattr(registry_module, "TIMEOUT_SECONDS", 0.1)
+    known = registry(hanging, good, watch=watch)
     with capture_logs() as logs:
         for _ in range(3):
             assert windows(known, "nova-1", "nova-1") == [8192, 8192]
@@ -345,7 +336,7 @@ def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
     monkeypatch.setattr(registry_module, "GRACE_SECONDS", 0.01)
     watch, slow = Watch(), HeldSource(model())
     slow.released.set()
-    known = registry(slow, watch=watch, timeout_seconds=30)
+    known = registry(slow, watch=watch)
     assert window(known) == 8192
     slow.released.clear()
     slow.models = [model(context_window=4096), model("new")]
@@ -358,7 +349,7 @@ def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
 async def test_the_async_methods_do_what_the_sync_ones_do():
     """Without blocking the loop while a source is slow."""
     slow = HeldSource(model())
-    known = registry(slow, timeout_seconds=30)
+    known = registry(slow)
     waiting = [asyncio.create_task(known.alookup("nova-1")) for _ in range(5)]
     await asyncio.wrap_future(in_daemon(slow.asked.wait))
     slow.released.set()
@@ -374,43 +365,7 @@ async def test_the_async_methods_do_what_the_sync_ones_do():
     assert window(known) == 4096
 
 
-# Making one
-
-
-def test_each_usual_key_brings_its_source():
-    found = api_sources(dict.fromkeys((*VARIABLES, "OLLAMA_HOST"), "http://host"))
-    kinds = {api.provider for api in (ANTHROPIC, GEMINI, OLLAMA, *COMPATIBLE)}
-    assert len(found) == len(kinds)
-    assert api_sources({"OPENAI_API_KEY": ""}) == []
-
-
-def test_the_given_environment_says_which_key_and_which_address(monkeypatch):
-    """A key for a server of one's own is not sent to the maker."""
-    monkeypatch.setenv("GOOGLE_API_KEY", "of the process")
-    [gemini] = api_sources({"GOOGLE_API_KEY": "given"})
-    assert (gemini.name, gemini.key()) == ("google", "given")
-    [own] = api_sources(
-        {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://localhost:8000/v1"}
-    )
-    assert (own.name, own.base_url) == ("localhost:8000", "http://localhost:8000/v1")
-    with pytest.raises(ConfigError, match="base_url='gateway'"):
-        api_sources({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "gateway"})
-
-
-def test_an_ollama_host_is_read_as_its_own_programs_do():
-    hosts = {
-        "localhost": "http://localhost:11434",
-        "0.0.0.0:8080": "http://127.0.0.1:8080",
-        "https://ollama.example.com": "https://ollama.example.com",
-    }
-    assert {host: ollama_address(host) for host in hosts} == hosts
-
-
-def test_the_standard_registry_remembers_in_the_platforms_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    known = ModelRegistry.standard(
-        sources=[ListSource(model())], environment={}, clock=Watch()
-    )
-    known.learn("nova-1", {"context_window": 4096})
-    wait_for_writers()
-    assert (tmp_path / "langchain-ctxwin" / "learned.json").is_file()
+@pytest.mark.parametrize("seconds", ["a", 0, None])
+def test_a_time_to_live_that_is_none_is_refused(seconds):
+    with pytest.raises(ConfigError, match=r"ttl_seconds=.*: pass a number of seconds"):
+        ModelRegistry(ttl_seconds=seconds)

@@ -131,7 +131,7 @@ def test_rows_that_cannot_be_read_are_passed_over(catalog):
     ("content", "reason"),
     [
         *(
-            (content, "is no JSON")
+            (content, "cannot be read: no JSON")
             for content in (
                 b"",
                 b"\x1f\x8bbroken",

@@ -13,8 +13,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_ctxwin import ConfigError, ModelInfo, cli
 from langchain_ctxwin.cli import main
-from langchain_ctxwin.errors import UnknownModelError
-from langchain_ctxwin.models.probing import ACCURACY, most_calls, most_cost, probe_limit
+from langchain_ctxwin.models.probing import ACCURACY, most_of_a_probe, probe_limit
 from support.fakes import ScriptedChatModel, llama_overflow
 
 
@@ -36,20 +35,13 @@ def test_the_limit_that_is_enforced_is_found(limit, is_stated):
     """To 2 %, whether a refusal states it or not, with no more calls and no more tokens than were said."""
     model = model_of(limit, overflow=llama_overflow if is_stated else silent)
     found = probe_limit(model, low=100, high=4_000)
-    assert found.is_certain
-    assert (
-        limit * (1 - ACCURACY) - 2
-        <= found.accepted_tokens
-        <= limit
-        < found.refused_tokens
-    )
-    assert found.calls == len(model.requests) <= most_calls(100, 4_000)
-    assert found.stated_limit == (limit if is_stated else None)
-    assert sum(request.tokens for request in model.requests) == found.input_tokens
+    assert limit * (1 - ACCURACY) - 2 <= found.limit <= limit
+    assert not is_stated or found.limit == limit
     price = ModelInfo(name="m", input_price=Decimal(1), output_price=Decimal(0))
-    assert Decimal(found.input_tokens) / 1_000_000 <= most_cost(
-        price, low=100, high=4_000
-    )
+    calls, cost = most_of_a_probe(price, low=100, high=4_000)
+    assert found.calls == len(model.requests) <= calls
+    assert sum(request.tokens for request in model.requests) == found.input_tokens
+    assert Decimal(found.input_tokens) / 1_000_000 <= cost
 
 
 def test_another_error_ends_a_probe_with_what_it_has_found():
@@ -62,10 +54,10 @@ def test_another_error_ends_a_probe_with_what_it_has_found():
 
     model = model_of(10_000, policy=answer)
     found = probe_limit(model, low=10, high=5_000)
-    assert (found.accepted_tokens, found.stopped_by, found.is_certain) == (
+    assert (found.accepted_tokens, found.stopped_by, found.limit) == (
         80,
         "ConnectionError",
-        False,
+        None,
     )
 
 
@@ -78,24 +70,6 @@ def test_sizes_that_are_none_are_refused(sizes):
     assert model.requests == []
     with pytest.raises(ConfigError, match="pass a chat model"):
         probe_limit("some-model", high=4_000)
-
-
-class Known:
-    """A registry for the command."""
-
-    learned: list[Any] = []  # noqa: RUF012  # one list for the test
-
-    def __init__(self, info: ModelInfo | None) -> None:
-        self.info = info
-        self.sources = {}
-
-    def lookup(self, model: Any) -> ModelInfo:
-        if self.info is None:
-            raise UnknownModelError("unknown")
-        return self.info
-
-    def learn(self, model: Any, limits: Any) -> None:
-        self.learned.append(dict(limits))
 
 
 @pytest.mark.parametrize(
@@ -111,20 +85,19 @@ class Known:
 def test_the_command_says_what_it_costs_before_it_asks(
     monkeypatch, capsys, arguments, typed, code, said
 ):
-    """And remembers what was found."""
+    """And says how what was found is stated."""
     model = model_of(3_000, overflow=llama_overflow)
     info = ModelInfo(
         name="m", context_window=4_000, input_price=Decimal(5), output_price=Decimal(5)
     )
-    monkeypatch.setattr(cli.ModelRegistry, "standard", lambda **_: Known(info))
+    monkeypatch.setattr(cli.ModelRegistry, "lookup", lambda *_: info)
     monkeypatch.setattr(cli, "chat_model_named", lambda *_: model)
     monkeypatch.setattr(
         cli.sys.stdin, "isatty", lambda: typed is not None, raising=False
     )
     monkeypatch.setattr("builtins.input", lambda _: typed)
-    Known.learned.clear()
     assert main(["models", "--probe", "maker:m", *arguments]) == code
     told = capsys.readouterr()
     assert said in told.out + told.err
-    assert bool(Known.learned) is (code == 0)
+    assert ("ModelLimits(max_input_tokens=3000)" in told.out) is (code == 0)
     assert bool(model.requests) is (code == 0)
