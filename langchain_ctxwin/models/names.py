@@ -65,7 +65,7 @@ _TUNED = re.compile(r"ft:([^:]+):.+")
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Statement:
     """The facts that one source states about one model."""
 
     source: str
@@ -79,7 +79,7 @@ class Resolved:
 
     name: str  # as its most trusted source spells it
     provider: str = ""
-    claims: tuple[Claim, ...] = ()  # none when it is not listed
+    claims: tuple[Statement, ...] = ()  # none when it is not listed
     # several providers serve it, and nothing but the smallest limits decided
     is_ambiguous: bool = False
 
@@ -92,8 +92,8 @@ class Resolved:
 class Listing:
     """All that sources list at one time; a claim without a provider holds wherever the model is served."""
 
-    def __init__(self, claims: Iterable[Claim] = ()) -> None:
-        self._at = defaultdict[str, dict[str, list[Claim]]](dict)
+    def __init__(self, claims: Iterable[Statement] = ()) -> None:
+        self._at = defaultdict[str, dict[str, list[Statement]]](dict)
         """Key of a name or alias -> provider -> claims, the most trusted first."""
         for claim in sorted(claims, key=_trust):
             names = (claim.info.name, *claim.info.aliases)
@@ -167,15 +167,15 @@ class Listing:
         claims = tuple(dict.fromkeys([*own, *everywhere]))
         return Resolved(name=name, provider=provider, claims=claims)
 
-    def _said(self, key: str, provider: str) -> list[Claim]:
+    def _said(self, key: str, provider: str) -> list[Statement]:
         return self._at.get(key, {}).get(provider, [])
 
 
-def _trust(claim: Claim) -> int:
+def _trust(claim: Statement) -> int:
     return TIERS.index(claim.tier)
 
 
-def _window(claims: Iterable[Claim]) -> float:
+def _window(claims: Iterable[Statement]) -> float:
     infos = [claim.info for claim in claims]
     return min(one.context_window or one.max_input_tokens or inf for one in infos)
 
@@ -204,7 +204,7 @@ def spellings(key: str) -> Iterator[str]:
     yield undated(key)
 
 
-def merged(model: Resolved, more: Iterable[Claim] = ()) -> ModelInfo:
+def merged(model: Resolved, more: Iterable[Statement] = ()) -> ModelInfo:
     """Return one `ModelInfo` from all claims about a model.
 
     Per field the first tier that states it counts, and in it the first source; of catalogs the smallest limit.
@@ -237,7 +237,7 @@ def merged(model: Resolved, more: Iterable[Claim] = ()) -> ModelInfo:
     )
 
 
-def _inputs_apart(claims: Sequence[Claim]) -> Iterator[Claim]:
+def _inputs_apart(claims: Sequence[Statement]) -> Iterator[Statement]:
     """The claims, where a window that is an input limit beside a larger window is read as that."""
     infos = [claim.info for claim in claims]
     apart = {
@@ -254,10 +254,10 @@ def _inputs_apart(claims: Sequence[Claim]) -> Iterator[Claim]:
         yield replace(claim, info=info)
 
 
-Value = tuple[Claim, Any]  # a value of a field and who states it
+Value = tuple[Statement, Any]  # a value of a field and who states it
 
 
-def _stated_values(claims: Iterable[Claim], field: str) -> list[Value]:
+def _stated_values(claims: Iterable[Statement], field: str) -> list[Value]:
     """What is said of a field, the value that counts first."""
     values = [(claim, getattr(claim.info, field)) for claim in claims]
     stated = [one for one in values if one[1] not in (None, frozenset())]

@@ -34,7 +34,7 @@ from langchain_ctxwin.errors import (
     expect_each,
 )
 from langchain_ctxwin.models.apis import provider_at
-from langchain_ctxwin.models.names import Claim, Listing, Resolved, guessed, merged
+from langchain_ctxwin.models.names import Listing, Resolved, Statement, guessed, merged
 from langchain_ctxwin.models.reading import provider_id
 from langchain_ctxwin.models.sources import (
     MODELS_DEV,
@@ -68,7 +68,7 @@ class _NamedModel:
     name: str
     # id of the one that the chat model speaks to; empty when unknown
     provider: str = ""
-    own: tuple[Claim, ...] = ()  # what the chat model's own profile states
+    own: tuple[Statement, ...] = ()  # what the chat model's own profile states
 
 
 class ModelRegistry:
@@ -251,7 +251,7 @@ class ModelRegistry:
             answers = {**self._answers, name: models}
             if models != before:
                 self._listing = Listing(
-                    Claim(one, getattr(source, "tier", "provider"), info)
+                    Statement(one, getattr(source, "tier", "provider"), info)
                     for one, source in self._sources.items()
                     for info in answers.get(one, ())
                 )
@@ -284,7 +284,7 @@ class ModelRegistry:
             listing.facts[named] = self._merged(found, named.own) if is_known else None
         return listing.facts[named]
 
-    def _merged(self, model: Resolved, more: Iterable[Claim] = ()) -> ModelInfo:
+    def _merged(self, model: Resolved, more: Iterable[Statement] = ()) -> ModelInfo:
         info = merged(model, more)
         return guessed(info) if self._allow_guess else info
 
@@ -374,7 +374,7 @@ def _named_model(model: Any) -> _NamedModel:
             f"{brief(model)} names no model: pass a name such as 'provider/name', or a chat model"
         )
     own = ProfileSource((part,)).fetch(name)
-    claims = tuple(Claim(PROFILE, PROFILE, info) for info in own)
+    claims = tuple(Statement(PROFILE, PROFILE, info) for info in own)
     return _NamedModel(name, _served_by(part), claims)
 
 

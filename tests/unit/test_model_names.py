@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from langchain_ctxwin import ModelInfo
-from langchain_ctxwin.models.names import Claim, Listing, Resolved, merged
+from langchain_ctxwin.models.names import Listing, Resolved, Statement, merged
 
 GENERIC = ""
 
@@ -31,7 +31,7 @@ def listing(listed=LISTED):
 
 def claim(entry, aliases=()):
     info = ModelInfo(name=entry[1], provider=entry[0] or None, aliases=tuple(aliases))
-    return Claim(source="any", tier="provider", info=info)
+    return Statement(source="any", tier="provider", info=info)
 
 
 def meant(name, provider="", **options):
@@ -105,7 +105,7 @@ def test_a_tuned_model_is_listed_under_its_base(prefix):
 
 
 def said(source="a", tier="catalog", **facts):
-    return Claim(source, tier, ModelInfo(name="m", **facts))
+    return Statement(source, tier, ModelInfo(name="m", **facts))
 
 
 WINDOW, INPUT = "context_window", "max_input_tokens"
