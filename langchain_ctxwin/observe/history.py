@@ -5,8 +5,9 @@ from __future__ import annotations
 import atexit
 import json
 import sqlite3
-from collections import deque
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +19,7 @@ from langchain_ctxwin.core.events import TYPES, Event
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.files import place
 from langchain_ctxwin.util.log import FailureLog
-from langchain_ctxwin.util.work import Worker, renew_after_fork
+from langchain_ctxwin.util.work import in_daemon, renew_after_fork
 
 MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
 BUSY_SECONDS = 1.0  # how long a write waits for another process; each of them takes some milliseconds
@@ -74,31 +75,40 @@ class HistorySink:
         self.max_events = max_events
         self.lost = 0
         """Events that could not be written."""
-        self._waiting = deque[Event]()
         self._failures = FailureLog(path=str(self.path))
-        self._worker = Worker("ctxwin-history")
+        self.renew()
         atexit.register(self.flush)
         renew_after_fork(self)
 
     def renew(self) -> None:
-        """Forget, in a forked process, the events that its parent writes."""
-        self._waiting.clear()
+        """Forget, in a forked process, the events that its parent writes, and the thread that does."""
+        self._lock = threading.Lock()
+        self._waiting = list[Event]()
+        self._job: Future[Any] | None = None
 
     def emit(self, event: Event) -> None:
         """Have an event written; never waits."""
-        self._waiting.append(event)
-        # if one task waits already, that one writes this event, too
-        self._worker.submit(self._write)
+        with self._lock:
+            self._waiting.append(event)
+            if self._job is None or self._job.done():
+                self._job = in_daemon(self._write_all)
 
     def flush(self, timeout_seconds: float = EXIT_SECONDS) -> bool:
         """Wait until all events are written; false when that takes longer. Blocks its thread."""
-        return self._worker.flush(timeout_seconds)
+        job = self._job
+        return job is None or not wait([job], timeout_seconds).not_done
 
-    def _write(self) -> None:
-        """Write the events that wait, in one transaction: each of them has the disk wait."""
-        events = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if not events:  # an earlier task took them along
-            return
+    def _write_all(self) -> None:
+        while True:
+            with self._lock:
+                events, self._waiting = self._waiting, []
+                if not events:
+                    self._job = None
+                    return
+            self._write(events)
+
+    def _write(self, events: Sequence[Event]) -> None:
+        """Write events in one transaction: each of them has the disk wait."""
         try:
             rows = [(json.dumps(event.to_dict(), default=str),) for event in events]
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,9 @@
-"""JSON files that processes share: whole at any moment, written by one at a time, and never a reason to fail."""
+"""JSON files that processes share: whole at any moment, and never a reason to fail."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
@@ -15,17 +13,14 @@ from pydantic import TypeAdapter
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.log import FailureLog
 
-if sys.platform != "win32":
-    import fcntl
-
 T = TypeVar("T")
 
 
 class SharedFile(Generic[T]):
     """A JSON file that processes share. Trouble with it is logged once and never raised.
 
-    One that cannot be read, because it is somebody else's, say, is left alone. A lock file `<name>.lock` beside it
-    stays.
+    One that cannot be read, because it is somebody else's, say, is left alone. Of two processes that save in the same
+    moment one may miss the other's newest entry, which is saved again with its next one.
 
     Raises:
         ConfigError: no file can be there.
@@ -48,11 +43,8 @@ class SharedFile(Generic[T]):
 
         def save() -> T:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with alone(self.path):
-                value = change(self._stored())
-                replace_text(
-                    self.path, self._values.dump_json(value, indent=1).decode()
-                )
+            value = change(self._stored())
+            replace_text(self.path, self._values.dump_json(value, indent=1).decode())
             return value
 
         return self._attempt("not_saved", save)
@@ -87,33 +79,6 @@ def place(path: str | os.PathLike[str]) -> Path:
         raise ConfigError(
             f"path={path!r}: {error}: give the path of a file, or None for memory only"
         ) from error
-
-
-@contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Keep other writers of the file out, so that none loses what another just saved.
-
-    On Windows, and in network folders without locks, nothing keeps them out: of two that save in the same moment one
-    may miss the other's newest entry, which is saved again later.
-
-    The lock belongs to the open lock file `<name>.lock` and ends with the process at the latest, so a crash leaves none
-    behind. The lock file stays: removing it would let two processes hold different ones.
-
-    Raises:
-        OSError: the lock file cannot be made or locked.
-    """
-    with path.with_name(f"{path.name}.lock").open("a") as lock:
-        if sys.platform == "win32":
-            yield
-            return
-        with suppress(OSError):  # a folder without locks
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            # said explicitly: a process forked meanwhile holds the same open file
-            with suppress(OSError):
-                fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 def replace_text(path: Path, text: str) -> None:

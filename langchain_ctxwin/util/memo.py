@@ -36,13 +36,6 @@ class Lru(Generic[V]):
         with self._lock:
             return self._stored(key, value)
 
-    def is_new(self, key: Hashable, value: V) -> bool:
-        """Store the value of a key that has none, and return whether it had none: True in one of several threads."""
-        with self._lock:
-            is_new = key not in self._values
-            self._stored(key, value if is_new else self._values[key])
-            return is_new
-
     def drop(self, key: Hashable) -> None:
         """Forget a value, if there is one."""
         with self._lock:
@@ -56,15 +49,18 @@ class Lru(Generic[V]):
         return value
 
 
-class Seen:
+class Seen(Lru[bool]):
     """Keys of things that are done once; thread-safe, and bounded by `MAX_SEEN`."""
 
     def __init__(self) -> None:
-        self._things: Lru[bool] = Lru(MAX_SEEN)
+        super().__init__(MAX_SEEN)
 
     def is_new(self, thing: Hashable) -> bool:
-        """Say whether this is seen for the first time."""
-        return self._things.is_new(thing, True)
+        """Say whether this is seen for the first time: True in one of several threads."""
+        with self._lock:
+            is_new = thing not in self._values
+            self._stored(thing, True)
+            return is_new
 
 
 def once(memo: Lru[V], key: Hashable, make: Callable[[], V]) -> V:

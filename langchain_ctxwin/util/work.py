@@ -10,7 +10,6 @@ import contextvars
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -140,65 +139,3 @@ def _settle(job: Future[Any], work: Callable[[], Any]) -> None:
         job.set_result(work())
     except BaseException as error:  # noqa: BLE001  # handed to the waiting caller, which decides
         job.set_exception(error)
-
-
-class Worker:
-    """Does tasks one after the other, in a daemon thread that lives while there is something to do.
-
-    In a forked process nothing waits: what was submitted before the fork is its parent's to do.
-    """
-
-    def __init__(
-        self, name: str, *, max_waiting: int = 1
-    ) -> None:  # beside the task that is being done
-        self._name = name
-        self._max_waiting = max_waiting
-        self.renew()
-        renew_after_fork(self)
-
-    def renew(self) -> None:
-        """Forget the thread and what waits for it; neither means anything after a fork."""
-        self._changed = threading.Condition()
-        self._tasks = deque[Callable[[], object]]()
-        self._thread: threading.Thread | None = None
-
-    def submit(self, task: Callable[[], object]) -> bool:
-        """Have a task done, which must not raise; False when too many wait already. Returns at once.
-
-        A `RuntimeError` says that no thread can be started: there may be no more of them, or the process ends.
-        """
-        with self._changed:
-            if len(self._tasks) >= self._max_waiting:
-                return False
-            self._tasks.append(task)
-            if self._thread is None:
-                # an empty context, as in `in_daemon`
-                target = partial(contextvars.Context().run, self._work)
-                self._thread = threading.Thread(
-                    target=target, name=self._name, daemon=True
-                )
-                try:
-                    self._thread.start()
-                except RuntimeError:
-                    self.renew()
-                    raise
-            return True
-
-    def flush(self, timeout_seconds: float) -> bool:
-        """Wait until everything that was submitted is done; false when that takes longer. Blocks its thread."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._thread is None, timeout_seconds)
-
-    def _work(self) -> None:
-        while (task := self._next()) is not None:
-            task()
-            del task  # or it would keep alive what it holds
-
-    def _next(self) -> Callable[[], object] | None:
-        """Return the oldest task; None, and the end of the thread, when there is none."""
-        with self._changed:
-            if self._tasks:
-                return self._tasks.popleft()
-            self._thread = None
-            self._changed.notify_all()
-            return None
