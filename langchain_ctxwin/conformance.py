@@ -15,11 +15,9 @@ Needs pytest and LangChain's agents: `pip install pytest 'langchain-ctxwin[agent
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from langchain_core.messages import (
@@ -50,29 +48,19 @@ LYING_WORDS = 4_000  # of a summary that is longer than what it is made of
 class Summaries(ScriptedChatModel):
     """A summarizer: a good one keeps every sentence with a rule, the others fail in one way each."""
 
-    KINDS: ClassVar[tuple[str, ...]] = (
-        *("good", "failing", "empty", "lying", "inventing"),
-    )
     kind: str = "good"
 
     def _next(self, messages: list[BaseMessage], tools: list[Any]) -> Any:  # noqa: ARG002  # as the base
         if self.kind == "failing":
             return ConnectionError("the summarizer is down")
-        text = {
-            "empty": "",
-            "lying": f"{SUMMARY_MARK} " + "All is well. " * LYING_WORDS,
-        }.get(self.kind)
-        said = (
-            " ".join(message.text for message in messages)
-            .replace("\n", ". ")
-            .split(". ")
-        )
-        rules = dict.fromkeys(
-            sentence.strip() for sentence in said if "must" in sentence
-        )
+        if self.kind == "empty":
+            return ""
+        if self.kind == "lying":
+            return f"{SUMMARY_MARK} " + "All is well. " * LYING_WORDS
+        said = ". ".join(message.text for message in messages).replace("\n", ". ")
+        rules = [sentence for sentence in said.split(". ") if "must" in sentence]
         invented = [INVENTED] if self.kind == "inventing" else []
-        summary = f"{SUMMARY_MARK} " + ". ".join([*rules, *invented])
-        return summary if text is None else text
+        return f"{SUMMARY_MARK} {'. '.join(dict.fromkeys([*rules, *invented]))}"
 
 
 SYSTEM_PROMPT = "You are a careful clerk. You must answer in French. " * 4
@@ -80,9 +68,6 @@ RULE = "The invoice numbers must never be shortened"
 WORD = "river mill heron boat "
 STEPS = 60  # of the long turn: they fill the window several times
 THREAD = {"configurable": {"thread_id": "conformance"}}
-
-TEXT = {"type": "text", "text": "Counted."}
-THOUGHT = {"type": "thinking", "thinking": "Let me count.", "signature": "c2lnbmVk"}
 
 
 @tool
@@ -132,32 +117,15 @@ def calling(
     return answer
 
 
-def thinking(answer: Answer) -> Answer:
-    """Return a model's part that thinks before it answers; its signature is a digest of the messages before it."""
-
-    def thought(messages: Sequence[BaseMessage], tools: Any) -> AIMessage:
-        reply = answer(messages, tools)
-        block = {**THOUGHT, "signature": _prefix(messages, tools)}
-        content: list[Any] = [block]
-        content += [{**TEXT, "text": reply.text}] if reply.text else []
-        about = {"model_provider": "anthropic"}
-        return AIMessage(content, tool_calls=reply.tool_calls, response_metadata=about)
-
-    return thought
-
-
 def counting(steps: int) -> Answer:
     """Return a model's part that counts its own steps, where a request may not show them all."""
-    remaining_steps = iter(range(steps))
+    left = iter(range(steps))
 
     def answer(*_: Any) -> AIMessage:
-        step = next(remaining_steps, None)
-        calls = (
-            []
-            if step is None
-            else [{"name": "read", "args": {"name": f"f{step}"}, "id": f"c{step}"}]
-        )
-        return AIMessage("" if calls else "All is done.", tool_calls=calls)
+        for step in left:
+            call = {"name": "read", "args": {"name": f"f{step}"}, "id": f"c{step}"}
+            return AIMessage("", tool_calls=[call])
+        return AIMessage("All is done.")
 
     return answer
 
@@ -338,7 +306,7 @@ class ContextMiddlewareTests:
             assert any(word in said for word in ("token", "too l"))
         self.require_fitting(model)
 
-    @pytest.mark.parametrize("kind", Summaries.KINDS[1:])
+    @pytest.mark.parametrize("kind", ["failing", "empty", "lying"])
     def test_a_bad_summarizer_fails_no_turn(self, kind: str) -> None:
         """One that fails, says nothing or writes far too much; the conversation goes on."""
         model = self.long_talk(kind=kind)
@@ -362,19 +330,6 @@ class ContextMiddlewareTests:
         assert share >= self.least_stability, (
             f"{share:.0%} of the requests extend the one before"
         )
-
-    def test_bound_thinking_is_sent_only_behind_what_preceded_it(self) -> None:
-        """Newer models tie it to system prompt, tools and messages, and refuse it behind anything else."""
-        model = self.model(thinking(calling(0)))
-        self.talk(model, [question(n, words=60) for n in range(3 * self.turns)])
-        stale = [
-            (number, message.id)
-            for number, request in enumerate(model.answered)
-            for place, message in enumerate(request.messages)
-            for sign in _signatures(message)
-            if sign != _prefix(request.messages[:place], request.tools)
-        ]
-        assert not stale, f"{len(stale)} blocks are behind another prefix: {stale[:3]}"
 
     def test_no_summary_leaks_into_the_stream_of_an_answer(self) -> None:
         """Whoever shows the stream to people would show them the summary."""
@@ -428,32 +383,6 @@ def _asks(message: BaseMessage) -> bool:
 
 def _shows(request: ScriptedRequest, text: str) -> bool:
     return any(text in message.text for message in request.messages)
-
-
-def _prefix(messages: Sequence[BaseMessage], tools: Any) -> str:
-    """A digest of what precedes an answer, without what was thought before."""
-    parts = [
-        [
-            [block for block in _blocks(message) if block.get("type") != "thinking"],
-            getattr(message, "tool_calls", None),
-            getattr(message, "tool_call_id", None),
-        ]
-        for message in messages
-    ]
-    text = json.dumps([parts, tools], default=str, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _signatures(message: BaseMessage) -> list[str]:
-    """Those of the thinking that a message brings."""
-    blocks = [block for block in _blocks(message) if block.get("type") == "thinking"]
-    return [str(block["signature"]) for block in blocks]
-
-
-def _blocks(message: BaseMessage) -> list[dict[str, Any]]:
-    content: Any = message.content
-    parts = content if isinstance(content, list) else [content]
-    return [part if isinstance(part, dict) else {"text": part} for part in parts]
 
 
 def _payload(request: ScriptedRequest) -> list[Any]:
