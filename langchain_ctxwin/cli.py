@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import importlib
 import io
 import json
 import os
@@ -23,6 +23,7 @@ from langgraph.pregel import Pregel
 from langchain_ctxwin import __version__
 from langchain_ctxwin.agent.ready import compact, undo
 from langchain_ctxwin.config import FileConfig, listed
+from langchain_ctxwin.core.events import as_json
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.demo import stories
@@ -49,7 +50,7 @@ from langchain_ctxwin.models.probing import (
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.observe import History, quality_report, report
-from langchain_ctxwin.observe.reports import DEFAULT_GATES
+from langchain_ctxwin.observe.reports import DEFAULT_GATES, lines_of
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_replay
 from langchain_ctxwin.replay.reader import MARGIN_NATS
@@ -76,8 +77,6 @@ UNIT_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}  # of `--since`
 GATE = re.compile(
     r"(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)"
 )
-
-GRAPH_MODULE = "ctxwin_graph"  # what the file of a graph is imported as
 
 PROBED_BEYOND = (
     1.25  # times the limit that is stated: one that is stated too low is found, too
@@ -167,7 +166,6 @@ def _add_models(commands: Any) -> None:
         metavar="NAME",
         help="everything that is said about one model, and by whom",
     )
-    models.add_argument("--refresh", action="store_true", help="ask every source now")
     help_text = "find a model's real input limit by requests of rising size; says first what that may cost"
     models.add_argument("--probe", metavar="PROVIDER:NAME", help=help_text)
     models.add_argument(
@@ -188,10 +186,8 @@ def _add_models(commands: Any) -> None:
 
 def _add_history(commands: Any) -> None:
     command = commands.add_parser(
-        "report", help="sum up a history of events: usage, tools, compactions, troubles"
+        "report", help="sum up a history of events by day, model and kind"
     )
-    command.add_argument("--model", metavar="M", help="events about this model alone")
-    command.add_argument("--thread", metavar="T", help="events of this thread alone")
     command.add_argument("--json", action="store_true", help="print JSON")
     command.add_argument(
         "--check",
@@ -335,8 +331,6 @@ def _models(args: argparse.Namespace) -> int:
 
 
 def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
-    if args.refresh:
-        registry.refresh()
     if args.probe is not None:
         return _probe(registry, args)
     if args.explain is not None:
@@ -397,16 +391,14 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
 
 def _report(args: argparse.Namespace) -> int:
     history = History(args.file)
-    events = history.events(
-        since=_since(args.since), model=args.model, thread=args.thread
-    )
+    events = history.events(since=_since(args.since))
     if args.check:
         return _judge(history, events, args)
-    summary = report(events)
+    rows = report(events)
     if args.json:
-        print(json.dumps({**summary.to_dict(), "skipped": history.skipped}))
+        print(json.dumps({"rows": as_json(rows), "skipped": history.skipped}))
     else:
-        _print_lines(summary.table().splitlines())
+        _print_lines(lines_of(rows))
         _print_skipped(history)
     return 0
 
@@ -486,7 +478,11 @@ def _graph(name: str) -> Any:
     if not colon or not attribute:
         raise ConfigError(f"{name}: give path/to/file.py:graph or package.module:graph")
     try:
-        graph = getattr(_module(place), attribute)
+        path = Path(place)
+        is_file = path.suffix == ".py"
+        sys.path.insert(0, str(path.resolve().parent if is_file else Path.cwd()))
+        module = importlib.import_module(path.stem if is_file else place)
+        graph = getattr(module, attribute)
         graph = graph if isinstance(graph, Pregel) or not callable(graph) else graph()
     except Exception as error:  # whatever the program of somebody does
         raise ConfigError(
@@ -497,19 +493,6 @@ def _graph(name: str) -> Any:
             f"{name} is {brief(graph)}: name a compiled graph, or a function that returns one"
         )
     return graph
-
-
-def _module(place: str) -> Any:
-    if not place.endswith(".py"):
-        sys.path.insert(0, str(Path.cwd()))
-        return importlib.import_module(place)
-    sys.path.insert(0, str(Path(place).resolve().parent))
-    spec = importlib.util.spec_from_file_location(GRAPH_MODULE, place)
-    if spec is None or spec.loader is None:
-        raise ImportError(place)
-    module = sys.modules[GRAPH_MODULE] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _print_lines(lines: Iterable[str]) -> None:

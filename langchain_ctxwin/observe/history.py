@@ -32,7 +32,6 @@ CREATE TABLE IF NOT EXISTS events (
     json TEXT NOT NULL,
     time REAL AS (json_extract(json, '$.time')),
     thread TEXT AS (json_extract(json, '$.thread')),
-    model TEXT AS (json_extract(json, '$.model')),
     answer_id TEXT AS (json_extract(json, '$.answer_id'))
 );
 CREATE INDEX IF NOT EXISTS events_time ON events (time);
@@ -143,28 +142,15 @@ class History:
         self.skipped = 0
         """Events that `events` left out because they are not as this version writes them."""
 
-    def events(
-        self,
-        *,
-        since: float | None = None,
-        model: str | None = None,
-        thread: str | None = None,
-    ) -> Iterator[Event]:
+    def events(self, *, since: float | None = None) -> Iterator[Event]:
         """Yield events in the order in which they were written, whatever the clocks said.
 
         Args:
             since: earliest time, in seconds since the epoch.
-            model: those of this model alone.
-            thread: those of this thread alone.
         """
-        tests = {"time >= ?": since, "model = ?": model, "thread = ?": thread}
-        chosen = {test: value for test, value in tests.items() if value is not None}
-        # Only what is written here becomes part of the statement.
-        query = f"SELECT id, json FROM events WHERE {' AND '.join([*chosen, 'id > ?'])} ORDER BY id LIMIT ?"  # noqa: S608
+        query = "SELECT id, json FROM events WHERE ifnull(time, 0) >= ? AND id > ? ORDER BY id LIMIT ?"
         last_id = 0
-        while rows := self._execute(
-            "ro", query, (*chosen.values(), last_id, BATCH_ROWS)
-        )[0]:
+        while rows := self._execute("ro", query, (since or 0, last_id, BATCH_ROWS))[0]:
             for _, text in rows:
                 event = event_of(text)
                 if event is None:

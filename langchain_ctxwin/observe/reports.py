@@ -1,4 +1,4 @@
-"""What many events say: tables of what happened, and measures of quality with their gates."""
+"""What many events say: a table of what happened, and measures of quality with their gates."""
 
 from __future__ import annotations
 
@@ -8,19 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from statistics import fmean
-from types import UnionType
 from typing import Any, TypeGuard
 
 from langchain_ctxwin.core.events import (
-    CacheMissEvent,
-    CompactionEvent,
     Event,
-    NoticeEvent,
     OverflowEvent,
     StepEvent,
     SummaryEvent,
-    ToolResultEvent,
-    as_json,
 )
 from langchain_ctxwin.errors import (
     BudgetExceededError,
@@ -36,141 +30,48 @@ UNKNOWN = "-"
 
 Row = dict[str, Any]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Tables of what happened."""
-
-    events: int
-    tables: Mapping[str, Sequence[Row]]
-    """By name, each a list of rows; empty where no event tells of it."""
-
-    def table(self) -> str:
-        """Print all tables; one that is empty is a line."""
-        if not self.events:
-            return "no events"
-        return "\n\n".join(
-            _printed(TABLES[name].title, rows) for name, rows in self.tables.items()
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all tables in JSON values; money is text, so that it stays exact."""
-        values: dict[str, Any] = as_json({"events": self.events, **self.tables})
-        return values
+SUMS = ("input_tokens", "cached_tokens", "output_tokens", "cost")
+MEANS = ("utilization", "accuracy")
+"""What a row has of its steps and summaries beside their number."""
 
 
-def report(events: Iterable[Event]) -> Report:
-    """Sum up what happened.
+def report(events: Iterable[Event]) -> list[Row]:
+    """Sum up what happened: a row for each day (UTC), model and kind of event.
+
+    A row has the number of events and, of steps and summaries, the sums of tokens and USD, and the mean utilization of
+    the input limit and accuracy of counts; None where nothing is known.
 
     Args:
-        events: in the order in which they were reported: of a `History`, or of a `MemorySink`.
+        events: of a `History`, or of a `MemorySink`.
 
     Examples:
         >>> events = [StepEvent(model="small", reported_tokens=90, time=1.0)]
-        >>> report(events).tables["usage"][0]["new_tokens"]
+        >>> report(events)[0]["input_tokens"]
         90
     """
-    listed = list(events)
-    tables = {name: table.rows(listed) for name, table in TABLES.items()}
-    return Report(events=len(listed), tables=tables)
+    groups = defaultdict[tuple[str, str, str], list[Event]](list)
+    for event in events:
+        day = datetime.fromtimestamp(event.time, UTC).date().isoformat()
+        groups[day, event.model, event.name].append(event)
+    rows = []
+    for (day, model, name), group in sorted(groups.items()):
+        row: Row = {"day": day, "model": model, "event": name, "number": len(group)}
+        paid = [event for event in group if isinstance(event, StepEvent | SummaryEvent)]
+        for columns, work_out in ((SUMS, sum), (MEANS, fmean)):
+            for column in columns:
+                values = [getattr(event, column, None) for event in paid]
+                known = [value for value in values if value is not None]
+                row[column] = work_out(known) if known else None
+        rows.append(row)
+    return rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A row for each group of events that agree in some values, with how many there are, sums and means."""
-
-    title: str
-    of: type[Event] | UnionType
-    by: tuple[str, ...]
-    sums: tuple[str, ...] = ()
-    means: tuple[str, ...] = ()
-    where: Callable[[Any], Any] = bool
-    """Says which of the events count; by default all."""
-
-    def rows(self, events: Iterable[Event]) -> list[Row]:
-        """Return the rows, in the order of what their events agree in; a sum or mean of nothing known is None."""
-        groups = defaultdict[tuple[str, ...], list[Event]](list)
-        for event in events:
-            if isinstance(event, self.of) and self.where(event):
-                groups[tuple(_value(event, name) for name in self.by)].append(event)
-        rows = []
-        for key, group in sorted(groups.items()):
-            row: Row = {**dict(zip(self.by, key, strict=True)), "events": len(group)}
-            for names, work_out in ((self.sums, sum), (self.means, fmean)):
-                for name in names:
-                    values = [_value(event, name) for event in group]
-                    numbers = [value for value in values if value is not None]
-                    row[name] = work_out(numbers) if numbers else None
-            rows.append(row)
-        return rows
-
-
-TABLES = {
-    "usage": Table(
-        title="Usage by day (UTC) and model: tokens, USD, share of the input limit, accuracy of our counts",
-        of=StepEvent,
-        by=("day", "model"),
-        sums=(
-            "cached_tokens",
-            "cache_write_tokens",
-            "new_tokens",
-            "output_tokens",
-            "cost",
-            "cache_saved",
-            "unused_reserve_tokens",
-        ),
-        means=("utilization", "accuracy"),
-    ),
-    "tools": Table(
-        title="Tools: results, their tokens, share of those that were too large",
-        of=ToolResultEvent,
-        by=("tool",),
-        sums=("tokens", "shown_tokens"),
-        means=("is_oversized",),
-    ),
-    "compactions": Table(
-        title="Compactions: messages and results that left, mean tokens before and after, seconds",
-        of=CompactionEvent,
-        by=("kind",),
-        sums=("left_messages", "left_results"),
-        means=("tokens_before", "tokens_after", "duration_seconds"),
-    ),
-    "cache_misses": Table(
-        title="Prompt caches that missed: what had changed, tokens that were not read from them, by a compaction",
-        of=CacheMissEvent,
-        by=("changed", "model"),
-        sums=("missed_tokens", "is_compacted"),
-    ),
-    "summaries": Table(
-        title="Summaries: what became of them, calls, tokens, USD",
-        of=SummaryEvent,
-        by=("status",),
-        sums=("calls", "input_tokens", "output_tokens", "cost"),
-    ),
-    "troubles": Table(
-        title="Recoveries, refusals and notices",
-        of=OverflowEvent | NoticeEvent,
-        by=("name", "model"),
-        where=lambda event: event.level == "warning",
-    ),
-}
-
-
-def _value(event: Any, name: str) -> Any:
-    if name == "day":
-        return datetime.fromtimestamp(event.time, UTC).date().isoformat()
-    # a result that was not reduced is shown as it is
-    if name == "shown_tokens" and event.shown_tokens is None:
-        return event.tokens
-    return getattr(event, name)
-
-
-def _printed(title: str, rows: Sequence[Row]) -> str:
+def lines_of(rows: Sequence[Row]) -> Iterable[str]:
+    """Return the lines of a printed report."""
     if not rows:
-        return f"{title.partition(':')[0]}: none"
+        return ["no events"]
     cells = [[_cell(value) for value in row.values()] for row in rows]
-    numbers = {name for row in rows for name in row if not isinstance(row[name], str)}
-    return "\n".join([title, *aligned([list(rows[0]), *cells], right=numbers)])
+    return aligned([list(rows[0]), *cells], right=["number", *SUMS, *MEANS])
 
 
 def _cell(value: Any) -> str:

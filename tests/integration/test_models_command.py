@@ -53,7 +53,7 @@ def test_a_fleet_is_one_table_with_limits_prices_and_who_states_them(fleet, caps
         ollama="/ollama",
         anthropic="/anthropic",
     )
-    assert main(["models", *servers, "--refresh"]) == 0
+    assert main(["models", *servers]) == 0
     out = capsys.readouterr().out
     heading = out.splitlines()[0].split()
     assert heading[:3] == ["MODEL", "PROVIDER", "WINDOW"]

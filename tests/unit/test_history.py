@@ -8,13 +8,7 @@ from contextlib import closing
 import pytest
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.observe import (
-    Event,
-    History,
-    HistorySink,
-    StepEvent,
-    SummaryEvent,
-)
+from langchain_ctxwin.observe import Event, History, HistorySink, StepEvent
 from support.agents import PATIENCE
 from support.told import EVERY as EVENTS
 from support.told import STEP
@@ -60,21 +54,6 @@ def test_all_types_are_tried():
     assert {type(event).__name__ for event in EVENTS} == {
         kind.__name__ for kind in Event.__subclasses__()
     }
-
-
-def test_events_are_chosen_by_time_model_and_thread(path):
-    first = StepEvent(thread="a", model="x", time=10.0)
-    second = SummaryEvent(thread="a", model="y", time=20.0, status="ready")
-    third = StepEvent(thread="b", model="x", time=30.0)
-    _write(path, [first, second, third])
-    chosen = [
-        {"since": 20},
-        {"model": "x"},
-        {"thread": "a"},
-        {"thread": "a", "model": "x", "since": 10},
-    ]
-    found = [list(History(path).events(**one)) for one in chosen]
-    assert found == [[second, third], [first, third], [first, second], [first]]
 
 
 def test_a_clock_that_is_set_back_changes_no_order_and_the_oldest_events_leave(
