@@ -102,15 +102,6 @@ class Places:
             agent.invoke(question, {"configurable": {"thread_id": thread}})
             self.jobs.drain(PATIENCE)
 
-    async def atalk(self, thread: str, text: str) -> None:
-        agent = self.agent(text)
-        for number in range(TURNS):
-            question = {
-                "messages": [HumanMessage(f"question {number} on {text} {LONG}")]
-            }
-            await agent.ainvoke(question, {"configurable": {"thread_id": thread}})
-            await self.jobs.adrain(PATIENCE)
-
     def texts(self) -> dict[str, str]:
         """What every place holds, unpacked."""
         items = list_items(self.store)
@@ -227,8 +218,8 @@ async def test_async_checkpointers_and_stores_are_emptied_alike(tmp_path):
             store=store,
             results=LangGraphResultStore(store),
         )
-        await places.atalk(SECRET, SECRET)
-        await places.atalk("other", OTHER)
+        await asyncio.to_thread(places.talk, SECRET, SECRET)
+        await asyncio.to_thread(places.talk, "other", OTHER)
         await asyncio.to_thread(partial(forget, SECRET, **places.given()))
         left = await store.asearch(("ctxwin",))
         assert {item.namespace[1] for item in left} == {"summaries", "results"}

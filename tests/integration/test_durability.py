@@ -114,8 +114,11 @@ def test_every_checkpoint_holds_json_and_messages_only(thread):
 
 
 @pytest.mark.parametrize("point", KILL_POINTS)
-def test_a_killed_process_is_resumed_where_it_stopped(tmp_path, point):
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_killed_process_is_resumed_where_it_stopped(tmp_path, request, kind, point):
     target = str(tmp_path / "thread.sqlite")
+    if kind == "postgres":
+        target = request.getfixturevalue("postgres_dsn")
     check_resume(tmp_path, target, point)
 
 

@@ -1,12 +1,11 @@
 """Does the model node learn from a real refusal once, for every later request, and from an answer that was cut off?"""
 
 import pytest
-from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin.models.sources import LearnedSource
 from support.anthropic_rules import prompt_tokens
 from support.anthropic_server import AnthropicServer
-from support.desk import Calls, agent_of, ask, state_of
+from support.desk import Calls, ask, state_of
 from support.gemini_policy import answer
 from support.gemini_server import GeminiServer
 from support.graphs import chat_on, engine_for
@@ -96,23 +95,6 @@ async def test_what_a_thread_was_refused_for_holds_for_that_thread(model, way):
         WINDOW
     ] * 3
     assert [len(state["messages"]) for state in states] == [2 * TURNS] * 3
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-async def test_a_learned_input_limit_leaves_the_requested_output_alone(way):
-    with GeminiServer(input_limit=WINDOW, policy=answer("Noted.")) as server:
-        agent = agent_of(
-            server.chat_model(max_output_tokens=100),
-            CLAIMED,
-            tools=[],
-            checkpointer=InMemorySaver(),
-        )
-        await talk(agent, thread("t", Calls()), way=way)
-    assert [request.status for request in server.requests].count(400) == 1
-    assert [
-        request.body["generationConfig"]["maxOutputTokens"]
-        for request in server.requests
-    ] == [100] * (TURNS + 1)
 
 
 @pytest.mark.parametrize(

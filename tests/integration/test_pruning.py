@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langgraph.checkpoint.conformance.spec.test_prune import ALL_PRUNE_TESTS
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.graph import END, START, StateGraph
@@ -162,31 +161,6 @@ async def test_async_checkpointers_are_pruned_alike(tmp_path):
         before = (await agent.aget_state(THREAD)).values
         assert await aprune_thread(agent, NAME) > 0
         assert (await agent.aget_state(THREAD)).values == before
-
-
-class Pruning(InMemorySaver):
-    """A checkpointer that prunes as we do."""
-
-    async def aprune(self, thread_ids, *, strategy="keep_latest"):
-        # the same threads, without a `prune` that `aprune_thread` would ask
-        plain = InMemorySaver()
-        vars(plain).update(vars(self))
-        builder = (
-            StateGraph(PlainContextState)
-            .add_node("n", lambda s: {})
-            .add_edge(START, "n")
-        )
-        graph = builder.compile(checkpointer=plain)
-        for thread in thread_ids:
-            if strategy == "delete":
-                await self.adelete_thread(thread)
-            else:
-                await aprune_thread(graph, thread)
-
-
-@pytest.mark.parametrize("check", ALL_PRUNE_TESTS, ids=lambda check: check.__name__)
-async def test_langgraphs_own_conformance_tests_of_pruning_hold(check):
-    await check(Pruning())
 
 
 class Counting(InMemorySaver):

@@ -7,10 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from langgraph.store.postgres import PostgresStore
 from langgraph.store.sqlite import SqliteStore
 
-from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.summarize.jobs import SummaryStore
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
@@ -102,24 +100,3 @@ def test_the_exit_does_not_wait_for_a_summarizer_that_hangs(options, told):
         None,
         True,
     )
-
-
-def test_a_summary_waits_in_postgres(postgres_dsn):
-    """A job of one process puts it, another one's connection reads it; odd characters included."""
-    text = "nul \0, lone \ud800 and 日本"
-    with PostgresStore.from_conn_string(postgres_dsn) as store:
-        store.setup()
-        jobs = SummaryJobs()
-        jobs.start(
-            "key",
-            lambda: text,
-            timeout_seconds=60,
-            store=SummaryStore(store, "thread.\0"),
-        )
-        assert jobs.drain(PATIENCE) == 0
-    with PostgresStore.from_conn_string(postgres_dsn) as store:
-        written = SummaryStore(store, "thread.\0").get("key")
-        assert (written.text, SummaryStore(store, "thread.\0").get("other")) == (
-            text,
-            None,
-        )

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from support.oracle import text_tokens
-from support.tool_runs import NODES, WIRINGS, call, last_cursor, pages, wired
+from support.tool_runs import WIRINGS, call, last_cursor, pages, results
 
 pytest.importorskip("mcp", reason="the MCP SDK is not installed")
 MultiServerMCPClient = pytest.importorskip(
@@ -91,23 +89,6 @@ def tools(listed):
     return {one.name: one.model_copy() for one in listed}
 
 
-async def answer(wiring: str, guard: Any, one: Any, **args: Any) -> ToolMessage:
-    """Return the message of one call."""
-    asking = AIMessage("", tool_calls=[call(one.name, **args)])
-    graph = wired(wiring, guard, [one], asking)
-    given = {
-        "messages": [
-            HumanMessage("What is there?"),
-            *([asking] if wiring in NODES else []),
-        ]
-    }
-    state = await graph.ainvoke(given)
-    (message,) = [
-        message for message in state["messages"] if isinstance(message, ToolMessage)
-    ]
-    return message
-
-
 def guard_of(max_tokens: int = BUDGET) -> ToolResultGuard:
     return ToolResultGuard(ToolResultConfig(max_tokens=max_tokens))
 
@@ -124,7 +105,9 @@ def read_whole(guard: ToolResultGuard, shown: str) -> str:
 )
 async def test_rows_fit_and_stay_readable(wiring, name, tools):
     guard = guard_of()
-    message = await answer(wiring, guard, tools[name], count=ROWS)
+    (message,) = await asyncio.to_thread(
+        results, wiring, guard, [tools[name]], call(name, count=ROWS), is_async=True
+    )
     assert (message.status, text_tokens(message.text) <= BUDGET) == ("success", True)
     read = read_whole(guard, message.text)
     assert [index for index in range(ROWS) if str(index * 7919) not in read] == []
@@ -132,7 +115,10 @@ async def test_rows_fit_and_stay_readable(wiring, name, tools):
 
 @pytest.mark.parametrize("wiring", WIRINGS)
 async def test_a_picture_stays_beside_its_shortened_text(wiring, tools):
-    message = await answer(wiring, guard_of(5_000), tools["picture"])
+    one = tools["picture"]
+    (message,) = await asyncio.to_thread(
+        results, wiring, guard_of(5_000), [one], call(one.name), is_async=True
+    )
     assert [block["type"] for block in message.content] == ["text", "image"]
     assert text_tokens(message.text) <= 5_000
 

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_google_genai import ChatGoogleGenerativeAI
 
 from support import gemini_rules
-from support.gemini_http import CACHES, GENERATE, ROUTE, Reply, error_reply, events
 from support.gemini_policy import Policy, tool_loop
 from support.loopback import Answer, Call, Loopback, RefusalError
 from support.oracle import head_text
 
 INPUT_LIMIT_TOKENS = 1_048_576  # larger than any test's conversation
-OUTPUT_LIMIT_TOKENS = 8192  # what `/models` states
+STATUS_NAMES = {
+    400: "INVALID_ARGUMENT",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    503: "UNAVAILABLE",
+}
+STREAM_CHUNK_CHARS = 24  # several chunks even for a short answer
+ROUTE = re.compile(r"/v1(?:beta)?/models/(?P<model>[^/:?]+):(?P<method>\w+)")
+CACHES = re.compile(r"/v1(?:beta)?/(?P<name>cachedContents(?:/[^/]+)?)")
+GENERATE = frozenset({"generateContent", "streamGenerateContent"})
 STORED = ("systemInstruction", "tools", "toolConfig")
 """Of content in the explicit cache: what a request beside it may not say."""
+
+
+Reply = tuple[int, dict[str, Any]]
+"""Status and JSON body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +91,13 @@ class GeminiServer(Loopback):
         *,
         input_limit: int = INPUT_LIMIT_TOKENS,
         policy: Policy | None = None,
-        faults: Iterable[Fault] = (),
         model: str = "gemini-test",
-        strict: bool = True,
     ) -> None:
         super().__init__()
         self.input_limit = input_limit
         self.policy = policy or tool_loop()
-        self.faults = list(faults)
+        self.faults: list[Fault] = []
         self.model = model
-        self.strict = strict
         self.requests: list[GeminiRequest] = []
         self._caches: dict[str, dict[str, Any]] = {}
         self._signatures: dict[bytes, tuple[str, str]] = {}
@@ -121,32 +131,18 @@ class GeminiServer(Loopback):
         }
         return ChatGoogleGenerativeAI(**settings | options)
 
-    def describe(self, model: str) -> dict[str, Any]:
-        """Return the entry of a model in `/v1beta/models`."""
-        return {
-            "name": f"models/{model}",
-            "displayName": model,
-            "inputTokenLimit": self.input_limit,
-            "outputTokenLimit": OUTPUT_LIMIT_TOKENS,
-            "supportedGenerationMethods": ["generateContent", "countTokens"],
-        }
-
     def answer(self, call: Call) -> Answer:
-        """Answer one request: models, caches, or what a model is asked."""
+        """Answer one request: a cache, or what a model is asked."""
         if CACHES.fullmatch(call.path):
             return Answer(body=self._stored(call.body))
         found = ROUTE.fullmatch(call.path)
-        asks = found is not None and found["method"] in GENERATE | {"countTokens"}
-        if found is None or asks != (call.method == "POST"):
+        if found is None:
             raise RefusalError(f"not found: {call.path}", status=404)
-        if asks:
-            status, reply = self._asked(found["model"], found["method"], call.body)
-            stream = status == 200 and found["method"] == "streamGenerateContent"
-            return Answer(
-                body=reply, status=status, events=events(reply) if stream else None
-            )
-        model = self.describe(found["model"] or self.model)
-        return Answer(body=model if found["model"] else {"models": [model]})
+        status, reply = self._asked(found["model"], found["method"], call.body)
+        is_streamed = status == 200 and found["method"] == "streamGenerateContent"
+        return Answer(
+            body=reply, status=status, events=_events(reply) if is_streamed else None
+        )
 
     def error_body(self, refusal: RefusalError) -> dict[str, Any]:
         """Write a refusal as the API does."""
@@ -213,7 +209,7 @@ class GeminiServer(Loopback):
         if self.faults:
             fault = self.faults.pop(0)
             return error_reply(fault.status, fault.message)
-        problem = self.strict and gemini_rules.request_problem(
+        problem = gemini_rules.request_problem(
             body, model=model, signatures=self._signatures
         )
         if problem:
@@ -277,3 +273,42 @@ def _cut(
         return parts, "STOP"
     text = "".join(part["text"] for part in parts)
     return [{"text": head_text(text, max_tokens)}], "MAX_TOKENS"
+
+
+def error_reply(status: int, message: str) -> Reply:
+    """Return an error as the API words it in JSON."""
+    return status, {
+        "error": {"code": status, "message": message, "status": STATUS_NAMES[status]}
+    }
+
+
+def _events(reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Split a reply into the events of a stream; the last one carries the finish reason, all carry the usage so far."""
+    candidate, usage = reply["candidates"][0], reply["usageMetadata"]
+    pieces = [
+        piece for part in candidate["content"]["parts"] for piece in _pieces(part)
+    ]
+    partial = {
+        key: value for key, value in usage.items() if key != "candidatesTokenCount"
+    }
+    partial["totalTokenCount"] = (
+        usage["totalTokenCount"] - usage["candidatesTokenCount"]
+    )
+    for position, piece in enumerate(pieces, 1):
+        last = position == len(pieces)
+        part = {"content": {"role": "model", "parts": [piece]}, "index": 0}
+        finish = {"finishReason": candidate["finishReason"]} if last else {}
+        yield reply | {
+            "candidates": [part | finish],
+            "usageMetadata": usage if last else partial,
+        }
+
+
+def _pieces(part: dict[str, Any]) -> list[dict[str, Any]]:
+    text = part.get("text", "")
+    if len(text) <= STREAM_CHUNK_CHARS:
+        return [part]
+    return [
+        {**part, "text": text[i : i + STREAM_CHUNK_CHARS]}
+        for i in range(0, len(text), STREAM_CHUNK_CHARS)
+    ]
