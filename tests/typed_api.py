@@ -7,7 +7,7 @@ from typing import Any, assert_type
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
@@ -121,8 +121,7 @@ async def engine(
     assert_type(window.budget, TokenBudget)
     assert_type(window.over_by, int)
     assert_type(window.turns, tuple[Turn, ...])
-    report: dict[str, Any] = window.report
-    view: Sequence[AnyMessage] = window.messages
+    assert_type(window.report, dict[str, Any])
     plan = agent_engine.plan(window) or agent_engine.emergency(
         window, target_tokens=4096
     )
@@ -132,7 +131,6 @@ async def engine(
             plan, window
         )
         assert_type(plan.tokens_after, int)
-    print(report, view)  # noqa: T201  # the values are used, the file is never run
     return agent_engine.build(window)
 
 
@@ -152,17 +150,8 @@ def node_set(
     add_context_nodes(builder, nodes, model_node="agent", model=model)
     builder.add_edge(START, "budget_check")
     builder.compile(checkpointer=InMemorySaver())
-    request: list[AnyMessage] = nodes.model_input(state)
-    route: str = nodes.route_on_budget(state)
-    again: bool = nodes.retry_on(ValueError(route))
-    call: Callable[[list[AnyMessage]], AIMessage] = lambda _: AIMessage("done")  # noqa: E731  # the annotation is the point
-    print(request, again, nodes.model_node(call), nodes.model_node(model))  # noqa: T201  # the values are used
-    print(  # noqa: T201  # same
-        nodes.budget_check,
-        nodes.maybe_summarize,
-        nodes.force_compress,
-        nodes.build_messages,
-    )
+    assert_type(nodes.model_input(state), list[AnyMessage])
+    assert_type(nodes.retry_on(ValueError(nodes.route_on_budget(state))), bool)
 
 
 def ready_agent(model: BaseChatModel, tools: list[BaseTool]) -> None:

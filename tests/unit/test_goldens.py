@@ -46,7 +46,6 @@ from langchain_ctxwin import (
     pin,
 )
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from langchain_ctxwin.summarize import SummaryJobs
 from support.fakes import (
     Policy,
     ScriptedChatModel,
@@ -57,10 +56,10 @@ from support.fakes import (
 )
 from support.goldens import FOLDER, Parts, difference, store, stored
 from support.graphs import chat_on
+from support.scenarios import Numbered, Prompt
 
 STORED = FOLDER / "conversations.json.xz"
 THREAD = {"configurable": {"thread_id": "1"}}
-PATIENCE = 20.0
 WINDOW = 1600
 MASKED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 OF_THE_MOMENT = {
@@ -99,31 +98,11 @@ class Golden:
         )
 
 
-class Prompt(SummaryJobs):
-    """Jobs that are done as soon as they are started."""
-
-    def start(self, *args: Any, **options: Any) -> bool:
-        started = super().start(*args, **options)
-        self.drain(PATIENCE)
-        return started
-
-
 class Writer:
     """A summarizer that says how much it was given."""
 
     def summarize(self, messages: list[Any], *, previous: str, max_tokens: int) -> str:
         return f"{previous} {len(messages)} more messages"[-max_tokens:].strip()
-
-
-class Numbered(ScriptedChatModel):
-    """A model whose answers have ids that do not differ from run to run: the size of a text depends on them."""
-
-    def _metered(self, answer: AIMessage, tokens: int) -> AIMessage:
-        return (
-            super()
-            ._metered(answer, tokens)
-            .model_copy(update={"id": f"answer {len(self.requests)}"})
-        )
 
 
 CallId = Annotated[str, InjectedToolCallId]
