@@ -306,7 +306,7 @@ def family_of(model: object) -> str:
 
 def rules_of(model: object) -> Rules:
     """Return the rules of a model's provider; those of a server at an address of its own are unknown."""
-    inner = unbound(model)
+    inner, arguments = unbound(model), arguments_of(model)
     family = _class_family(inner) or provider_named(getattr(inner, "provider", None))
     rules = RULES.get(family, UNKNOWN)
     is_marked = any(getattr(inner, mark, None) for mark in RESPONSES_MARKS)
@@ -315,21 +315,20 @@ def rules_of(model: object) -> Rules:
     )
     if getattr(inner, "openai_api_base", None):
         rules = replace(ELSEWHERE, provider="openai" if uses_responses else "other")
-    declared_profile = getattr(inner, "profile", None)
-    profile = declared_profile if isinstance(declared_profile, Mapping) else {}
+    profile: Mapping[str, Any] = getattr(inner, "profile", None) or {}
     is_claude = family == "anthropic"
     # Azure's API refuses the key of a prompt cache in some of its versions.
     is_azure = any(cls.__name__ == "AzureChatOpenAI" for cls in type(inner).__mro__)
-    arguments = arguments_of(model)
-    thinking = arguments.get("thinking")
-    thinks_each_time = (
-        isinstance(thinking, Mapping) and thinking.get("type") == MANUAL_THINKING
-    )
     takes_cache_key = rules.provider == "openai" and not is_azure
+    is_new = (profile.get("release_date") or "") >= BREAKPOINTS_SINCE
+    capabilities = getattr(inner, "capabilities", None) or ()
+    thinking = arguments.get("thinking") or {}
     return replace(
         rules,
-        takes_breakpoints=takes_cache_key and _has_breakpoints(inner),
-        calls_need_reasoning=rules.calls_need_reasoning or thinks_each_time,
+        takes_breakpoints=takes_cache_key
+        and (is_new or CACHE_BREAKPOINTS in capabilities),
+        calls_need_reasoning=rules.calls_need_reasoning
+        or thinking.get("type") == MANUAL_THINKING,
         takes_cache_key=takes_cache_key,
         loads_tools=is_claude and profile.get("mid_conversation_tools") is True,
         takes_system_behind_user=is_claude
@@ -342,23 +341,11 @@ def rules_of(model: object) -> Rules:
     )
 
 
-def _has_breakpoints(model: object) -> bool:
-    """True for a model whose profile dates it as new enough, or whose facts name the capability."""
-    profile = getattr(model, "profile", None)
-    released = profile.get("release_date") if isinstance(profile, Mapping) else None
-    is_new = isinstance(released, str) and released >= BREAKPOINTS_SINCE
-    return is_new or CACHE_BREAKPOINTS in (getattr(model, "capabilities", None) or ())
-
-
 def _compacts(management: Any) -> bool:
     """True where a setting asks the server to compact: Anthropic's has edits, OpenAI's is a list."""
-    if isinstance(management, Mapping):
-        management = management.get("edits")
-    edits = management if isinstance(management, list | tuple) else ()
-    return any(
-        isinstance(edit, Mapping) and "compact" in str(edit.get("type"))
-        for edit in edits
-    )
+    has_edits = isinstance(management, Mapping)
+    edits = management.get("edits") if has_edits else management
+    return any("compact" in str(edit.get("type")) for edit in edits or ())
 
 
 def arguments_of(model: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ Positions are those of the history. What else reasoning is tied to, such as the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -37,6 +37,7 @@ from langchain_ctxwin.core.provider_blocks import (
     is_native_compaction,
     is_usable_compaction,
     text_of,
+    with_fields,
 )
 from langchain_ctxwin.core.record import (
     CLOSING,
@@ -268,13 +269,11 @@ class Parts:
 
         Explicit pins have room, and the last one of the newest message.
         """
-        start = self.start_of(view)
-        pinned = {position.index for position in view.pinned}
+        shown = self._shown_of(self.history.media, view)
         sizes = {
             index: sizes_of(self.messages[index])
-            for index in sorted(self.history.media)
-            if (index >= start or index in pinned)
-            and message_id(self.messages, index) not in view.cleared
+            for index in shown
+            if message_id(self.messages, index) not in view.cleared
         }
         pins = self.pins & sizes.keys()
         spared = MediaSize.sum_of(size for index in pins for size in sizes[index])
@@ -288,19 +287,15 @@ class Parts:
     def _newest_compaction(
         self, view: View, is_usable: Callable[[AnyMessage, str], bool]
     ) -> int | None:
-        compacted = self.history.compacted
-        if not compacted:
-            return None
-        pinned = {position.index for position in view.pinned}
-        visible = (
-            index
-            for index in compacted
-            if index >= self.start_of(view) or index in pinned
-        )
-        return max(
-            (i for i in visible if is_usable(self.messages[i], self._reader(i))),
-            default=None,
-        )
+        shown = self._shown_of(self.history.compacted, view)
+        usable = (i for i in shown if is_usable(self.messages[i], self._reader(i)))
+        return max(usable, default=None)
+
+    def _shown_of(self, indexes: Collection[int], view: View) -> list[int]:
+        """Those of some positions that a view shows, in order."""
+        pinned = {position.index for position in view.pinned} if indexes else ()
+        start = self.start_of(view)
+        return [index for index in sorted(indexes) if index >= start or index in pinned]
 
 
 _OPENERS = r"<\uff1c\ufe64"
@@ -379,9 +374,7 @@ def append_text(
         content = [*content, {"type": "text", "text": text}]
     else:
         content = f"{content}\n\n{text}" if content else text
-    if system is None:
-        return SystemMessage(content=content)
-    return system.model_copy(update={"content": content})
+    return with_fields(system or SystemMessage(""), content=content)
 
 
 def record_text(summary: str, record: Record) -> str:

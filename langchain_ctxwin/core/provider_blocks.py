@@ -83,9 +83,6 @@ BLOCK_KINDS: Mapping[str, str] = {
 MEDIA_KINDS = frozenset({"image", "audio", "video", "file"})
 
 MAX_DEPTH = 8  # blocks inside blocks that are followed as such; results hold blocks, and those hold no further results
-MAX_PARTS = (
-    10_000  # values of one unknown block that are looked at, so that a cyclic one ends
-)
 UNSENT_KEYS = frozenset(
     {
         "type",
@@ -198,27 +195,18 @@ class Media:
 
 
 def leaves(value: Any) -> Iterator[str | Media]:
-    """Yield the texts inside a value of any shape; long runs of base64 and bytes come out as media.
-
-    At most `MAX_PARTS` values are looked at, so that this ends on cyclic and on heavily shared ones.
-    """
-    stack = [value]
-    for _ in range(MAX_PARTS):
-        if not stack:
-            return
-        item = stack.pop()
-        if isinstance(item, Mapping):
-            stack += [part for key, part in item.items() if key not in UNSENT_KEYS][
-                :MAX_PARTS
-            ]
-        elif isinstance(item, list | tuple):
-            stack += item[:MAX_PARTS]
-        elif isinstance(item, bytes | bytearray):
-            yield Media("blob", {"data": bytes(item)})
-        elif isinstance(item, str) and _BLOB.match(item):
-            yield Media("blob", {"data": item})
-        elif item is not None:
-            yield str(item)
+    """Yield the texts inside a value of any shape; long runs of base64 and bytes come out as media."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            if key not in UNSENT_KEYS:
+                yield from leaves(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from leaves(part)
+    elif isinstance(value, bytes) or (isinstance(value, str) and _BLOB.match(value)):
+        yield Media("blob", {"data": value})
+    elif value is not None:
+        yield str(value)
 
 
 def compact_json(value: Any) -> str:

@@ -26,6 +26,16 @@ MAX_TOKENS = 100_000_000
 """Above this no count has ever been: nothing that a provider reports is believed."""
 
 
+SIZE_KEYS = ("input_tokens", "output_tokens")
+CACHE_KEYS = (
+    "cache_read",
+    "cache_creation",
+    "ephemeral_5m_input_tokens",
+    "ephemeral_1h_input_tokens",
+)
+RAW_KEYS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
 def count_of(value: object) -> int | None:
     """Return a stated value as a whole number of at least 0; None for anything else, and for impossible sizes."""
     return value if is_count(value) else None
@@ -72,38 +82,29 @@ class Usage:
             return cls()
         raw = answer.response_metadata.get("usage")
         rounds = raw.get("iterations") if isinstance(raw, Mapping) else None
-        spent = [
+        spent = (
             cls.of(_as_metadata(one))
-            for one in (rounds if isinstance(rounds, list) else ())
-            if isinstance(one, Mapping) and one.get("type") == COMPACTION_TYPE
-        ]
+            for one in rounds or ()
+            if one.get("type") == COMPACTION_TYPE
+        )
         return replace(cls.of(answer.usage_metadata), compactions=tuple(spent))
 
     @classmethod
     def of(cls, usage: Mapping[str, Any] | None) -> Usage:
         """Read the `usage_metadata` of an answer."""
-        reported: Mapping[str, Any] = usage or {}
-        details = reported.get("input_token_details")
-        parts: Mapping[str, Any] = details if isinstance(details, Mapping) else {}
-        size, output = (
-            count_of(reported.get("input_tokens")),
-            count_of(reported.get("output_tokens")),
-        )
+        reported = usage or {}
+        parts = reported.get("input_token_details") or {}
+        size, output = (count_of(reported.get(key)) for key in SIZE_KEYS)
         if size is None:
             return cls(output_tokens=output)
-        cached, hour = (
-            count_of(parts.get("cache_read")),
-            count_of(parts.get("ephemeral_1h_input_tokens")),
-        )
+        cached, total, minutes, hour = (count_of(parts.get(key)) for key in CACHE_KEYS)
         # Where writes are told apart by how long they are kept, the total is those of both kinds.
-        minutes = count_of(parts.get("ephemeral_5m_input_tokens"))
-        total = count_of(parts.get("cache_creation"))
         written = total or (minutes or 0) + (hour or 0) or total
         room = size - min(size, cached or 0)
         return cls(
             input_tokens=size,
             output_tokens=output,
-            cached_tokens=None if cached is None else min(size, cached),
+            cached_tokens=None if cached is None else size - room,
             cache_write_tokens=None if written is None else min(room, written),
             hour_write_tokens=min(room, written or 0, hour or 0),
             is_free=reported.get("total_cost") == 0,
@@ -126,44 +127,34 @@ class Usage:
             return None
         if self.is_free:
             return Decimal(0)
-        beside = [one.cost(info) for one in self.compactions]
+        compactions = [one.cost(info) for one in self.compactions]
         cached, written = self.cached_tokens or 0, self.cache_write_tokens or 0
         read_price, write_price = (
             info.input_price if price is None else price
             for price in (info.cache_read_price, info.cache_write_price)
         )
         hour_price = info.cache_write_hour_price
-        if hour_price is None:
-            hour_price = write_price
         priced = (
             (self.input_tokens - cached - written) * info.input_price
             + cached * read_price
             + (written - self.hour_write_tokens) * write_price
-            + self.hour_write_tokens * hour_price
+            + self.hour_write_tokens
+            * (write_price if hour_price is None else hour_price)
             + self.output_tokens * info.output_price
         )
-        known = [cost for cost in beside if cost is not None]
-        total = sum(known, priced / PRICED_TOKENS)
-        return total if len(known) == len(beside) else None
+        known = [cost for cost in compactions if cost is not None]
+        is_whole = len(known) == len(compactions)
+        return sum(known, priced / PRICED_TOKENS) if is_whole else None
 
 
 def _as_metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Anthropic's usage in LangChain's shape: there the input holds what was read from the cache and written to it."""
-    read, written = (
-        count_of(raw.get("cache_read_input_tokens")),
-        count_of(raw.get("cache_creation_input_tokens")),
-    )
-    kinds = raw.get("cache_creation")
-    details = {
-        **(kinds if isinstance(kinds, Mapping) else {}),
-        "cache_read": read,
-        "cache_creation": written,
-    }
-    size = (count_of(raw.get("input_tokens")) or 0) + (read or 0) + (written or 0)
+    size, read, written = (count_of(raw.get(key)) or 0 for key in RAW_KEYS)
+    kinds = raw.get("cache_creation") or {}
     return {
-        "input_tokens": size,
+        "input_tokens": size + read + written,
         "output_tokens": raw.get("output_tokens"),
-        "input_token_details": details,
+        "input_token_details": {**kinds, "cache_read": read, "cache_creation": written},
     }
 
 
@@ -217,11 +208,7 @@ def cleared_tokens(reply: AIMessage) -> int:
     """
     managed = reply.response_metadata.get("context_management")
     edits = managed.get("applied_edits") if isinstance(managed, Mapping) else None
-    listed = edits if isinstance(edits, list) else []
-    sizes = [
-        edit.get("cleared_input_tokens") for edit in listed if isinstance(edit, Mapping)
-    ]
-    return sum(size for size in sizes if isinstance(size, int) and size > 0)
+    return sum(edit.get("cleared_input_tokens") or 0 for edit in edits or ())
 
 
 def counted_once(reply: AIMessage, tokens: int, planned: int) -> int:
@@ -328,20 +315,16 @@ STOP_KEYS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 
 def stop_reasons(reply: AIMessage) -> list[str]:
     """Return why an answer ended, as its provider states it; empty when it does not."""
-    metadata: Mapping[str, Any] = reply.response_metadata or {}
-    incomplete = metadata.get("incomplete_details")  # OpenAI's Responses API
-    reasons = [metadata.get(key) for key in STOP_KEYS]
-    reasons += [incomplete.get("reason")] if isinstance(incomplete, Mapping) else []
+    metadata = reply.response_metadata
+    incomplete = metadata.get("incomplete_details") or {}  # OpenAI's Responses API
+    reasons = [*map(metadata.get, STOP_KEYS), incomplete.get("reason")]
     return [reason for reason in reasons if isinstance(reason, str) and reason]
 
 
 def answered_by(reply: AIMessage) -> str:
     """Name of the model that answered, as the provider states it; another one after a fallback."""
-    for key in ("model_name", "model"):
-        name = reply.response_metadata.get(key)
-        if isinstance(name, str) and name:
-            return name
-    return ""
+    names = map(reply.response_metadata.get, ("model_name", "model"))
+    return next((name for name in names if isinstance(name, str) and name), "")
 
 
 def may_be(model: str, answering_model: str) -> bool:

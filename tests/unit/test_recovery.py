@@ -99,16 +99,6 @@ def test_the_same_size_again_is_what_a_server_keeps_of_a_prompt(
 
 
 REASONS = st.sampled_from([*FULL, "stop", "end_turn", ""])
-METADATA = st.dictionaries(
-    st.sampled_from(
-        ["finish_reason", "stop_reason", "done_reason", "incomplete_details", "other"]
-    ),
-    st.recursive(
-        REASONS | st.none() | st.integers(),
-        lambda inner: st.lists(inner) | st.dictionaries(st.just("reason"), inner),
-    ),
-    max_size=3,
-)
 
 
 @given(
@@ -166,33 +156,6 @@ def test_less_output_is_asked_for_only_where_that_helps(limit, actual, kind, req
             )
             == {}
         )
-
-
-@given(
-    metadata=METADATA,
-    sizes=st.tuples(st.integers(-5, 10**7), st.integers(-5, 10**7)) | st.none(),
-    window=st.none() | st.integers(0, 10**7),
-    requested=st.none() | st.integers(0, 10**7),
-    least=st.integers(0, 10**7),
-    previous=st.none() | st.tuples(st.integers(0, 10**7), st.integers(0, 10**7)),
-)
-def test_any_reply_gives_a_verdict(metadata, sizes, window, requested, least, previous):
-    reply = (
-        AIMessage("x", response_metadata=metadata)
-        if sizes is None
-        else answered(*sizes, **metadata)
-    )
-    known = {
-        "context_window": window,
-        "requested_output_tokens": requested,
-        "least_input_tokens": least,
-    }
-    overflow = silent_overflow(reply, **known, previous=previous)
-    assert (
-        overflow is None
-        or overflow.limit is None
-        or overflow.limit >= (overflow.actual or 1)
-    )
 
 
 # ---- less output ------------------------------------------------------------------------------------------------
