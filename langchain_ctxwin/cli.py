@@ -144,14 +144,14 @@ def _add_config(commands: Any) -> None:
     check = actions.add_parser(
         "check", help="say whether a file is valid, and what it sets"
     )
-    check.add_argument("file", type=Path, help="a TOML, YAML or JSON file")
+    check.add_argument("file", type=Path, help="a TOML or JSON file")
     check.set_defaults(run=_check)
     show = actions.add_parser("show", help="print every setting")
     show.add_argument(
         "file",
         type=Path,
         nargs="?",
-        help="a TOML, YAML or JSON file (default: the environment alone)",
+        help="a TOML or JSON file (default: the environment alone)",
     )
     show.set_defaults(run=_show)
 

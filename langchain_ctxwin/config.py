@@ -23,7 +23,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from langchain_ctxwin.core.field_paths import compile_fields
@@ -63,38 +63,27 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+LEAST_TRIGGER_MESSAGES = 2
+
+
 def _checked_path(path: str) -> str:
-    try:
-        compile_fields([path])
-    except ConfigError as error:
-        raise PydanticCustomError(
-            "field_path",
-            "give keys joined by dots, such as price.base or items[].id, others in double quotes",
-        ) from error
+    compile_fields([path])
     return path
 
 
 def _size(value: Any) -> Any:
     """Read a size as LangChain's own middleware writes them, too: `("tokens", 2000)` or `("fraction", 0.8)`."""
-    if isinstance(value, str) and value.rstrip().endswith("%"):
-        raise ValueError("give the share as a number, such as 0.8 for 80 %")
-    if not isinstance(value, tuple | list) or len(value) != 2:  # noqa: PLR2004  # kind and number
-        return value
-    kind, number = value
-    if kind == "messages":
-        raise ValueError(
-            "messages are not a size: set trigger_messages, of which a compaction leaves half"
-        )
-    is_number = isinstance(number, int | float)
-    if (
-        kind not in {"tokens", "fraction"}
-        or not is_number
-        or (kind == "tokens") != (number > 1)
-    ):
-        raise ValueError(
-            'give ("tokens", 2000), ("fraction", 0.8), or the number alone'
-        )
-    return number
+    match value:
+        case ("tokens", int() | float() as number) if number > 1:
+            return number
+        case ("fraction", int() | float() as number) if number <= 1:
+            return number
+        case tuple() | list():
+            raise ValueError(
+                'give ("tokens", 2000), ("fraction", 0.8), the number alone, or as trigger ("messages", n) with an n '
+                f"of at least {LEAST_TRIGGER_MESSAGES + 1} and no trigger_messages beside it"
+            )
+    return value
 
 
 Count = Annotated[int, Field(gt=0, le=MAX_AMOUNT)]
@@ -172,7 +161,7 @@ class Settings(_Explained, BaseSettings):
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """Read settings from a TOML, YAML or JSON file; environment variables fill what the file leaves out.
+        """Read settings from a TOML or JSON file; environment variables fill what the file leaves out.
 
         Raises:
             ConfigError: the file is missing, empty or unreadable, or holds unknown or invalid settings.
@@ -191,7 +180,6 @@ class Settings(_Explained, BaseSettings):
 
 
 LEAST_TRIGGER_TOKENS = 256  # a few messages; a smaller number is meant as per cent
-LEAST_TRIGGER_MESSAGES = 3
 
 
 class ContextConfig(Settings):
@@ -281,7 +269,9 @@ class ContextConfig(Settings):
     prepare: Share = 0.6
     trigger: Share | None = None
     keep: Share = 0.25
-    trigger_messages: Annotated[int, Field(ge=2, le=MAX_AMOUNT)] | None = None
+    trigger_messages: (
+        Annotated[int, Field(ge=LEAST_TRIGGER_MESSAGES, le=MAX_AMOUNT)] | None
+    ) = None
     max_history_tokens: Count | None = None
     compact_when_idle: bool = False
     summarize: Literal["background", "inline", "off"] = "background"
@@ -310,20 +300,12 @@ class ContextConfig(Settings):
     @classmethod
     def _read_messages(cls, values: Any) -> Any:
         """Read a trigger in messages as LangChain's own middleware does: it is reached at so many."""
-        trigger = values.get("trigger")
-        if not isinstance(trigger, tuple | list) or tuple(trigger[:-1]) != (
-            "messages",
-        ):
-            return values
-        number = trigger[1]
-        if (
-            not isinstance(number, int)
-            or number < LEAST_TRIGGER_MESSAGES
-            or values.get("trigger_messages")
-        ):
-            least = f"an n of at least {LEAST_TRIGGER_MESSAGES}, and no trigger_messages beside it"
-            raise ValueError(f'trigger={trigger!r}: give ("messages", n) with {least}')
-        return {**values, "trigger": None, "trigger_messages": number - 1}
+        match values:
+            case {"trigger": ("messages", int() as number)} if (
+                number > LEAST_TRIGGER_MESSAGES and not values.get("trigger_messages")
+            ):
+                return {**values, "trigger": None, "trigger_messages": number - 1}
+        return values
 
     @model_validator(mode="after")
     def _trigger_is_above_keep(self) -> Self:
@@ -511,15 +493,6 @@ class AlertConfig(Settings):
     window: Samples = 100
     least: Samples = 20
 
-    @model_validator(mode="after")
-    def _least_fits_into_window(self) -> Self:
-        if self.least > self.window:
-            raise ValueError(
-                f"least={self.least} is more than window={self.window}: no share would ever be looked at; "
-                "lower least or raise window"
-            )
-        return self
-
 
 class FileConfig(ContextConfig):
     """All settings in one file: those of `ContextConfig` at the top, the others in tables of their own.
@@ -619,14 +592,9 @@ def table_of(content: bytes, path: Path) -> dict[str, Any]:
             f"cannot read settings from {path}: it is empty: give at least one setting, or a comment"
         )
     try:
-        values = parse(content.decode("utf-8-sig"))
-        # None: YAML of comments only
-        table = json.loads(json.dumps({} if values is None else values, default=str))
-    except Exception as error:  # noqa: BLE001  # parsers raise whatever a bad value leads to
-        # Not chained: the error of a YAML parser quotes the line, and a traceback would show it.
-        raise ConfigError(
-            f"cannot read settings from {path}: {_reason(error)}"
-        ) from None
+        table = parse(content.decode("utf-8-sig"))
+    except ValueError as error:  # of no Unicode, too
+        raise ConfigError(f"cannot read settings from {path}: {error}") from None
     if not isinstance(table, dict):
         raise ConfigError(
             f"cannot read settings from {path}: expected a table of settings, got {type(table).__name__}"
@@ -634,31 +602,9 @@ def table_of(content: bytes, path: Path) -> dict[str, Any]:
     return table
 
 
-def _reason(error: Exception) -> str:
-    """The fault that a parser found, and its place; only the type where the text may quote values."""
-    mark = getattr(error, "problem_mark", None)
-    if mark is not None:
-        return (
-            f"it is not valid YAML (at line {mark.line + 1}, column {mark.column + 1})"
-        )
-    if isinstance(
-        error, tomllib.TOMLDecodeError | json.JSONDecodeError | UnicodeDecodeError
-    ):
-        return str(error)
-    return f"a value in it cannot be read ({type(error).__name__})"
-
-
-def _yaml(text: str) -> Any:
-    import yaml  # noqa: PLC0415  # few programs read YAML
-
-    return yaml.safe_load(text)
-
-
 PARSERS: dict[str, Callable[[str], Any]] = {
     ".toml": tomllib.loads,
     ".json": json.loads,
-    ".yaml": _yaml,
-    ".yml": _yaml,
 }
 
 

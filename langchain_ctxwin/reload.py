@@ -27,7 +27,7 @@ STOP_SECONDS = 2.0
 
 
 class ConfigFile:
-    """All settings of a program, from one TOML, YAML or JSON file that may change while the program runs.
+    """All settings of a program, from one TOML or JSON file that may change while the program runs.
 
     `current` is one frozen `FileConfig`, exchanged as a whole: read it once per request, and a request in flight keeps
     what it started with. A file that is missing, empty or invalid changes nothing but `problem`.

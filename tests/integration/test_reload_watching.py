@@ -122,8 +122,8 @@ def test_a_file_that_goes_and_comes_back_is_seen(path, watched, harm, problem):
     ],
 )
 def test_no_file_ends_the_watching(tmp_path, text):
-    (tmp_path / "settings.yaml").write_text("keep: 0.9\n")
-    watched = Watched(tmp_path / "settings.yaml")
+    (tmp_path / "settings.json").write_text('{"keep": 0.9}')
+    watched = Watched(tmp_path / "settings.json")
     with watched.settings as settings:
         watched.path.write_text(f"{text}\n")
         until(lambda: settings.problem)

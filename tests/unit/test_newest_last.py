@@ -223,7 +223,7 @@ def test_a_trigger_holds_in_every_mode(summarize, trigger, largest):
         ),
         (
             {"trigger": ("messages", 2)},
-            r'give \("messages", n\) with an n of at least 3',
+            r'as trigger \("messages", n\) with an n of at least 3',
         ),
     ],
 )

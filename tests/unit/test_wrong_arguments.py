@@ -58,7 +58,7 @@ USUAL: dict[str, tuple[Callable[[], Any], str]] = {
     "nodes in the place of a graph": (
         lambda: ctx.add_context_nodes(ctx.ContextNodes(ENGINE), ENGINE, model=MODEL), "pass the StateGraph",
     ),
-    "per cent as a text": (lambda: ctx.ContextConfig(trigger="80%"), "such as 0.8 for 80 %"),
+    "per cent as a text": (lambda: ctx.ContextConfig(trigger="80%"), "unable to parse string as a number"),
     "one model as candidates": (lambda: ctx.ModelRouter(MODEL), "a list of chat models"),
     "a model that states no window": (lambda: ctx.ContextEngine(FAKE), "FakeListChatModel: the model's"),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LIMITS), "tools[0]='weather'"),
