@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import ceil
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -51,7 +50,7 @@ from langchain_ctxwin.text import pieces_of
 from langchain_ctxwin.util.log import log_failure
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
-__all__ = ["MapReduceInput", "MapReduceOutput", "create_map_reduce_graph"]
+__all__ = ["create_map_reduce_graph"]
 
 MAP_PROMPT = """\
 Answer the question from the documents below, and from nothing else. They may be one part of a longer work whose other \
@@ -148,30 +147,21 @@ def create_map_reduce_graph(
         ```
     """
     expect(model, Runnable, "model", "a chat model or a Runnable around one")
-    parts = _Parts(model, limits, counter, (map_prompt, reduce_prompt))
-    parts.check("")  # prompts that leave no room are refused here
-    nodes = _Nodes(model, parts)
+    work = _MapReduce(model, limits, counter, (map_prompt, reduce_prompt))
+    work.check("")  # prompts that leave no room are refused here
     builder = StateGraph(
         State, input_schema=MapReduceInput, output_schema=MapReduceOutput
     )
-    builder.add_node("split", nodes.split, destinations=("map",))
-    answer = _node(nodes.answer)
+    builder.add_node("split", work.split, destinations=("map",))
+    answer = _node(work.answer)
     builder.add_node("map", answer)
-    builder.add_node("collect", nodes.collect, destinations=("map", "reduce", END))
+    builder.add_node("collect", work.collect, destinations=("map", "reduce", END))
     builder.add_node("reduce", answer)
     builder.add_edge(START, "split")
     builder.add_edge("map", "collect")
     builder.add_edge("reduce", "collect")
     graph = builder.compile(checkpointer=checkpointer, **compile_options)
     return graph.with_config(max_concurrency=max_concurrency)
-
-
-class Place(TypedDict):
-    """A stretch of the input: the document by its number, and characters of its text."""
-
-    document: int
-    start: int
-    stop: int
 
 
 class Chunk(TypedDict):
@@ -181,7 +171,6 @@ class Chunk(TypedDict):
     source: dict[str, str]  # what of the metadata is shown
     start: int  # where the text begins in its document, in characters
     text: str
-    covers: list[Place]  # for an answer: what it was written from
 
 
 class Part(TypedDict):
@@ -195,11 +184,12 @@ class Part(TypedDict):
 
 
 class Failure(TypedDict):
-    """A part that got no answer, and the places of the input that are not considered for it."""
+    """A part that got no answer; answers that were not combined stand one after the other."""
 
     level: int
     part: int
-    chunks: list[Place]
+    # the places of the input that are not considered for it: `document`, `start` and `stop` in characters
+    chunks: list[dict[str, int]]
     error: str
 
 
@@ -207,7 +197,7 @@ class Outcome(TypedDict):
     """All that became of one part."""
 
     part: int
-    answers: list[Chunk]
+    answers: list[str]
     failures: list[Failure]
 
 
@@ -240,9 +230,24 @@ class State(TypedDict, total=False):
     parts: int
 
 
-class _Nodes:
-    def __init__(self, model: Runnable[Any, Any], parts: _Parts) -> None:
-        self._model, self._parts = model, parts
+class _MapReduce:
+    """The nodes, and parts whose requests fit one model; sizes are upper bounds, in tokens."""
+
+    def __init__(
+        self,
+        model: Any,
+        limits: Any,
+        counter: TokenCounter | None,
+        prompts: tuple[str, str],
+    ) -> None:
+        self._model = model
+        self._limits_source = model if limits is None else limits
+        self._prompts = prompts
+        family = family_of(model)
+        pricing = Pricing(counter or TokenEstimator(family), family=family)
+        self._count, self._count_text = pricing.count, text_price(pricing.count)
+        upper = getattr(pricing.count, "upper", lambda tokens: tokens * PLAIN_MARGIN)
+        self._upper = int if pricing.exact else upper
 
     def split(self, state: State) -> Command[Any]:
         """Cut the input into parts and send them; it leaves the state: each further checkpoint would hold it again."""
@@ -251,80 +256,62 @@ class _Nodes:
             raise ConfigError(
                 f"question={brief(question)}: pass what is to be answered from the documents, as a str"
             )
-        self._parts.check(question)
-        works = self._parts.of_documents(question, _chunks_of(state))
+        self.check(question)
+        parts = self.of_documents(question, _chunks_of(state))
         update = {
             "level": 0,
-            "parts": len(works),
+            "parts": len(parts),
             "failures": [],
             "outcomes": Overwrite([]),
         }
-        return Command(update=update, goto=_sends(works))
+        return Command(update=update, goto=[Send("map", part) for part in parts])
 
-    def answer(self, work: Part, config: RunnableConfig) -> Work[Any]:
+    def answer(self, part: Part, config: RunnableConfig) -> Work[Any]:
         """Ask about one part, and about smaller ones in its place when it is refused as too large.
 
         When one that cannot become smaller is refused, too, its size is not the reason: the rest is not sent.
         """
-        if work["level"] and len(work["chunks"]) == 1:  # to the next level as it is
-            return {"outcomes": [_outcome(work["part"], *work["chunks"])]}
-        waiting, outcome = [work], _outcome(work["part"])
-        is_only = work["parts"] == 1
+        is_only, level = part["parts"] == 1, part["level"]
+        texts = [chunk["text"] for chunk in part["chunks"]]
+        outcome = Outcome(part=part["part"], answers=[], failures=[])
+        waiting = [part]
+        if level and len(texts) == 1:  # to the next level as it is
+            outcome["answers"], waiting = texts, []
         config = config if is_only else merge_configs(config, CALL_CONFIG)
-        error: Exception | None = None
         while waiting:
-            part = waiting.pop()
-            error = yield from self._answered(part, config, outcome)
-            if error is None:
-                continue
-            given_up = [part]
-            if classify_overflow(error) or isinstance(
-                error, BudgetExceededError | NoModelFitsError
-            ):
-                if smaller := self._parts.smaller(part):
+            asked = waiting.pop()
+            try:
+                reply = yield Wait.on(
+                    self._model, "invoke", self.request_of(asked), config
+                )
+                outcome["answers"].append(_text_of(reply))
+            except GraphBubbleUp:  # an interrupt of the graph
+                raise
+            except Exception as error:  # reported, or the node's
+                is_too_large = classify_overflow(error) or isinstance(
+                    error, BudgetExceededError | NoModelFitsError
+                )
+                if is_too_large and (smaller := self._smaller(asked)):
                     waiting += smaller[::-1]
                     continue
-                given_up, waiting = [part, *waiting[::-1]], []
-            outcome["failures"].append(
-                Failure(
-                    level=work["level"],
-                    part=work["part"],
-                    chunks=_places(
-                        chunk for one in given_up for chunk in one["chunks"]
-                    ),
-                    error=f"{type(error).__name__}: {error}"[:LONGEST_ERROR_CHARS],
+                given_up = [asked]
+                if is_too_large:
+                    given_up, waiting = [asked, *waiting[::-1]], []
+                if is_only and not waiting and not outcome["answers"]:
+                    raise
+                outcome["failures"].append(
+                    Failure(
+                        level=level,
+                        part=part["part"],
+                        chunks=[] if level else _places(given_up),
+                        error=f"{type(error).__name__}: {error}"[:LONGEST_ERROR_CHARS],
+                    )
                 )
-            )
-            log_failure(
-                "decompose.part_failed", error, level=work["level"], part=work["part"]
-            )
-        if is_only and error is not None and not outcome["answers"]:
-            raise error
+                told = {"level": level, "part": part["part"]}
+                log_failure("decompose.part_failed", error, **told)
+        if level and not outcome["answers"]:
+            outcome["answers"] = ["\n\n".join(texts)]
         return {"outcomes": [outcome]}
-
-    def _answered(
-        self, part: Part, config: RunnableConfig, outcome: Outcome
-    ) -> Work[Exception | None]:
-        """Ask about a part and add the answer to its outcome; the error where there is none is returned."""
-        request = self._parts.request_of(part)
-        try:
-            reply = yield Wait(
-                lambda: self._model.invoke(request, config),
-                lambda: self._model.ainvoke(request, config),
-            )
-        except GraphBubbleUp:  # an interrupt of the graph
-            raise
-        except Exception as error:  # noqa: BLE001  # is reported, or leaves the node
-            return error
-        text = str(reply.text if isinstance(reply, BaseMessage) else reply).strip()
-        if not text:
-            advice = "check its output limit, reasoning budget and safety filters"
-            return ContextWindowError(f"the model returned no text: {advice}")
-        covers = _places(part["chunks"])
-        outcome["answers"].append(
-            Chunk(document=0, source={}, start=0, text=text, covers=covers)
-        )
-        return None
 
     def collect(self, state: State) -> Command[Any]:
         """Wait for the parts of a level; return the answer, or send the answers to `reduce`."""
@@ -340,52 +327,39 @@ class _Nodes:
             )
         update = {"failures": failures, "outcomes": Overwrite([])}
         if len(answers) == 1:
-            return Command(update={**update, "answer": answers[0]["text"]}, goto=END)
+            return Command(update={**update, "answer": answers[0]}, goto=END)
         level = state["level"] + 1
-        works = self._parts.of_answers(state["question"], level, answers)
-        return Command(update={**update, "level": level}, goto=_sends(works))
+        parts = self.of_answers(state["question"], level, answers)
+        goto = [Send("reduce", part) for part in parts]
+        return Command(update={**update, "level": level}, goto=goto)
 
-
-class _Parts:
-    """Makes parts whose requests fit one model; sizes are upper bounds, in tokens."""
-
-    def __init__(
-        self,
-        model: Any,
-        limits: Any,
-        counter: TokenCounter | None,
-        prompts: tuple[str, str],
-    ) -> None:
-        self._limits_source = model if limits is None else limits
-        self._prompts = prompts
-        family = family_of(model)
-        self._pricing = Pricing(counter or TokenEstimator(family), family=family)
-        self._plain_price = text_price(self._pricing.count)
-
-    def request_of(self, work: Part) -> list[AnyMessage]:
+    def request_of(self, part: Part) -> list[AnyMessage]:
         """Return the messages of the call for one part: instructions, the question, then the chunks as fenced data."""
-        tag = "answer" if work["level"] else "document"
+        tag = "answer" if part["level"] else "document"
         data = "\n".join(
             f"{_opening(tag, chunk)}\n{_escaped(chunk['text'])}\n</{tag}>"
-            for chunk in work["chunks"]
+            for chunk in part["chunks"]
         )
-        part = f" (part {work['part']} of {work['parts']})" if work["parts"] > 1 else ""
-        body = f"Question: {work['question']}\n\nThe {tag}s{part}:\n{data}\n\nAnswer the question now."
-        return [SystemMessage(self._prompts[work["level"] > 0]), HumanMessage(body)]
+        which = (
+            f" (part {part['part']} of {part['parts']})" if part["parts"] > 1 else ""
+        )
+        body = f"Question: {part['question']}\n\nThe {tag}s{which}:\n{data}\n\nAnswer the question now."
+        return [SystemMessage(self._prompts[part["level"] > 0]), HumanMessage(body)]
 
     def check(self, question: str) -> None:
         """Refuse a question that leaves too little room, also for answers: all calls before would be lost."""
         for level in (0, 1):
             self._room(_about(question, level))
 
-    def of_documents(self, question: str, chunks: Sequence[Chunk]) -> list[Part]:
+    def of_documents(self, question: str, chunks: Iterable[Chunk]) -> list[Part]:
         """Return the parts of the input."""
         about = _about(question, 0)
         room = self._room(about)
-        return _numbered(self._packed(about, self._pieces(chunks, room), room))
+        pieces = (piece for chunk in chunks for piece in self._cut(chunk, room))
+        return self._packed(about, pieces, room)
 
     def of_answers(
-        self, question: str, level: int, answers: Sequence[Chunk]
+        self, question: str, level: int, answers: Sequence[str]
     ) -> list[Part]:
         """Return the parts that combine answers, fewer than there are.
 
@@ -393,82 +367,60 @@ class _Parts:
         """
         about = _about(question, level)
         room = self._room(about)
-        named = [
-            Chunk(**{**answer, "document": number})
+        chunks = [
+            self._shortened(_chunk(number, answer), room // 2)
             for number, answer in enumerate(answers)
         ]
-        short = [self._shortened(chunk, room // 2) for chunk in named]
-        return _numbered(self._packed(about, short, room, least=2))
+        return self._packed(about, chunks, room)
 
-    def smaller(self, work: Part) -> list[Part]:
-        """Return smaller parts in the place of one that was refused; none when it cannot become smaller."""
-        chunks = work["chunks"]
+    def _smaller(self, part: Part) -> list[Part]:
+        """The halves of a part that was refused; none when it cannot become smaller."""
+        chunks = part["chunks"]
         tokens = sum(map(self._size, chunks))
-        if tokens < LEAST_PART_TOKENS:
+        if len(chunks) == 1:
+            chunks = list(self._cut(chunks[0], tokens // 2))
+        middle = len(chunks) // 2
+        if tokens < LEAST_PART_TOKENS or not middle:
             return []
-        if work["level"]:
-            each = tokens // (2 * len(chunks))
-            short = [self._shortened(chunk, each) for chunk in chunks]
-            return [] if short == chunks else [{**work, "chunks": short}]
-        frame = max(map(self._frame, chunks))
-        room = (tokens + frame) // 2  # each half shows a frame
-        if room - frame < LEAST_PIECE_TOKENS:
-            return []
-        parts = self._packed(work, self._pieces(chunks, room), room)
-        return parts if len(parts) > 1 else []
+        return [{**part, "chunks": half} for half in (chunks[:middle], chunks[middle:])]
 
-    def _packed(
-        self,
-        about: Part,
-        chunks: Iterable[Chunk],
-        room: int,
-        *,
-        least: int = 1,
-    ) -> list[Part]:
-        """Distribute chunks over as few parts as their order allows; each gives its last ones on until it fits."""
-        waiting, parts = deque(chunks), list[Part]()
-        while waiting:
-            taken = [waiting.popleft()]
-            used = self._size(taken[0])
-            while waiting:
-                follows = _follows(taken[-1], waiting[0])
-                used += (
-                    self._price(waiting[0]["text"])
-                    if follows
-                    else self._size(waiting[0])
-                )
-                if used > room and len(taken) >= least:
-                    break
-                taken.append(waiting.popleft())
-            while len(taken) > least and self._is_over(_joined(about, taken)):
-                waiting.appendleft(taken.pop())
-            parts.append(_joined(about, taken))
-        return parts
-
-    def _pieces(self, chunks: Iterable[Chunk], room: int) -> Iterator[Chunk]:
-        """The chunks, those that do not fit as pieces that do."""
+    def _packed(self, about: Part, chunks: Iterable[Chunk], room: int) -> list[Part]:
+        """Distribute chunks over as few parts as their order allows."""
+        parts, used = list[list[Chunk]](), 0
         for chunk in chunks:
-            if self._size(chunk) <= room:
-                yield chunk
-                continue
-            # shows the largest position
-            frame = self._frame({**chunk, "start": _stop(chunk)})
-            if room - frame < LEAST_PIECE_TOKENS:
-                raise BudgetExceededError(
-                    f"what is shown around documents[{chunk['document']}] needs {frame:,} tokens of a room of "
-                    f"{room:,}, which leaves {max(0, room - frame):,} for its text: shorten its metadata or use a "
-                    "larger window",
-                    report={"input_limit": room, "total_tokens": frame},
-                )
-            start = chunk["start"]
-            for text in pieces_of(chunk["text"], room - frame, self._price):
-                yield {**chunk, "start": start, "text": text}
-                start += len(text)
+            size = self._size(chunk)
+            if not parts or used + size > room:
+                parts.append([])
+                used = 0
+            parts[-1].append(chunk)
+            used += size
+        return [
+            {**about, "part": number, "parts": len(parts), "chunks": taken}
+            for number, taken in enumerate(parts, 1)
+        ]
+
+    def _cut(self, chunk: Chunk, room: int) -> Iterator[Chunk]:
+        """The chunk, or pieces of it that fit."""
+        start, stop = chunk["start"], chunk["start"] + len(chunk["text"])
+        # around a piece, which shows the largest position
+        frame = self._size({**chunk, "start": stop, "text": ""})
+        room = max(LEAST_PIECE_TOKENS, room - frame)
+        piece, used = "", 0
+        for text in pieces_of(chunk["text"], room, self._price):
+            price = self._price(text)
+            if piece and used + price > room:
+                yield {**chunk, "start": start, "text": piece}
+                start += len(piece)
+                piece, used = "", 0
+            piece += text
+            used += price
+        yield {**chunk, "start": start, "text": piece}
 
     def _shortened(self, chunk: Chunk, most_tokens: int) -> Chunk:
         """The chunk with beginning and end of its text, and a marker between that says how much is missing."""
         text = shortened = chunk["text"]
-        most = max(LEAST_PIECE_TOKENS, most_tokens - self._frame(chunk))
+        frame = self._size({**chunk, "text": ""})
+        most = max(LEAST_PIECE_TOKENS, most_tokens - frame)
         kept_chars = len(text)
         while (tokens := self._price(shortened)) > most and kept_chars:
             kept_chars = min(kept_chars - 1, int(kept_chars * SHRINK * most / tokens))
@@ -479,45 +431,24 @@ class _Parts:
 
     def _room(self, about: Part) -> int:
         """What a request without any chunk leaves for chunks; asked each time, because routed models learn theirs."""
-        limit, reserved = self._limits()
-        frame = self._upper(self._pricing.count(self.request_of(about)))
+        limits = ModelLimits.of(self._limits_source)
+        reserved = limits.output_reserve()
+        limit = limits.input_limit(reserved)
+        frame = ceil(self._upper(self._count(self.request_of(about))))
         if limit - frame >= LEAST_ROOM_TOKENS:
             return limit - frame
         raise BudgetExceededError(
             f"instructions and question need {frame:,} tokens of an input limit of {limit:,} (output reserve "
             f"{reserved:,}), which leaves {max(0, limit - frame):,} for the documents (at least {LEAST_ROOM_TOKENS} "
-            "are needed): shorten the question or the prompts, lower the model's max_tokens or use a larger window",
-            report={
-                "input_limit": limit,
-                "total_tokens": frame,
-                "reserved_tokens": reserved,
-            },
-        )
-
-    def _limits(self) -> tuple[int, int]:
-        limits = ModelLimits.of(self._limits_source)
-        reserved = limits.output_reserve()
-        return limits.input_limit(reserved), reserved
-
-    def _is_over(self, work: Part) -> bool:
-        return (
-            self._upper(self._pricing.count(self.request_of(work))) > self._limits()[0]
+            "are needed): shorten the question or the prompts, lower the model's max_tokens or use a larger window"
         )
 
     def _size(self, chunk: Chunk) -> int:
-        return self._frame(chunk) + self._price(chunk["text"])
-
-    def _frame(self, chunk: Chunk) -> int:
-        return self._price(f"{_opening('document', chunk)}\n\n</document>\n")
+        frame = f"{_opening('document', chunk)}\n\n</document>\n"
+        return self._price(frame) + self._price(chunk["text"])
 
     def _price(self, text: str) -> int:
-        return self._upper(self._plain_price(_escaped(text)))
-
-    def _upper(self, tokens: int) -> int:
-        if self._pricing.exact:
-            return tokens
-        upper = getattr(self._pricing.count, "upper", None)
-        return ceil(upper(tokens) if upper else tokens * PLAIN_MARGIN)
+        return ceil(self._upper(self._count_text(_escaped(text))))
 
 
 def _node(work_of: Callable[[Any, RunnableConfig], Work[Any]]) -> Runnable[Any, Any]:
@@ -565,35 +496,27 @@ def _chunk(number: int, given: Any) -> Chunk:
         if metadata.get(name) is not None
     }
     text = document.page_content
-    return Chunk(document=number, source=source, start=0, text=text, covers=[])
+    return Chunk(document=number, source=source, start=0, text=text)
 
 
-def _stop(chunk: Chunk) -> int:
-    return chunk["start"] + len(chunk["text"])
+def _text_of(reply: Any) -> str:
+    text = str(reply.text if isinstance(reply, BaseMessage) else reply).strip()
+    if not text:
+        advice = "check its output limit, reasoning budget and safety filters"
+        raise ContextWindowError(f"the model returned no text: {advice}")
+    return text
 
 
-def _follows(before: Chunk, chunk: Chunk) -> bool:
-    return before["document"] == chunk["document"] and _stop(before) == chunk["start"]
-
-
-def _joined(about: Part, chunks: Sequence[Chunk]) -> Part:
-    """The part with these chunks; chunks that follow each other in one document are joined."""
-    joined = list[Chunk]()
-    for chunk in chunks:
-        if joined and _follows(joined[-1], chunk):
-            joined[-1] = {**joined[-1], "text": joined[-1]["text"] + chunk["text"]}
-        else:
-            joined.append(chunk)
-    return {**about, "chunks": joined}
-
-
-def _places(chunks: Iterable[Chunk]) -> list[Place]:
-    """Where the chunks, or what they answer, stand in the input."""
+def _places(parts: Iterable[Part]) -> list[dict[str, int]]:
+    """Where the chunks stand in the input."""
     return [
-        place
-        for chunk in chunks
-        for place in chunk["covers"]
-        or [Place(document=chunk["document"], start=chunk["start"], stop=_stop(chunk))]
+        {
+            "document": chunk["document"],
+            "start": chunk["start"],
+            "stop": chunk["start"] + len(chunk["text"]),
+        }
+        for part in parts
+        for chunk in part["chunks"]
     ]
 
 
@@ -615,26 +538,5 @@ def _escaped(text: str) -> str:
 
 def _about(question: str, level: int) -> Part:
     """A part without chunks, with numbers at least as long as those it will have."""
-    return Part(
-        level=level,
-        part=LONG_NUMBER,
-        parts=LONG_NUMBER,
-        question=question,
-        chunks=[],
-    )
-
-
-def _numbered(works: Sequence[Part]) -> list[Part]:
-    """The parts of a level."""
-    return [
-        {**work, "part": number, "parts": len(works)}
-        for number, work in enumerate(works, 1)
-    ]
-
-
-def _sends(works: Sequence[Mapping[str, Any]]) -> list[Send]:
-    return [Send("reduce" if work["level"] else "map", work) for work in works]
-
-
-def _outcome(part: int, *answers: Chunk) -> Outcome:
-    return Outcome(part=part, answers=[*answers], failures=[])
+    many = LONG_NUMBER
+    return Part(level=level, part=many, parts=many, question=question, chunks=[])
