@@ -103,16 +103,10 @@ def argument(place: int) -> StandIn:
 
 
 def with_settings(**changes: Any) -> StandIn:
-    """The parts of a request, with some settings changed."""
-
-    def stand_in(old: Any) -> Any:
-        def parts(*given: Any) -> Any:
-            made = old(*given)
-            return replace(made, settings=made.settings.model_copy(update=changes))
-
-        return parts
-
-    return stand_in
+    """The settings of an engine, with some changed."""
+    return lambda old: property(
+        lambda engine: old.fget(engine).model_copy(update=changes)
+    )
 
 
 def _plain_estimate(old: Any) -> Any:
@@ -237,7 +231,7 @@ ROWS = (
     Row(
         name="summary begun ahead of need",
         instead="at the limit",
-        seams={"engine:ContextEngine._parts": with_settings(prepare=1.0)},
+        seams={"engine:ContextEngine.config": with_settings(prepare=1.0)},
     ),
     Row(
         name="pairing repair",
