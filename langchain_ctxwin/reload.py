@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
 from langchain_ctxwin.config import FileConfig, changes, read_bytes
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.util.log import log, log_failure
-from langchain_ctxwin.util.work import renew_after_fork
+from langchain_ctxwin.util.log import log
 
 __all__ = ["ConfigFile"]
 
@@ -21,9 +19,6 @@ NOTICES = {"step": 10, "debounce": 50, "rust_timeout": 1_000}
 Without a notice the file is looked at once a second: another folder may have taken the place of this one, a link lead
 elsewhere, and some file systems send none.
 """
-
-STOP_SECONDS = 2.0
-"""How long `stop` waits for a callback that is running; the thread is a daemon and never holds up the exit."""
 
 
 class ConfigFile:
@@ -45,8 +40,6 @@ class ConfigFile:
 
     Key init args:
         path: the file; its ending says the format.
-        on_change: called with the settings before and after, one change after the other. It runs where a change was
-            noticed, mostly on the watching thread; `reload` waits for it. What it raises is logged.
 
     Instantiate:
         ```python
@@ -66,23 +59,15 @@ class ConfigFile:
         ConfigError: the file is missing or invalid at construction, when there is no last good configuration yet.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        on_change: Callable[[FileConfig, FileConfig], object] | None = None,
-    ) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = Path(path).absolute()
         """The file, as it was given; links are followed anew at each look."""
         self.problem = ""
         """Why the file as it is now was rejected; empty when it is what is active."""
         self._judged = self._content()
         self._current = self._parsed(self._judged)
-        self._on_change = on_change
-        # of who judges the file; a signal handler may come in between
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._watching: tuple[threading.Thread, threading.Event] | None = None
-        renew_after_fork(self)
 
     @property
     def current(self) -> FileConfig:
@@ -90,7 +75,7 @@ class ConfigFile:
         return self._current
 
     def start(self) -> Self:
-        """Watch the file on a daemon thread; no effect while it is watched. A forked process watches by itself.
+        """Watch the file on a daemon thread; no effect while it is watched. Start in each process that is forked.
 
         Raises:
             ConfigError: the extra `reload` is not installed.
@@ -116,25 +101,13 @@ class ConfigFile:
         return self
 
     def stop(self) -> None:
-        """Stop watching; `current` stays. No effect when it is not watched.
-
-        A callback that is running is waited for, but no longer than two seconds.
-        """
+        """Stop watching; `current` stays. No effect when it is not watched."""
         watching, self._watching = self._watching, None
         atexit.unregister(self.stop)
         if watching is not None:
             thread, stopped = watching
             stopped.set()
-            # a callback may stop the watching
-            if threading.current_thread() is not thread:
-                thread.join(STOP_SECONDS)
-
-    def renew(self) -> None:
-        """Watch again, if it was watched, in a forked process, where no other thread of its parent runs."""
-        self._lock = threading.RLock()
-        was_watched, self._watching = self._watching is not None, None
-        if was_watched:
-            self.start()
+            thread.join()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -149,7 +122,28 @@ class ConfigFile:
             True when what the file holds is active now, changed or not; False when it was rejected.
         """
         with self._lock:
-            return self._judge(self._content())
+            content, path = self._content(), str(self.path)
+            if content != self._judged:
+                self._judged = content
+                before, was_rejected = self._current, bool(self.problem)
+                try:
+                    after = self._parsed(content)
+                except ConfigError as error:
+                    self.problem = str(error)
+                    log.warning(
+                        "config.rejected",
+                        path=path,
+                        error=self.problem,
+                        active="the last good settings",
+                    )
+                    return False
+                self.problem = ""
+                if after != before or was_rejected:
+                    self._current = after
+                    log.info(
+                        "config.reloaded", path=path, changes=changes(before, after)
+                    )
+            return not self.problem
 
     def _watch(self, watchfiles: ModuleType, stopped: threading.Event) -> None:
         options: dict[str, Any] = {**NOTICES, "watch_filter": None}
@@ -162,16 +156,10 @@ class ConfigFile:
                     stop_event=stopped,
                     **options,
                 ):
-                    self._look()
+                    self.reload()
             except (OSError, RuntimeError):  # no folder, or no more watches to be had
                 stopped.wait(NOTICES["rust_timeout"] / 1_000)
-                self._look()
-
-    def _look(self) -> None:
-        """Judge what the file holds if it is new."""
-        with self._lock:
-            if (content := self._content()) != self._judged:
-                self._judge(content)
+                self.reload()
 
     def _content(self) -> bytes | str:
         """The content of the file, or, as a text, why it cannot be read."""
@@ -184,30 +172,3 @@ class ConfigFile:
         if isinstance(content, str):
             raise ConfigError(content)
         return FileConfig.from_bytes(content, self.path)
-
-    def _judge(self, content: bytes | str) -> bool:
-        self._judged = content
-        path, before, was_rejected = str(self.path), self._current, bool(self.problem)
-        try:
-            after = self._parsed(content)
-        except ConfigError as error:
-            self.problem = str(error)
-            log.warning(
-                "config.rejected",
-                path=path,
-                error=self.problem,
-                active="the last good settings",
-            )
-            return False
-        self.problem = ""
-        is_new = after != before
-        if is_new:
-            self._current = after
-        if is_new or was_rejected:
-            log.info("config.reloaded", path=path, changes=changes(before, after))
-        try:
-            if is_new and self._on_change:
-                self._on_change(before, after)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # the settings are active, whatever a callback does
-            log_failure("config.callback_failed", error, path=path)
-        return True

@@ -17,15 +17,12 @@ BRIEF = 'constraints = ["Be brief."]\n'
 
 
 class File:
-    """A settings file, its `ConfigFile`, and what a callback was told."""
+    """A settings file and its `ConfigFile`."""
 
     def __init__(self, path, text="keep = 0.4\n"):
-        self.path, self.calls = path, []
+        self.path = path
         path.write_text(text)
-        self.settings = ConfigFile(path, on_change=self.told)
-
-    def told(self, before, after):
-        self.calls.append((before.keep, after.keep))
+        self.settings = ConfigFile(path)
 
     def becomes(self, text):
         """Write the file, reload it, and return whether it was taken with what was logged."""
@@ -72,11 +69,7 @@ def test_a_reload_exchanges_the_settings_and_logs_what_differs(tmp_path):
         "changes": differences,
     }
     assert (is_active, logs) == (True, [event])
-    assert (before.keep, file.settings.current.keep, file.calls) == (
-        0.4,
-        0.3,
-        [(0.4, 0.3)],
-    )
+    assert (before.keep, file.settings.current.keep) == (0.4, 0.3)
 
 
 @pytest.mark.parametrize(
@@ -112,33 +105,14 @@ def test_a_bad_file_keeps_the_last_good_settings_until_it_is_mended(file, text, 
         "config.reloaded",
         {},
     )
-    assert (file.settings.problem, file.calls) == ("", [])
+    assert file.settings.problem == ""
 
 
 def test_unchanged_settings_are_no_event(file):
     """Another spelling of the same values changes nothing: not even the object."""
     before = file.settings.current
     assert file.becomes("# the same\nkeep = 0.40\n") == (True, [])
-    assert (file.settings.current is before, file.calls) == (True, [])
-
-
-@pytest.mark.parametrize("failure", [RuntimeError, SystemExit])
-def test_a_failing_callback_changes_nothing(file, failure):
-    """The settings are active, the failure is logged, and it is called for the next change again."""
-
-    def fail(before, after):
-        file.calls.append(after.keep)
-        raise failure
-
-    file.settings = ConfigFile(file.path, on_change=fail)
-    for keep in (0.3, 0.2):
-        is_active, logs = file.becomes(f"keep = {keep}\n")
-        assert (is_active, file.settings.current.keep) == (True, keep)
-        assert [log["event"] for log in logs] == [
-            "config.reloaded",
-            "config.callback_failed",
-        ]
-    assert file.calls == [0.3, 0.2]
+    assert file.settings.current is before
 
 
 def test_watching_without_its_extra_says_what_to_install(file, monkeypatch):
