@@ -413,8 +413,8 @@ class ContextEngine:
     def verifying(self, window: Window) -> Work[Window]:
         """Ask the provider for the size of a request of which the estimate does not say whether it fits.
 
-        That needs a counter of whole requests (`GeminiCounter`, `AnthropicCounter`). Any other window is returned as it
-        is, and so is this one when the counter fails. For sync and async callers.
+        That needs a counter of whole requests (`GeminiCounter`). Any other window is returned as it is, and so is this
+        one when the counter fails. For sync and async callers.
         """
         remote = self._pricings.default.remote
         is_open = window.lower_tokens <= window.input_limit < window.upper_tokens
@@ -426,17 +426,13 @@ class ContextEngine:
         messages, tools = window.assembled(), list(window.parts.tools) or None
         try:
             tokens = yield Wait.on(remote, "count_request", messages, tools=tools)
-            fault = "" if tokens is None else fault_of(tokens, expected_sizes(window))
+            fault = fault_of(tokens, expected_sizes(window))
         except Exception as error:  # noqa: BLE001  # the estimate stands, whatever a counter does
             fault = type(error).__name__
         if fault:
             log.warning("count.failed", reason=fault, instead="estimate")
             return window
-        return (
-            window
-            if tokens is None
-            else self._again(window, from_count(window, tokens))
-        )
+        return self._again(window, from_count(window, tokens))
 
     def plan(self, window: Window) -> Compaction | None:
         """Return the compaction by a summary that is due now, or None; pure, calls no model.

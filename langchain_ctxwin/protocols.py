@@ -47,13 +47,13 @@ class RequestCounter(Protocol):
 
     def count_request(
         self, messages: Sequence[AnyMessage], *, tools: Any = None
-    ) -> int | None:
-        """Return the input tokens of the request, or None: not to be had now, the estimate stands. Never raises."""
+    ) -> int:
+        """Return the input tokens of the request; whatever is raised means that the estimate stands."""
         ...
 
     async def acount_request(
         self, messages: Sequence[AnyMessage], *, tools: Any = None
-    ) -> int | None:
+    ) -> int:
         """Like `count_request`, without blocking the event loop."""
         ...
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 NOT_INSTALLED = (
     *("anthropic", "google", "langchain_anthropic", "langchain_google_genai"),
     *("langchain_openai", "openai", "opentelemetry", "quicktok", "redis"),
-    *("tokenizers", "watchfiles", "xllamacpp"),
+    *("watchfiles", "xllamacpp"),
 )
 DOUBLE = """
 from langchain_ctxwin.testing import ScriptedChatModel

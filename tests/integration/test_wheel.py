@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES_OF_EXTRA = {
     "agents": ["langchain"],
     "anthropic": ["langchain_anthropic", "anthropic"],
-    "exact": ["quicktok", "tokenizers"],
+    "exact": ["quicktok"],
     "redis": ["redis"],
     "reload": ["watchfiles"],
     "otel": ["opentelemetry"],
