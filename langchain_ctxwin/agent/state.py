@@ -3,29 +3,21 @@
 State holds JSON values and messages only, because other types do not survive strict checkpoint serialization. A delta
 channel stores what each step wrote and, now and then, a snapshot of the whole list; loading a thread replays the writes
 since the last snapshot. Two properties make that safe: the same writes give the same list however they are batched, and
-a message without an id gets the same id at every replay.
+LangGraph gives each message an id before it saves it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
-from operator import attrgetter
-from typing import Annotated, Any, Self, cast
-from uuid import UUID, uuid5
+from typing import Annotated, Any, cast
 
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
-    BaseMessage,
     BaseMessageChunk,
-    RemoveMessage,
-    convert_to_messages,
     message_chunk_to_message,
 )
 from langgraph.channels import UntrackedValue
-from langgraph.channels.binop import _get_overwrite
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import PendingWrite
 from langgraph.graph.message import (
@@ -37,7 +29,6 @@ from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.pairing import call_ids
 from langchain_ctxwin.core.session import read_key
-from langchain_ctxwin.errors import ConfigError
 
 SNAPSHOT_UPDATES = 100
 """Smallest number of updates between two snapshots: LangGraph's own default, so that short threads load as usual."""
@@ -55,11 +46,7 @@ Reducer = Callable[[Any, Sequence[Any]], Any]
 """The shape of a delta channel's reducer."""
 
 LANGGRAPH_REDUCER: Reducer = cast("Any", _messages_delta_reducer)
-"""What LangGraph compares a channel's reducer with before it gives ids to message-likes; never called here."""
-
-# arbitrary, but fixed: stored ids depend on it
-_ID_NAMESPACE = UUID("6f0c3a5e-8d53-5d1c-9a0e-3b1f2c7d4e90")
-_id_of = attrgetter("id")
+"""What LangGraph compares a channel's reducer with before it gives ids to message-likes."""
 
 
 class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
@@ -72,23 +59,10 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
     Deleting single checkpoints of such a thread deletes the writes its later checkpoints are rebuilt from: `messages`
     then comes back empty or shorter, without an error. Delete whole threads, or copy the state to a new thread first.
 
-    Args:
-        reducer: LangGraph's own message reducer, which it passes when it rebuilds the channel; leave it out.
-        typ: the value type, filled by LangGraph from the annotation.
-        snapshot_frequency: smallest number of updates between two snapshots; the spacing grows with the history.
-
-    Raises:
-        ConfigError: `reducer` is another function.
-
-    Examples:
-        >>> channel = MessagesDeltaChannel()
-        >>> channel.update([[("user", "hi")]])
-        True
-        >>> [message.content for message in channel.get()]
-        ['hi']
+    The arguments are those with which LangGraph rebuilds the channel; leave them out.
     """
 
-    __slots__ = ("base_frequency",)
+    __slots__ = ()
 
     def __init__(
         self,
@@ -97,48 +71,30 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
         *,
         snapshot_frequency: int = SNAPSHOT_UPDATES,
     ) -> None:
-        if reducer is not LANGGRAPH_REDUCER:
-            raise ConfigError(
-                f"MessagesDeltaChannel reduces messages itself, got reducer={reducer!r}: leave it out"
-            )
         super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
 
     @property
     def snapshot_frequency(self) -> int:
         """Updates between two snapshots, at the present length of the history."""
         messages = len(self.value) if self.is_available() else 0
-        return max(self.base_frequency, int(messages * UPDATES_PER_MESSAGE))
+        return max(SNAPSHOT_UPDATES, int(messages * UPDATES_PER_MESSAGE))
 
     @snapshot_frequency.setter
-    def snapshot_frequency(self, updates: int) -> None:
-        self.base_frequency = updates
-
-    def copy(self) -> Self:
-        """Return an independent channel with the same messages."""
-        new = super().copy()
-        # the base class hands on the grown spacing
-        new.base_frequency = self.base_frequency
-        return new
-
-    def from_checkpoint(self, checkpoint: Any) -> Self:
-        """Return a channel that starts from a snapshot, from the plain list of an `add_messages` thread, or empty."""
-        new = super().from_checkpoint(checkpoint)
-        new.base_frequency = self.base_frequency
-        new.value = reduce_messages(new.value, ())
-        return new
+    def snapshot_frequency(self, _: int) -> None:
+        """Take nothing: the spacing follows from the history alone."""
 
     def update(self, values: Sequence[Any]) -> bool:
         """Apply the writes of one step; an `Overwrite` among them replaces everything, the other writes included."""
         reduced = self._reducing()
         is_changed = reduced.update(values)
-        self._take(reduced, values)
+        self.value = reduced.value
         return is_changed
 
     def replay_writes(self, writes: Sequence[PendingWrite]) -> None:
         """Apply stored writes, oldest first; those before the last `Overwrite` no longer matter."""
         reduced = self._reducing()
         reduced.replay_writes(writes)
-        self._take(reduced, [value for _, _, value in writes])
+        self.value = reduced.value
 
     def _reducing(self) -> DeltaChannel[list[AnyMessage]]:
         """A channel of LangGraph's with this list, and with our reducer instead of the one that this class reports."""
@@ -147,15 +103,6 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
         )
         channel.value = self.value
         return channel
-
-    def _take(
-        self, reduced: DeltaChannel[list[AnyMessage]], values: Sequence[Any]
-    ) -> None:
-        # by somebody, who may give anything
-        is_given_whole = any(_get_overwrite(value)[0] for value in values)
-        self.value = (
-            reduce_messages(reduced.value, ()) if is_given_whole else reduced.value
-        )
 
 
 def newer(_: Any, value: Any) -> Any:
@@ -172,114 +119,27 @@ RECORD_CHANNEL = DeltaChannel(latest, dict[str, Any], snapshot_frequency=RECORD_
 """The channel of the record: checkpoints that do not change it do not hold it again."""
 
 
-def reduce_messages(state: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
-    """Return the history after the writes; `state` is not changed.
+def reduce_messages(state: Any, writes: Sequence[Any]) -> list[AnyMessage]:
+    """Return the history after the writes, as LangGraph's own reducer does, with two things that it leaves out.
 
-    A write is one message-like (a message, a string, a dict, a `(role, content)` tuple) or a list of them. A message
-    whose id is present replaces that one in place, any other is appended. `RemoveMessage` removes by id, if present;
-    with the id `REMOVE_ALL_MESSAGES` it removes everything before it. Message chunks become messages. A message
-    without an id gets one that follows from its content and the message before it, so that replays agree; the message
-    passed in is not changed. The same message, removed and written again at the same place, has the same id again.
-
-    Batching does not matter: `reduce(reduce(s, xs), ys) == reduce(s, [*xs, *ys])`.
-
-    Raises:
-        ValueError: something is no message (raised by LangChain, which has a second type for unknown classes).
+    Message chunks become messages, and `REMOVE_ALL_MESSAGES` removes everything before it, which releases of
+    LangGraph before 1.2.23 do not do. Batching does not matter: `reduce(reduce(s, xs), ys) == reduce(s, [*xs, *ys])`.
 
     Examples:
-        >>> [
-        ...     m.content
-        ...     for m in reduce_messages(
-        ...         [], ["hi", [("ai", "hello"), RemoveMessage(id="unknown")]]
-        ...     )
-        ... ]
+        >>> [m.content for m in reduce_messages([], ["hi", [("ai", "hello")]])]
         ['hi', 'hello']
     """
-    items = (
-        state
-        if isinstance(state, list)
-        else list(state)
-        if isinstance(state, tuple)
-        else [state]
-    )
-    index = _index_of(items)
-    if index is None:
-        index, items, writes = {}, [], [items, *writes]
-    # None marks a removed message: positions stay valid until the end
-    slots: list[Any] = items.copy()
-    for message in _flatten(writes):
-        if message.id == REMOVE_ALL_MESSAGES:
-            slots.clear()
-            index.clear()
-        elif not isinstance(message, RemoveMessage):
-            _put(slots, index, message)
-        elif (position := index.pop(message.id or "", None)) is not None:
-            slots[position] = None
-    return [message for message in slots if message is not None]
-
-
-def _index_of(messages: list[Any]) -> dict[str, int] | None:
-    """The position of each message by its id; None where something is no plain message with an id of its own."""
-    if not all(map(_is_plain, set(map(type, messages)))):  # few types, many messages
-        return None
-    index = dict(zip(map(_id_of, messages), count()))
-    return (
-        index
-        if len(index) == len(messages) and None not in index and "" not in index
-        else None
-    )
-
-
-def _is_plain(kind: type) -> bool:
-    return issubclass(kind, BaseMessage) and not issubclass(
-        kind, (BaseMessageChunk, RemoveMessage)
-    )
-
-
-def _flatten(writes: Sequence[Any]) -> list[BaseMessage]:
-    items = [
-        item
-        for write in writes
-        for item in (write if isinstance(write, list) else [write])
-    ]
-    return [_as_message(item) for item in items]
-
-
-def _as_message(item: Any) -> BaseMessage:
-    message = item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
-    if isinstance(message, BaseMessageChunk):
-        message = message_chunk_to_message(message)
-    return message
-
-
-def _put(slots: list[Any], index: dict[str, int], message: BaseMessage) -> None:
-    if not message.id:
-        message = message.model_copy(update={"id": _derived_id(slots, index, message)})
-    position = index.setdefault(cast("str", message.id), len(slots))
-    if position == len(slots):
-        slots.append(message)
-    else:
-        slots[position] = message
-
-
-def _derived_id(slots: list[Any], index: dict[str, int], message: BaseMessage) -> str:
-    """Return an id that depends on nothing but the list so far and the message, and that no listed message has.
-
-    A snapshot keeps the list and nothing else, so a running number would start again after it and two loads of one
-    thread would disagree. Position and content alone would give a later message the id of an earlier one that moved up.
-    """
-    previous = next((other.id for other in reversed(slots) if other is not None), "")
-    calls, answered = (
-        getattr(message, "tool_calls", None),
-        getattr(message, "tool_call_id", None),
-    )
-    name = json.dumps(
-        [previous, message.type, message.content, calls, answered],
-        default=repr,
-        skipkeys=True,
-    )
-    candidates = (str(uuid5(_ID_NAMESPACE, f"{attempt}:{name}")) for attempt in count())
-    return next(candidate for candidate in candidates if candidate not in index)
+    new = list[Any]()
+    for write in writes:
+        for message in write if isinstance(write, list) else [write]:
+            if getattr(message, "id", None) == REMOVE_ALL_MESSAGES:
+                state, new = [], []
+            elif isinstance(message, BaseMessageChunk):
+                new.append(message_chunk_to_message(message))
+            else:
+                new.append(message)
+    messages: list[AnyMessage] = LANGGRAPH_REDUCER(state, [new])
+    return messages
 
 
 class _StateKeys(TypedDict, total=False):

@@ -46,7 +46,6 @@ FORMS = {
         HumanMessage("bye"),
     ],
     "overwrite": lambda: Overwrite(["hi", ("ai", "hello")]),
-    "overwrite tuple": lambda: Overwrite((("user", "hi"), HumanMessage("bye"))),
     "overwrite dict": lambda: {"__overwrite__": [{"role": "user", "content": "hi"}]},
     "removals": lambda: ["hi", RemoveMessage(id="unknown"), "bye"],
     "cleared": lambda: [
