@@ -112,7 +112,7 @@ class ModelLimits:
         if isinstance(model, Mapping):
             model = SimpleNamespace(profile=model)
         parts = [_of_part(part, bound) for part, bound in models_behind(model)]
-        return parts[0] if len(parts) == 1 else _smallest(parts)
+        return parts[0] if len(parts) == 1 else smallest(parts)
 
     @property
     def known(self) -> bool:
@@ -130,20 +130,18 @@ class ModelLimits:
         """
         require_tokens("reserve", reserve)
         joint = None if self.context_window is None else self.context_window - reserve
-        candidates = [
-            tokens for tokens in (self.max_input_tokens, joint) if tokens is not None
-        ]
-        if not candidates:
+        limit = least(self.max_input_tokens, joint)
+        if limit is None:
             raise UnknownModelError(
                 "the model's context window is unknown: pass limits=ModelLimits(context_window=...), use a model whose "
                 "profile states max_input_tokens, or allow a guess from its output limit"
             )
-        if min(candidates) <= 0:
+        if limit <= 0:
             raise ConfigError(
                 f"output reserve {reserve:,} leaves no input in context_window={self.context_window:,}: "
                 "lower output_reserve (or the model's max_tokens) or raise context_window"
             )
-        return min(candidates)
+        return limit
 
     def output_reserve(self, configured: int | None = None) -> int:
         """Tokens to keep for the answer.
@@ -155,19 +153,9 @@ class ModelLimits:
         reserve = self.requested_output_tokens if configured is None else configured
         if reserve is not None:
             return reserve
-        share = (
-            None
-            if self.context_window is None
-            else int(self.context_window * OUTPUT_SHARE)
-        )
-        return min(
-            [
-                tokens
-                for tokens in (self.max_output_tokens, share)
-                if tokens is not None
-            ],
-            default=0,
-        )
+        window = self.context_window
+        share = None if window is None else int(window * OUTPUT_SHARE)
+        return least(self.max_output_tokens, share) or 0
 
     def room(self, configured_reserve: int | None = None) -> int:
         """Largest input in tokens beside the room for the answer, which `output_reserve` says."""
@@ -281,21 +269,19 @@ def _of_part(part: Any, bound: Mapping[str, Any]) -> ModelLimits:
     )
 
 
-def _smallest(parts: Sequence[ModelLimits]) -> ModelLimits:
-    """The limits that a request keeps to whichever of several models it goes to."""
+def smallest(every: Sequence[ModelLimits]) -> ModelLimits:
+    """Return the limits that a request keeps to whichever of several models it goes to."""
+    names = (*LIMIT_NAMES, *MEDIA_NAMES)
+    sizes = {name: least(*(getattr(one, name) for one in every)) for name in names}
+    requested = [one.requested_output_tokens or 0 for one in every]
+    sizes["requested_output_tokens"] = max(requested) or None
+    sources = "+".join(dict.fromkeys(one.source for one in every if one.known))
+    return _consistent(**sizes, source=sources or UNKNOWN_SOURCE)
 
-    def stated(name: str) -> list[int]:
-        return [size for part in parts if (size := getattr(part, name)) is not None]
 
-    sizes = {
-        name: min(stated(name), default=None) for name in (*LIMIT_NAMES, *MEDIA_NAMES)
-    }
-    requested = max(stated("requested_output_tokens"), default=None)
-    sources = "+".join(dict.fromkeys(part.source for part in parts if part.known))
-    return _consistent(
-        **{**sizes, "requested_output_tokens": requested},
-        source=sources or UNKNOWN_SOURCE,
-    )
+def least(*sizes: int | None) -> int | None:
+    """Return the smallest of the sizes that are known."""
+    return min((size for size in sizes if size is not None), default=None)
 
 
 def _tokens(value: Any) -> int | None:
@@ -513,63 +499,42 @@ class TokenBudget:
         return max(0, self.input_limit - self.fixed_tokens)
 
 
-def budget_table(report: Mapping[str, object]) -> str:
-    """Print the regions of a `context_report` as a table of fixed width: tokens and share of the input limit.
-
-    Regions that the report leaves out count as 0; an unknown context window is shown as `unknown`.
-    """
-    limit, window, total = (
-        _count(report, "input_limit"),
-        _count(report, "context_window"),
-        _total(report),
-    )
-    # By the total that stands above it; of one within the limit, by its upper bound.
-    over_by = max(0, total - limit) or _count(report, "over_by")
+def budget_table(report: Mapping[str, Any]) -> str:
+    """Print the regions of a `context_report` as a table of fixed width: tokens and share of the input limit."""
+    limit, total = report["input_limit"], report["total_tokens"]
     sizes = {
         "input limit": limit,
         **_regions(report),
         "total": total,
-        "over by": over_by,
+        # By the total that stands above it; of one within the limit, by its upper bound.
+        "over by": max(0, total - limit) or report["over_by"],
     }
     rows = [
         ("region", "tokens", "of limit"),
-        ("context window", f"{window:,}" if window else "unknown", ""),
-        ("output reserve", f"{_count(report, 'reserved_tokens'):,}", ""),
-        *(
-            (name, f"{tokens:,}", f"{tokens / limit:.1%}" if limit else "")
-            for name, tokens in sizes.items()
-        ),
+        ("context window", f"{report['context_window']:,}", ""),
+        ("output reserve", f"{report['reserved_tokens']:,}", ""),
+        *((name, f"{size:,}", f"{size / limit:.1%}") for name, size in sizes.items()),
     ]
     return "\n".join(
         f"{name:<14}{tokens:>14}{share:>11}".rstrip() for name, tokens, share in rows
     )
 
 
-def refusal(report: Mapping[str, object]) -> BudgetExceededError:
+def refusal(report: Mapping[str, Any]) -> BudgetExceededError:
     """Build the error for a request that nothing can make fit: a sentence, the table, and what to change.
 
     `report` is that of the request at its smallest.
     """
-    limit = _count(report, "input_limit")
-    regions = _regions(report)
+    limit, regions = report["input_limit"], _regions(report)
     by_size = sorted(regions, key=lambda name: -regions[name])
-    changes = [
-        ADVICE[name] for name in by_size if regions[name] >= max(1, LARGE_SHARE * limit)
-    ]
-    if _count(report, "reserved_tokens") >= max(
-        1, LARGE_SHARE * _count(report, "context_window")
-    ):
+    changes = [ADVICE[name] for name in by_size if regions[name] >= LARGE_SHARE * limit]
+    if report["reserved_tokens"] >= LARGE_SHARE * report["context_window"]:
         changes.append("lower output_reserve")
-    subject = "the request needs"
-    needed = _total(report)
     fixed = {name: tokens for name, tokens in regions.items() if name != "history"}
+    subject, named, needed = "the request needs", regions, report["total_tokens"]
     if sum(fixed.values()) > limit:
-        subject = "fixed regions need"
-        regions = fixed
-        needed = sum(fixed.values())
-    sizes = ", ".join(
-        f"{name} {tokens:,}" for name, tokens in regions.items() if tokens
-    )
+        subject, named, needed = "fixed regions need", fixed, sum(fixed.values())
+    sizes = ", ".join(f"{name} {tokens:,}" for name, tokens in named.items() if tokens)
     change = " or ".join([*changes[:1], "raise context_window"])
     changes.append("raise context_window (use a model with a larger one)")
     parts = [
@@ -580,14 +545,5 @@ def refusal(report: Mapping[str, object]) -> BudgetExceededError:
     return BudgetExceededError("\n\n".join(parts), report=report)
 
 
-def _regions(report: Mapping[str, object]) -> dict[str, int]:
-    return {name: _count(report, key) for name, key in REGIONS.items()}
-
-
-def _total(report: Mapping[str, object]) -> int:
-    return _count(report, "total_tokens") or sum(_regions(report).values())
-
-
-def _count(report: Mapping[str, object], key: str) -> int:
-    value = report.get(key)
-    return value if isinstance(value, int) else 0
+def _regions(report: Mapping[str, Any]) -> dict[str, int]:
+    return {name: report[key] for name, key in REGIONS.items()}

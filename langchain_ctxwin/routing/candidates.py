@@ -16,7 +16,7 @@ from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import ensure_config
 
-from langchain_ctxwin.core.limits import MEDIA_NAMES, ModelLimits
+from langchain_ctxwin.core.limits import ModelLimits, smallest
 from langchain_ctxwin.core.model_info import (
     ModelInfo,
     family_of,
@@ -111,21 +111,11 @@ def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
     The largest requested output is left out: it belongs to one candidate's window, and may fill another one's.
     """
     every = [one.limits for one in candidates]
-    names = ("context_window", "max_output_tokens", *MEDIA_NAMES)
-    window, largest, most_bytes, most_images = (
-        min(filter(None, (getattr(one, name) for one in every)), default=None)
-        for name in names
-    )
-    joint = ModelLimits(
-        window,
-        None,
-        largest if (largest or 0) <= (window or inf) else None,
-        max_request_bytes=most_bytes,
-        max_images=most_images,
-        source="+".join(dict.fromkeys(one.source for one in every)),
+    joint = replace(
+        smallest(every), requested_output_tokens=None, max_input_tokens=None
     )
     safe_input = min(one.room() for one in every)
-    if window is not None and joint.room() <= safe_input:
+    if joint.context_window is not None and joint.room() <= safe_input:
         return joint
     return replace(joint, max_input_tokens=safe_input)
 

@@ -190,6 +190,10 @@ LARGE = {
     "input_limit": 4096,
     "reserved_tokens": 4096,
     "history_tokens": 0,
+    "tool_tokens": 0,
+    "record_tokens": 0,
+    "total_tokens": 4200,
+    "over_by": 104,
 }
 LARGE |= {"system_tokens": 1500, "pinned_tokens": 1400, "summary_tokens": 1300}
 
