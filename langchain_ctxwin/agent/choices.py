@@ -241,17 +241,9 @@ class Choices:
             return {}
         return self._model_update(str(name), str(route.get("reason") or ""), state)
 
-    def _model_update(
-        self,
-        name: str,
-        reason: str,
-        state: State,
-        route: Mapping[str, Any] | None = None,
-    ) -> Update:
+    def _model_update(self, name: str, reason: str, state: State) -> Update:
         self.reporter.emit(
-            RouteEvent(
-                model=name, before=known_name(state), reason=reason, route=route or {}
-            )
+            RouteEvent(model=name, before=known_name(state), reason=reason)
         )
         return {"context_model": {"model": name, "reason": reason}}
 
@@ -290,7 +282,7 @@ class Choices:
             route = router.largest(request, is_to_shrink=True)
         if route.name == before and not stays:
             return {"context_model": {"model": before, "reason": route.reason}}
-        return self._model_update(route.name, route.reason, state, route.metadata())
+        return self._model_update(route.name, route.reason, state)
 
     def _is_compacted(self, state: State, window: Window) -> bool:
         """True when a full conversation is to stay with its candidate, and a compaction makes it fit there."""

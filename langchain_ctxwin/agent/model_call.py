@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.choices import known_name
-from langchain_ctxwin.agent.state import tools_of
 from langchain_ctxwin.agent.step import AgentStep, count_spent
 from langchain_ctxwin.core.events import (
     OverflowEvent,
@@ -352,11 +351,8 @@ class ModelCall:
         """Report the answered request; nothing is computed where no sink takes it."""
         if not self._engine.reporter.sinks:
             return
-        report, selector = window.report, self._step.choices.selector
+        report = window.report
         offered = [name_of(tool) for tool in window.parts.tools]
-        deferred = (
-            len(selector.tools) - len(tools_of(self._step.state)) if selector else 0
-        )
         event = StepEvent.of_answer(
             answer,
             info=self._engine.info_of(window),
@@ -365,7 +361,6 @@ class ModelCall:
             estimated_tokens=window.total_tokens,
             duration_seconds=round(seconds, 6),
             calls=calls,
-            tools_available=len(offered) + deferred,
             tools_offered=tuple(offered),
             **{name: report[name] for name in REPORTED},
         )
@@ -391,7 +386,6 @@ REPORTED = (
     "input_limit",
     "context_window",
     "reserved_tokens",
-    "counted_by",
     "compactions",
 )
 """What an event says as the `context_report` does."""

@@ -35,8 +35,6 @@ class Event:
     """What logs and streams call it; a name may hold fields of the event."""
 
     LEVEL: ClassVar[Level] = "info"
-    DERIVED: ClassVar[tuple[str, ...]] = ()
-    """Properties that `to_dict` holds beside the fields."""
 
     thread: str = ""
     """Thread id of the run; empty outside of one."""
@@ -63,9 +61,7 @@ class Event:
     def to_dict(self) -> dict[str, Any]:
         """Return the name and all fields as JSON values; money as text, so that it stays exact."""
         names = [one.name for one in fields(self) if one.name != "quoting"]
-        values = {
-            name: as_json(getattr(self, name)) for name in (*names, *self.DERIVED)
-        }
+        values = {name: as_json(getattr(self, name)) for name in names}
         return {"event": type(self).__name__, "name": self.name, **values}
 
     def facts(self) -> dict[str, Any]:
@@ -84,12 +80,6 @@ class StepEvent(Event):
 
     NAME: ClassVar[str] = "context.step"
     LEVEL: ClassVar[Level] = "debug"
-    DERIVED: ClassVar[tuple[str, ...]] = (
-        "utilization",
-        "accuracy",
-        "new_tokens",
-        "unused_reserve_tokens",
-    )
 
     provider: str = ""
     """Who serves the model; empty when unknown."""
@@ -108,7 +98,6 @@ class StepEvent(Event):
     estimated_tokens: int | None = None
     """Our count of the request."""
 
-    counted_by: str = ""
     reported_tokens: int | None = None
     """Input tokens by the provider's own word, with what it cleared itself; None for a request that it compacted."""
 
@@ -132,9 +121,6 @@ class StepEvent(Event):
     """Of the conversation so far."""
 
     finish_reason: str = ""
-    tools_available: int = 0
-    """Tools that the agent has, deferred ones included."""
-
     tools_offered: tuple[str, ...] = ()
     tools_called: tuple[str, ...] = ()
     route: Mapping[str, Any] = field(default_factory=dict)
@@ -326,7 +312,6 @@ class SummaryEvent(Event):
 class OverflowEvent(Event):
     """A request was too large: a smaller one follows, or one that asks for less output, or the step failed."""
 
-    RECOVERED: ClassVar[str] = "context.overflow_recovered"
     NAME: ClassVar[str] = "context.refused"
     LEVEL: ClassVar[Level] = "warning"
 
@@ -355,7 +340,7 @@ class OverflowEvent(Event):
     @property
     def name(self) -> str:
         """What became of it."""
-        return self.RECOVERED if self.is_recovered else self.NAME
+        return "context.overflow_recovered" if self.is_recovered else self.NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,18 +348,15 @@ class RouteEvent(Event):
     """A conversation goes to another candidate, `model`, from now on, or stays although it is full."""
 
     NAME: ClassVar[str] = "context.model_chosen"
-    KEPT: ClassVar[str] = "context.model_kept"
     before: str = ""
     """The candidate before; empty at first."""
 
     reason: str = ""
-    route: Mapping[str, Any] = field(default_factory=dict)
-    """The choice as the metadata of an answer state it: why others were rejected, and estimated costs."""
 
     @property
     def name(self) -> str:
         """What became of the conversation."""
-        return self.KEPT if self.model == self.before else self.NAME
+        return "context.model_kept" if self.model == self.before else self.NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,7 +364,6 @@ class ToolResultEvent(Event):
     """A guard saw the result of a tool; one that it reduced has a name of its own, because logs show it."""
 
     NAME: ClassVar[str] = "tool_result.guarded"
-    REDUCED: ClassVar[str] = "tool_result.reduced"
     tool: str = ""
     tokens: int | None = None
     budget_tokens: int | None = None
@@ -403,7 +384,7 @@ class ToolResultEvent(Event):
     @property
     def name(self) -> str:
         """What logs and streams call it."""
-        return self.REDUCED if self.is_reduced else self.NAME
+        return "tool_result.reduced" if self.is_reduced else self.NAME
 
     @property
     def level(self) -> Level:
@@ -484,15 +465,16 @@ class AlertEvent(Event):
 
 
 TYPES: tuple[type[Event], ...] = (
-    *(
-        AlertEvent,
-        CacheMissEvent,
-        CompactionEvent,
-        ModelChangeEvent,
-        NoticeEvent,
-        OverflowEvent,
-    ),
-    *(RouteEvent, StepEvent, SummaryEvent, ToolResultEvent),
+    AlertEvent,
+    CacheMissEvent,
+    CompactionEvent,
+    ModelChangeEvent,
+    NoticeEvent,
+    OverflowEvent,
+    RouteEvent,
+    StepEvent,
+    SummaryEvent,
+    ToolResultEvent,
 )
 """All types of events; `to_dict` states the name of its type as `event`."""
 
@@ -565,8 +547,8 @@ def cache_miss(
         >>> event.changed, event.missed_tokens
         ('tools', 4000)
     """
-    diagnostics = _mapping(answer.response_metadata.get("diagnostics"))
-    reason = _mapping(diagnostics.get("cache_miss_reason"))
+    diagnostics = answer.response_metadata.get("diagnostics") or {}
+    reason = diagnostics.get("cache_miss_reason") or {}
     stated_change = STATED.get(str(reason.get("type")))
     missed = reason.get("cache_missed_input_tokens") if stated_change else None
     if missed is None and before is not None:
@@ -580,10 +562,6 @@ def cache_miss(
         is_stated=stated_change is not None,
         is_compacted=before is not None and sent.compactions > before.compactions,
     )
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _missed_tokens(sent: SentRequest, before: SentRequest) -> int:

@@ -25,7 +25,7 @@ CHOICE = {
     "rejected": {"large": "dearer"},
     "fallbacks": [],
 }
-ROUTE = RouteEvent(**ABOUT, reason="cheapest (chance 1.00, $0.01)", route=CHOICE)
+ROUTE = RouteEvent(**ABOUT, reason="cheapest (chance 1.00, $0.01)")
 STEP = StepEvent(
     **ABOUT,
     provider="p",
@@ -35,7 +35,6 @@ STEP = StepEvent(
     context_window=2_000,
     reserved_tokens=200,
     estimated_tokens=300,
-    counted_by="usage",
     reported_tokens=400,
     cached_tokens=100,
     cache_write_tokens=60,
@@ -45,7 +44,6 @@ STEP = StepEvent(
     duration_seconds=0.25,
     compactions=1,
     finish_reason="stop",
-    tools_available=3,
     tools_offered=("read", "write"),
     tools_called=("read",),
     route=CHOICE,
