@@ -499,7 +499,7 @@ class FileConfig(ContextConfig):
 
     Attributes:
         tool_results: Settings of `ToolResultGuard`.
-        retrieval: Settings of `BudgetedRetriever.from_config`.
+        retrieval: Settings of a `BudgetedRetriever`, which takes them as arguments.
         routing: Settings of `ModelRouter`.
         alerts: Thresholds of `Alerts`.
 

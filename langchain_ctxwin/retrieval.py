@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
 from typing import Annotated, Any, Literal, Self
 
@@ -28,11 +28,8 @@ from pydantic import (
 )
 
 from langchain_ctxwin.config import (
-    FileConfig,
-    LiveConfig,
     RetrievalConfig,
     explained,
-    group_of,
 )
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.model_info import family_of
@@ -78,20 +75,6 @@ class _Budgeted(BaseModel):
     model: Any = None
     price_document: Callable[[Document], str | int] | None = None
     on_overflow: Literal["stop", "skip"] = _default("on_overflow")
-
-    @classmethod
-    def from_config(
-        cls, config: RetrievalConfig | FileConfig | LiveConfig, **fields: Any
-    ) -> Self:
-        """Make one from settings, for example those of a file; `fields` are the other arguments and win over them.
-
-        Raises:
-            ConfigError: it holds no settings of retrieval.
-        """
-        settings = group_of(config, "retrieval")
-        wanted = "a RetrievalConfig, a FileConfig or a ConfigFile"
-        expect(settings, RetrievalConfig, "config", wanted)
-        return cls(**{**settings.model_dump(), **fields})
 
     def _price(self) -> Callable[[Document], int]:
         """Prices a document by the counter, else as the estimator of the model's family does."""
@@ -216,8 +199,8 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         on_overflow: `"stop"` at the first chunk that does not fit, or `"skip"` it and go on with smaller ones.
 
         Defaults come from `RetrievalConfig` when the retriever is made, so that environment variables such as
-        `CTXWIN_RETRIEVAL_K` count; `from_config` takes the settings of a file. Arguments that are unknown, of the wrong
-        type or out of range raise `ConfigError`.
+        `CTXWIN_RETRIEVAL_K` count; those of a file are arguments, `**config.retrieval.model_dump()`. Arguments that
+        are unknown, of the wrong type or out of range raise `ConfigError`.
 
     Instantiate:
         Vector stores return scores beside the documents, not in them: wrap the search that does.
@@ -263,14 +246,14 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
     ) -> RetrievalResult:
         """Retrieve documents together with what was left out; `k` and the budget win over those it was made with.
 
-        Other keyword arguments go to the base. It is one retriever run with the base as its child, like `invoke`.
+        Other keyword arguments go to the base, whose run is the only one that callbacks hear of.
 
         Raises:
             ConfigError: `k` or `max_context_tokens` is not positive, or the base found something else than documents.
         """
-        call = self._call(k, max_context_tokens, config)
-        super().invoke(query, config, call=call, **kwargs)
-        return call.results[0]
+        _check(k=k, max_context_tokens=max_context_tokens)
+        found = self.base.invoke(query, config, **kwargs)
+        return self._select(found, k or self.k, max_context_tokens)
 
     async def aretrieve(
         self,
@@ -282,9 +265,9 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         **kwargs: Any,
     ) -> RetrievalResult:
         """Like `retrieve`, through the base's async path."""
-        call = self._call(k, max_context_tokens, config)
-        await super().ainvoke(query, config, call=call, **kwargs)
-        return call.results[0]
+        _check(k=k, max_context_tokens=max_context_tokens)
+        found = await self.base.ainvoke(query, config, **kwargs)
+        return self._select(found, k or self.k, max_context_tokens)
 
     def invoke(
         self,
@@ -293,7 +276,7 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         **kwargs: Any,
     ) -> list[Document]:  # the host's name
         """Return the documents that fit; takes the arguments of `retrieve`, those of the base included."""
-        return list(self.retrieve(input, config=config, **kwargs).documents)
+        return super().invoke(input, config, caller=config, **kwargs)
 
     async def ainvoke(
         self,
@@ -302,54 +285,31 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
         **kwargs: Any,
     ) -> list[Document]:  # the host's name
         """Like `invoke`, through the base's async path."""
-        return list((await self.aretrieve(input, config=config, **kwargs)).documents)
+        return await super().ainvoke(input, config, caller=config, **kwargs)
+
+    # The caller's config goes along: `configurable` is where per-user filters of the base live.
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        caller: RunnableConfig | None = None,
+        **kwargs: Any,
     ) -> list[Document]:
-        call = kwargs.pop("call", None) or self._call(None, None, None)
-        results = self.base.invoke(query, call.child(run_manager), **kwargs)
-        call.results.append(self._select(results, call.k, call.budget))
-        return list(call.results[0].documents)
+        config = patch_config(caller, callbacks=run_manager.get_child())
+        return [*self.retrieve(query, config=config, **kwargs).documents]
 
     async def _aget_relevant_documents(
         self,
         query: str,
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
+        caller: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> list[Document]:
-        call = kwargs.pop("call", None) or self._call(None, None, None)
-        results = await self.base.ainvoke(query, call.child(run_manager), **kwargs)
-        call.results.append(self._select(results, call.k, call.budget))
-        return list(call.results[0].documents)
-
-    def _call(
-        self, k: int | None, budget: int | None, config: RunnableConfig | None
-    ) -> _Call:
-        for name, value in (("k", k), ("max_context_tokens", budget)):
-            if value is not None and expect(value, int, name, "a number") < 1:
-                raise ConfigError(
-                    f"{name}={value} keeps no document: pass at least 1, or None for the retriever's own"
-                )
-        k = self.k if k is None else k
-        return _Call(k=k, budget=budget, config=config)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
-    """What the host's run, which takes only a query and returns only documents, does not carry."""
-
-    k: int | None
-    budget: int | None
-    config: RunnableConfig | None
-    results: list[RetrievalResult] = field(default_factory=list)
-
-    def child(
-        self, run: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun
-    ) -> RunnableConfig:
-        """The caller's config goes along: `configurable` is where per-user filters of the base live."""
-        return patch_config(self.config, callbacks=run.get_child())
+        config = patch_config(caller, callbacks=run_manager.get_child())
+        return [*(await self.aretrieve(query, config=config, **kwargs)).documents]
 
 
 class BudgetedCompressor(_Budgeted, BaseDocumentCompressor):
@@ -382,6 +342,14 @@ class BudgetedCompressor(_Budgeted, BaseDocumentCompressor):
         # the interface passes them; the score decides and no run is started
         del (query, callbacks)
         return list(self._select(documents, self.k).documents)
+
+
+def _check(**limits: int | None) -> None:
+    for name, value in limits.items():
+        if value is not None and expect(value, int, name, "a number") < 1:
+            raise ConfigError(
+                f"{name}={value} keeps no document: pass at least 1, or None for the retriever's own"
+            )
 
 
 def _scored(result: Any, score: str | Callable[[Document], float | None]) -> Document:
@@ -417,8 +385,9 @@ def _by_relevance(
 ) -> list[Document]:
     """The documents, the most relevant first; those without a score follow in their own order."""
     sign = 1 if is_distance else -1
-    order = [
-        (number is None, sign * (number or 0.0), at)
-        for at, number in enumerate(numbers)
-    ]
-    return [documents[at] for *_, at in sorted(order)]
+
+    def place(scored: tuple[float | None, Document]) -> tuple[bool, float]:
+        return scored[0] is None, sign * (scored[0] or 0.0)
+
+    pairs = sorted(zip(numbers, documents, strict=True), key=place)
+    return [document for _, document in pairs]

@@ -368,7 +368,8 @@ def test_arguments_win_over_files_and_both_over_the_environment(
     path.write_text('max_context_tokens = 50\nscore = "rank"\nk = 4\n')
     kind = type(make())
     base = {"base": FixedRetriever()} if kind is BudgetedRetriever else {}
-    assert values(kind.from_config(RetrievalConfig.from_file(path), **base, k=2)) == (
+    config = RetrievalConfig.from_file(path).model_dump()
+    assert values(kind(**base, **config | {"k": 2})) == (
         50,
         "rank",
         2,
@@ -392,6 +393,20 @@ def test_a_bad_argument_is_a_config_error_that_names_it(name, value):
     for make in (budgeted, BudgetedCompressor):
         with pytest.raises(ConfigError, match=rf"{name}.*={value!r}: "):
             make(**{name: value})
+
+
+async def test_what_a_run_is_configured_with_reaches_the_base():
+    """As a filter for each user does; `retrieve` and `invoke` give the same, also when they are awaited."""
+
+    def search(query, config):
+        return [chunk(config["configurable"]["user"], 5)]
+
+    retriever = budgeted(base=RunnableLambda(search))
+    config = {"configurable": {"user": "ann"}}
+    found = retriever.retrieve("q", config=config).documents
+    assert names(found) == ["ann"]
+    assert retriever.invoke("q", config) == await retriever.ainvoke("q", config)
+    assert [*found] == retriever.invoke("q", config)
 
 
 async def test_a_function_of_the_query_is_a_base():
