@@ -210,14 +210,6 @@ class ContextEngine:
         self.prices = Prices(limits if prices is None and is_priced else prices)
         """Says what the models cost."""
 
-    def _limits_of(self, model: Any) -> ModelLimits:
-        """What is stated about the limits of a request's model."""
-        if self._registry is not None:
-            return _listed_limits(
-                self._registry, model, may_guess=self.config.allow_guess
-            )
-        return self.limits if model is None else ModelLimits.of(model)
-
     @property
     def config(self) -> ContextConfig:
         """The settings that hold now. A request keeps those that held when it was measured.
@@ -379,7 +371,10 @@ class ContextEngine:
         settings, pricing = self.config, self._pricings.of(model)
         history = pricing.history(messages)
         system = merge_system(system_prompt, history.messages[: history.first])
-        limits = self._limits_of(model)
+        limits = self.limits if model is None else ModelLimits.of(model)
+        if self._registry is not None:
+            guesses = settings.allow_guess
+            limits = _listed_limits(self._registry, model, may_guess=guesses)
         may_defer = rules.provider not in NEVER_DEFER
         parts = Parts(
             history=history,
@@ -597,8 +592,10 @@ class ContextEngine:
         A stated limit is also given to the memory `learned`. One that was inferred from an answer (`is_stated=False`)
         holds for this conversation alone.
         """
-        if is_stated:
-            self._remember(window, overflow)
+        if is_stated and self._learned is not None:
+            stated, declared = learned_limit(window, overflow), window.parts.declared
+            if learned := for_everybody(stated, declared):
+                self._learned.learn(window.parts.model, learned)
         return self._again(window, refused(window, overflow), was_refused=True)
 
     def recover(
@@ -727,12 +724,6 @@ class ContextEngine:
     def rules_of(self, model: Any) -> Rules:
         """Return the rules of a model's provider; None stands for the model of the engine's limits."""
         return self._rules if model is None else rules_of(model)
-
-    def _remember(self, window: Window, overflow: ContextOverflow) -> None:
-        """Pass a stated limit on to the memory of limits, where there is one."""
-        learned = for_everybody(learned_limit(window, overflow), window.parts.declared)
-        if self._learned is not None and learned:
-            self._learned.learn(window.parts.model, learned)
 
     def _window(
         self, parts: Parts, session: Session, *, was_refused: bool = False

@@ -274,7 +274,7 @@ def report_compaction(
         window.parts.model,
         window.input_limit,
     )
-    left_indexes = dropped_positions(compaction.after, window.session.view)
+    left_indexes = dropped_positions(window.parts, window.session.view, compaction.view)
     event = CompactionEvent(
         kind=compaction.kind,
         reason=compaction.reason,

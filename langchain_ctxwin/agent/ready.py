@@ -395,7 +395,9 @@ def _outcome(
                 messages[index].type,
                 window.parts.price(messages[index]),
             )
-            for index in dropped_positions(next_window, window.session.view)
+            for index in dropped_positions(
+                window.parts, window.session.view, next_window.view
+            )
         ),
         actions=compaction.actions,
         record=next_window.view.record.text,

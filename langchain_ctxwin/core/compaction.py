@@ -10,7 +10,7 @@ from typing import Any, Literal
 from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.notes import lasting, record_lines
 from langchain_ctxwin.core.pairing import is_user, result_ids
-from langchain_ctxwin.core.parts import swaps_prefix, unbound_under
+from langchain_ctxwin.core.parts import Parts, swaps_prefix, unbound_under
 from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.core.record import (
     FOCUSED,
@@ -105,12 +105,10 @@ class Compaction:
         """Positions of the messages that leave without a summary."""
         if self.snapshot:
             return []
-        covered = uncovered(self.view, self.after.parts.first)
-        return [
-            index
-            for index in dropped_positions(self.after, self.before.view)
-            if index >= covered
-        ]
+        parts, before = self.after.parts, self.before.view
+        covered = uncovered(self.view, parts.first)
+        dropped = dropped_positions(parts, before, self.view)
+        return [index for index in dropped if index >= covered]
 
     @property
     def dropped_turns(self) -> int:
@@ -214,29 +212,11 @@ def _pinned_before(request: Request, start: int) -> set[int]:
 # ---- what left, and what the record says of it ----------------------------------------------------------------------
 
 
-def dropped_positions(after: Request, before: View) -> list[int]:
-    """Return the positions of the messages that the view before showed and the request after does not."""
-    start = after.parts.start_of(before)
-    pinned_after = {position.index for position in after.view.pinned}
-    pinned = sorted(
-        position.index for position in before.pinned if position.index < start
-    )
-    return [
-        index
-        for index in (*pinned, *range(start, after.start))
-        if index not in pinned_after
-    ]
-
-
-def returned_pins(after: Request, before: View) -> list[int]:
-    """Return the positions of the pins of the request after that the view before did not show."""
-    start = after.parts.start_of(before)
-    pinned_before = {position.index for position in before.pinned}
-    return [
-        position.index
-        for position in after.view.pinned
-        if position.index < start and position.index not in pinned_before
-    ]
+def dropped_positions(parts: Parts, before: View, after: View) -> list[int]:
+    """Return the positions of the messages that the view before showed and the one after does not."""
+    stop = len(parts.messages)
+    visible = {*parts.visible_indexes(before, stop)}
+    return sorted(visible.difference(parts.visible_indexes(after, stop)))
 
 
 def recorded(
@@ -256,8 +236,8 @@ def recorded(
     old = before.view
     new = after.view
     parts = after.parts
-    dropped = dropped_positions(after, old)
-    back = returned_pins(after, old)
+    dropped = dropped_positions(parts, old, new)
+    back = dropped_positions(parts, new, old)
     clamped = {
         key for key, clamp in new.clamped.items() if old.clamped.get(key) != clamp
     }
@@ -521,8 +501,7 @@ def _accepted(
     Raises:
         SummarizationError: not a line of the summary fits, or the request is as large as before with it.
     """
-    after = compaction.after
-    before_tokens = compaction.tokens_before
+    after, before_tokens = compaction.after, compaction.tokens_before
     if block:
         candidate = after.shown_as(replace(after.view, block=block), summary)
         if candidate.total_tokens >= before_tokens:
@@ -532,22 +511,17 @@ def _accepted(
             )
         return candidate
     planned = compaction.summary_max_tokens
-    price = window.parts.price_text
-    summary = first_part(summary, accepted_tokens(planned), price)
-    wanted = (
-        1
-        if window.parts.settings.trigger_messages is not None
-        else MIN_PROGRESS * before_tokens
-    )
-    candidate = after.shown_as(after.view, summary)
-    if summary and before_tokens - candidate.total_tokens >= wanted:
-        return candidate
-    first = first_part(summary, planned, price)
+    is_by_number = window.parts.settings.trigger_messages is not None
+    wanted = 1 if is_by_number else MIN_PROGRESS * before_tokens
+    for most_tokens in (accepted_tokens(planned), planned):
+        first = first_part(summary, most_tokens, window.parts.price_text)
+        candidate = after.shown_as(after.view, first)
+        if first and before_tokens - candidate.total_tokens >= wanted:
+            return candidate
     if not first:
         raise SummarizationError(
             f"not a word of it fits in {planned:,} tokens: raise summary_max_tokens"
         )
-    candidate = after.shown_as(after.view, first)
     if candidate.total_tokens >= before_tokens:
         raise SummarizationError(
             f"with {planned:,} tokens of the summary the request has {candidate.total_tokens:,} tokens, before it "

@@ -64,7 +64,9 @@ def measured(
     limits = declared
     reserved_tokens = reserve_within(declared, reserve, learned=False)
     if learned := smaller_of(shared_limits, remembered_limit(session, parts.model)):
-        fixed_tokens = 0 if was_refused else request.least_fixed_tokens
+        # by the lower of both counts: what reports made us believe of the fixed regions may be wrong
+        fixed = request.fixed_tokens, request.fixed_estimates.fixed_tokens
+        fixed_tokens = 0 if was_refused else min(fixed)
         limits, reserved_tokens = _lowered(declared, learned, reserve, fixed_tokens)
     limit = limits.input_limit(reserved_tokens)
 

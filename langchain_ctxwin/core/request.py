@@ -133,13 +133,10 @@ class Request:
         start = parts.start_of(view)
         unbound = unbound_under(parts, self.session, view, self.unbound)
         block = block_of(parts, view)
-        media = parts.without_media(view)
-        view = (
-            view if media == view.without_media else replace(view, without_media=media)
-        )
+        view = replace(view, without_media=parts.without_media(view))
         is_in_block = block is not None and bool((view.block or {}).get("content"))
         beside = "" if is_in_block else summary
-        record = record_text(beside, view.record) if beside or view.record else ""
+        record = record_text(beside, view.record)
         rules = constraints_text(parts.settings.constraints)
         begin = Before(
             rules=parts.rules,
@@ -329,11 +326,6 @@ class Request:
         return self.size.regions.fixed_tokens
 
     @property
-    def least_fixed_tokens(self) -> int:
-        """Everything but the history by the lower of both counts: what reports made us believe of it may be wrong."""
-        return min(self.fixed_tokens, self.fixed_estimates.fixed_tokens)
-
-    @property
     def upper_tokens(self) -> int:
         """Upper bound of the whole input: a request within the limit by this count may be sent."""
         return self.size.upper_tokens
@@ -408,32 +400,30 @@ class Request:
         Both in tokens, as we estimate them.
         """
         messages, view, price = self.parts.messages, self.view, self.parts.price
-        clamped = view.clamped.keys() | view.without_media.keys()
-        if not clamped:
-            return {}
         current, newest = last_user(messages), self.newest
         indexes = [] if current is None else [current]
         if newest:
             results = range(newest.index, newest.stop)
             indexes += [index for index in results if is_result(messages[index])]
-        named = ((message_id(messages, index), messages[index]) for index in indexes)
+        named = {message_id(messages, index): messages[index] for index in indexes}
+        clamped = view.clamped.keys() | view.without_media.keys()
         return {
             name: [price(edit(message, name, view)), price(message)]
-            for name, message in named
+            for name, message in named.items()
             if name in clamped
         }
 
     @property
     def tied_to(self) -> str:
         """Fingerprint of what reasoning is tied to beside the view: model, prompt, tools, pictures that left."""
-        parts = self.parts
-        texts = (
-            str(parts.system.content) if parts.system else "",
-            parts.tools_digest,
-            parts.model,
-            json.dumps(sorted(self.view.without_media.items())),
-        )
-        return _digest(*texts)
+        media = json.dumps(sorted(self.view.without_media.items()))
+        return _digest(*self._frame, media)
+
+    @property
+    def _frame(self) -> tuple[str, str, str]:
+        system = self.parts.system
+        prompt = str(system.content) if system else ""
+        return prompt, self.parts.tools_digest, self.parts.model
 
     @cached_property
     def digest(self) -> str:
@@ -441,19 +431,19 @@ class Request:
 
         A reported size is only comparable under the same one.
         """
-        parts = self.parts
+        prompt, tools, model = self._frame
+        settings = self.parts.settings
         covered = self.view.covered if self.view.block else None
         view = replace(self.view, covered=covered, left_checksum=None)
-        texts = (
-            str(parts.system.content) if parts.system else "",
-            constraints_text(parts.settings.constraints),
+        return _digest(
+            prompt,
+            constraints_text(settings.constraints),
             self.record,
-            parts.settings.summary_placement,
-            parts.tools_digest,
-            parts.model,
+            settings.summary_placement,
+            tools,
+            model,
             json.dumps([view.to_json(), sorted(view.without_media.items())]),
         )
-        return _digest(*texts)
 
     def digest_until(self, stop: int) -> str:
         """Fingerprint of the same and of the history before a position: of a request that another may extend."""

@@ -42,7 +42,7 @@ PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS = 4.0, 300
 """A reported difference is that of the text between when it is within this factor and this constant of its estimate."""
 
 MAX_SPANS = 48
-"""Spans kept per model, about 1 KB in a checkpoint; of more, the two oldest become one."""
+"""Spans kept per model, about 1 KB in a checkpoint; of more, the oldest leaves."""
 
 MAX_NUMBER = 1e15
 """Stored numbers are below this."""
@@ -288,7 +288,7 @@ class Sizes:
             self,
             ratio=ratio,
             learned=learned,
-            spans=at_most((*self.spans, span), MAX_SPANS),
+            spans=(*self.spans, span)[-MAX_SPANS:],
             last=last,
         )
 
@@ -379,19 +379,6 @@ def are_spans(value: Any) -> bool:
         and edges == sorted(edges)
         and all(span.start < span.stop and span.estimate for span in spans)
     )
-
-
-def at_most(spans: tuple[Span, ...], most: int) -> tuple[Span, ...]:
-    """Return so many spans: the two oldest become one, or the oldest leaves where they have a gap."""
-    if len(spans) <= most:
-        return spans
-    one, other, *rest = spans
-    if one.stop < other.start:
-        return spans[1:]
-    joined = Span(
-        one.start, other.stop, one.estimate + other.estimate, one.tokens + other.tokens
-    )
-    return (joined, *rest)
 
 
 def is_plausible(tokens: int, estimate: int) -> bool:

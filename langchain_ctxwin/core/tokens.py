@@ -653,7 +653,4 @@ def _readable(piece: Piece) -> str:
         return f"{piece.name} {compact_json(piece.arguments)}".strip()
     if isinstance(piece, str):
         return piece
-    source: Any = piece.block.get("source")
-    is_source = isinstance(source, Mapping) and source.get("type") == "text"
-    text = source.get("data") if is_source else piece.block.get("text")
-    return text if isinstance(text, str) and text else f"[{piece.kind}]"
+    return _plain_text(piece.block) or f"[{piece.kind}]"

@@ -12,7 +12,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, pin
 from langchain_ctxwin.agent.storage import RunPlace
-from langchain_ctxwin.core.compaction import dropped_positions, returned_pins
+from langchain_ctxwin.core.compaction import dropped_positions
 from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.core.turns import PIN_KEY, last_user
 from langchain_ctxwin.core.view import View
@@ -362,13 +362,16 @@ class Conversation:
     def check_record(self, window, old):
         """It counts each message that left, once, and says nothing of messages that are gone."""
         view = window.session.view
-        added, back = dropped_positions(window, old), returned_pins(window, old)
+        added = dropped_positions(window.parts, old, window.view)
+        back = dropped_positions(window.parts, window.view, old)
         assert view.record.messages == max(
             0, old.record.messages + len(added) - len(back)
         )
         self.is_exact = (self.is_exact and not self.rewritten) or old == View()
         if self.is_exact:
-            assert view.record.messages == len(dropped_positions(window, View()))
+            assert view.record.messages == len(
+                dropped_positions(window.parts, View(), window.view)
+            )
         assert {line.source for line in view.record.lines} <= {
             message.id for message in self.history
         }
