@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -29,18 +29,6 @@ RULE = "From now on, end every answer with the word juniper on a line of its own
 RULE_WORD = "juniper"
 RECALL = "One last thing: what was your answer to my very first question?"
 RECALLED = "It was: {answer}"
-
-REGIONS = {
-    "system": "s",
-    "tool": "t",
-    "summary": "m",
-    "record": "n",
-    "pinned": "p",
-    "history": "h",
-    "free": ".",
-    "reserved": "r",
-}
-"""Regions of a window in the order in which they are drawn, as the keys of a report begin, and their letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +79,6 @@ def ending(claims: Sequence[Claim]) -> bool:
     return not failed
 
 
-def gauge(report: Mapping[str, Any]) -> str:
-    """Return a bar over the whole window, its cells shared among the regions."""
-    free = max(0, report["input_limit"] - report["total_tokens"])
-    sizes = {"free_tokens": free, **report}
-    window = sum(sizes[f"{name}_tokens"] for name in REGIONS) or 1
-    line, done = "", 0
-    for name, letter in REGIONS.items():
-        done += sizes[f"{name}_tokens"]
-        line = line.ljust(round(done * GAUGE_CHARS / window), letter)
-    return line
-
-
 @dataclass(slots=True, kw_only=True)
 class Talk:
     """One thread of an agent, played question by question; what was sent is measured, what is answered is checked."""
@@ -110,8 +86,6 @@ class Talk:
     # a compiled graph over `messages`
     graph: Any
     model: ScriptedChatModel
-    # the last measure of the next request
-    report: Mapping[str, Any] = field(default_factory=dict)
     # what the first answer had to begin with
     first: str = ""
     turns: int = 0
@@ -126,7 +100,6 @@ class Talk:
     ) -> Talk:
         """Print what the story is about, and make its agent."""
         opening(title, model)
-        say("Gauge  " + "  ".join(f"{key}={name}" for name, key in REGIONS.items()))
         saver = InMemorySaver()
         graph = create_context_agent(model, tools, checkpointer=saver, **options)
         return cls(graph=graph, model=model)
@@ -171,23 +144,21 @@ class Talk:
                 self._print_event(chunk)
                 continue
             for update in filter(None, chunk.values()):
-                self.report = update.get("context_report") or self.report
                 for message in update.get("messages", ()):
                     if isinstance(message, AIMessage):
                         self._print_step(message)
 
     def _print_step(self, message: AIMessage) -> None:
-        """Print one model call: the regions of the request, its true size, and what the model does next."""
+        """Print one model call: the window as its request fills it, its true size, and what the model does next."""
         requests = self.model.answered
+        tokens, window = requests[-1].tokens, self.model.window or 1
+        bar = ("#" * round(GAUGE_CHARS * tokens / window)).ljust(GAUGE_CHARS, ".")
         calls = [
             f"{call['name']}({', '.join(map(str, call['args'].values()))})"
             for call in message.tool_calls
         ]
         does = "; ".join(calls) or "answers"
-        line = (
-            f"{len(requests):>4} {gauge(self.report)} {requests[-1].tokens:>6,}  {does}"
-        )
-        say(line[:LINE_CHARS])
+        say(f"{len(requests):>4} {bar} {tokens:>6,}  {does}"[:LINE_CHARS])
 
     def _print_event(self, event: Mapping[str, Any]) -> None:
         """Print what the package did and why."""

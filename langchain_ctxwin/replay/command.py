@@ -5,23 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from langchain_ctxwin.config import PRESETS
-from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.replay.page import page
+from langchain_ctxwin.replay.page import page, page_data
 from langchain_ctxwin.replay.playing import (
     ReplayResult,
-    Sent,
     compare,
     failure,
-    input_limit,
     quiet,
     recommended,
-    replay,
 )
 from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
 from langchain_ctxwin.replay.reader import LanguageModel, Read, read_conversation, table
@@ -89,10 +84,8 @@ def _run_compare(
                 longest[:] = [conversation]
             yield conversation
 
-    results = list[ReplayResult]()
-    for so_far in compare(passing(), policies, args.window, tell=tell):
-        results = so_far
-    if not results:
+    results = compare(passing(), policies, args.window, tell=tell)
+    if not results[0].conversations:
         places = ", ".join(map(str, args.files))
         raise ConfigError(f"{places}: no conversation to replay")
     chosen = recommended(results) if args.recommend else results[0]
@@ -176,7 +169,7 @@ def _print_table(results: Sequence[ReplayResult]) -> None:
 def _run_one(
     args: argparse.Namespace, policy: Policy, conversations: Iterable[Conversation]
 ) -> None:
-    """Print one request of the one conversation that is meant."""
+    """Print one request of the one conversation that is meant, the last one without a number."""
     found = [one for one in conversations if args.thread in {None, one.name}]
     if len(found) != 1:
         names = ", ".join(one.name for one in found[:MOST_NAMED])
@@ -187,80 +180,58 @@ def _run_one(
         )
     if args.html:
         _draw(args, found[0], policy)
-    for line in _at_request(found[0], policy, args.window, args.step):
+    try:
+        data = page_data(found[0], policy, args.window)
+    except Exception as error:  # what a recording holds may be of any program
+        raise ConfigError(failure(found[0], error)) from error
+    number, count = args.step, len(data["steps"])
+    if not 1 <= (number or count) <= count:
+        raise ConfigError(
+            f"--step {number}: {found[0].name} has {count:,} requests under {policy.name}"
+        )
+    for line in _lines_of_request(data, number or count):
         say(line)
 
 
-def _at_request(
-    conversation: Conversation, policy: Policy, window: int, number: int | None
-) -> Iterator[str]:
-    """The lines about one request of a replay; of the last one, when no number is given."""
-    sent = list[Sent]()
-    try:
-        replay(conversation, policy, window, heard=sent.append)
-    except Exception as error:  # what a recording holds may be of any program
-        raise ConfigError(failure(conversation, error)) from error
-    number = len(sent) if number is None else number
-    if not 1 <= number <= len(sent):
-        raise ConfigError(
-            f"--step {number}: {conversation.name} has {len(sent):,} requests under {policy.name}"
-        )
-    now, limit = sent[number - 1], input_limit(window, policy)
-    history = conversation.messages[conversation.begins :][: now.history]
-    yield f"{conversation.name} under {policy.name}: request {number:,} of {len(sent):,}"
-    if now.fits:
-        yield f"{now.tokens:,} of {limit:,} tokens, {now.cached_tokens:,} of them in the request before"
-    else:
-        yield f"not sent: {now.tokens:,} tokens, {limit:,} fit, and nothing more could leave"
-    if now.missing:
-        yield f"needed by the next call, seen before and not shown: {', '.join(now.missing)}"
+def _lines_of_request(data: Mapping[str, Any], number: int) -> Iterator[str]:
+    """The size of one request, a line for each message, with how it is shown, and what stands beside them."""
+    steps = data["steps"][:number]
+    now = steps[-1]
+    sizes = f"{now['tokens']:,} of {data['limit']:,} tokens"
+    yield f"{data['name']} under {data['policy']}: request {number:,} of {len(data['steps']):,}"
+    yield (
+        f"{sizes}, {now['cached']:,} of them in the request before"
+        if now["fits"]
+        else f"not sent: {sizes}, and nothing more could leave"
+    )
+    if now["missing"]:
+        yield f"needed by the next call, seen before and not shown: {', '.join(now['missing'])}"
     yield ""
-    yield from _message_lines(history, now.request, _reasons(sent[:number]))
-
-
-def _reasons(sent: Sequence[Sent]) -> Callable[[int, AnyMessage], str]:
-    """Say of a message that the last of these requests does not show where it left, and why."""
-
-    def reason(index: int, message: AnyMessage) -> str:
-        left = next(
-            number
-            for number, one in enumerate(sent, 1)
-            if (one.fits or one is sent[-1])
-            and one.history > index
-            and all(visible.id != message.id for visible in one.request)
-        )
-        why = sent[left - 1].guard.get("reason", "")
-        return f"left before request {left:,}" + (f": {why}" if why else "")
-
-    return reason
-
-
-def _message_lines(
-    history: Sequence[AnyMessage],
-    request: Sequence[AnyMessage],
-    reason: Callable[[int, AnyMessage], str],
-) -> Iterator[str]:
-    """A line for each message, with how the request shows it, and what the request holds beside them."""
-    visible = {message.id: message for message in request}
-    hidden = [i for i, message in enumerate(history) if message.id not in visible]
-    for index, message in enumerate(history):
-        if message.id not in visible:
-            how = reason(index, message)
-        elif visible[message.id].content != message.content:
+    visible = {*now["shown"]}
+    hidden = {*range(now["history"])} - visible
+    for place, message in enumerate(data["messages"][: now["history"]]):
+        if place in hidden:
+            how = _left(steps, place)
+        elif place in now["edited"]:
             how = "shortened"
         else:
-            is_kept = hidden and index < hidden[-1]
-            how = "kept although older" if is_kept else "shown"
-        calls = message.tool_calls if isinstance(message, AIMessage) else ()
-        called = (f"-> {call['name']}({call['args']})" for call in calls)
-        text = " ".join(" ".join([text_of(message.content), *called]).split())
+            how = "kept although older" if place < max(hidden, default=0) else "shown"
+        text = " ".join(message["text"].split())
         short = text if len(text) <= LINE_CHARS else f"{text[:LINE_CHARS]}..."
-        yield f"{index + 1:>5} {message.type:<7}{how:<20} {short}"
-    history_ids = {message.id for message in history}
-    for note in request:
-        if note.id not in history_ids and not isinstance(note, SystemMessage):
-            yield from (
-                "",
-                f"beside the messages ({note.type}):",
-                text_of(note.content),
-            )
+        yield f"{place + 1:>5} {message['role']:<7}{how:<20} {short}"
+    for note in now["notes"]:
+        yield from ("", "beside the messages:", note)
+
+
+def _left(steps: Sequence[Mapping[str, Any]], place: int) -> str:
+    """Before which request a message left that the last of them does not show, and why."""
+    number, step = next(
+        (number, step)
+        for number, step in enumerate(steps, 1)
+        if (step["fits"] or step is steps[-1])
+        and step["history"] > place
+        and place not in step["shown"]
+    )
+    return f"left before request {number:,}" + (
+        step["reason"] and f": {step['reason']}"
+    )

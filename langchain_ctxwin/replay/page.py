@@ -28,19 +28,31 @@ SHOWN_CHARS = 1_500
 """Text of a message that the page holds: enough to know it by, and a page of 400 requests stays within some MB."""
 
 
-def page(
-    conversation: Conversation,
-    policy: Policy,
-    window: int,
-) -> str:
+def page(conversation: Conversation, policy: Policy, window: int) -> str:
     """Return the HTML of one conversation under one policy.
 
     Nothing is loaded from elsewhere, and what was said is shown as text alone.
     """
+    data = page_data(conversation, policy, window)
+    # so that no text ends the script
+    script_data = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    # recordings hold halves of characters, which no file takes
+    script_data = script_data.encode(errors="replace").decode()
+    return (
+        (files(__package__) / "page.html")
+        .read_text(encoding="utf-8")
+        .replace("__DATA__", script_data)
+    )
+
+
+def page_data(
+    conversation: Conversation, policy: Policy, window: int
+) -> dict[str, Any]:
+    """Return what the page shows, in JSON values."""
     messages, sent = conversation.messages[conversation.begins :], list[Sent]()
     result = replay(conversation, policy, window, heard=sent.append)
     places = {message.id: place for place, message in enumerate(messages)}
-    data = {
+    return {
         "name": conversation.name,
         "policy": policy.name,
         "window": window,
@@ -52,15 +64,6 @@ def page(
         ],
         "steps": [_step(one, messages, places) for one in sent],
     }
-    # so that no text ends the script
-    script_data = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
-    # recordings hold halves of characters, which no file takes
-    script_data = script_data.encode(errors="replace").decode()
-    return (
-        (files(__package__) / "page.html")
-        .read_text(encoding="utf-8")
-        .replace("__DATA__", script_data)
-    )
 
 
 def _step(
@@ -93,7 +96,7 @@ def _step(
             for place, message in placed_messages.items()
             if message.content != messages[place].content
         },
-        "notes": [_printed(message) for message in notes],
+        "notes": [text_of(message.content) for message in notes],
         "missing": sent.missing,
         "compaction": is_compaction,
         "reason": sent.guard.get("reason", "") if is_compaction else "",

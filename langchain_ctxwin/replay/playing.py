@@ -177,8 +177,8 @@ def compare(
     window: int,
     *,
     tell: Tell = lambda _: None,
-) -> Iterator[list[ReplayResult]]:
-    """Yield the results so far, one per policy, after each conversation.
+) -> list[ReplayResult]:
+    """Return the sums of all conversations, one result per policy.
 
     Args:
         conversations: the recordings; they are read as they are needed.
@@ -201,7 +201,7 @@ def compare(
             tell(failure(conversation, error))
         else:
             totals = [total + one for total, one in zip(totals, played, strict=True)]
-            yield totals
+    return totals
 
 
 def recommended(results: Sequence[ReplayResult]) -> ReplayResult:
@@ -252,10 +252,6 @@ def _limits(window: int) -> ModelLimits:
         context_window=window,
         requested_output_tokens=max(1, int(RESERVE_SHARE * window)),
     )
-
-
-class _RefusedError(ContextOverflowError):
-    """The refusal of a request that is too large by the provider of a replay."""
 
 
 class _Play:
@@ -328,7 +324,7 @@ class _Play:
                     state |= getattr(self.nodes, node).invoke(state)
             state |= self.nodes.build_messages.invoke(state)
             state |= self.model.invoke(state)
-        except (BudgetExceededError, _RefusedError):
+        except (BudgetExceededError, ContextOverflowError):
             pass  # nothing smaller is possible
         own = {key: state[key] for key in state if key != "llm_input_messages"}
         self.state = own | {"messages": self.state["messages"]}
@@ -337,7 +333,7 @@ class _Play:
         """Answer as recorded; refuse what is too large, as a provider does."""
         tokens = self._count(request)
         if tokens > self.limit:
-            raise _RefusedError(
+            raise ContextOverflowError(
                 f"prompt is too long: {tokens} tokens > {self.limit} maximum"
             )
         usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}

@@ -2,7 +2,7 @@
 
     one conversation a line     {"id": ..., "messages": [...], "tools": [...]}   .jsonl, .jsonl.gz
     one message a line          {"role": "user", "content": ...}                 the same; the file is a conversation
-    one conversation a file     [message, ...] or {"messages": [...]}            .json, .json.gz; also a list of them
+    one conversation a file     [message, ...] or {"messages": [...]}            .json, .json.gz
     LangGraph's checkpoints     a SQLite file, whatever it is called             a conversation per thread
 
 What cannot be read is reported with file and line, and left out; nothing else is: each conversation fails alone.
@@ -163,33 +163,18 @@ def _rows(path: Path, tell: Tell) -> Iterator[tuple[str, str, Any]]:
     opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", errors="replace") as file:
-            if ".jsonl" in path.name.lower():
-                for number, line in enumerate(file, 1):
-                    place = f"{path}:{number}"
-                    for row in _parsed(line, place, tell):
-                        yield place, f"{path.name}:{number}", row
-                return
-            for row in _parsed(file.read(), str(path), tell):
-                if not (isinstance(row, list) and any(map(_is_whole, row))):
-                    yield str(path), path.name, row
+            is_lines = ".jsonl" in path.name.lower()
+            texts = enumerate(file, 1) if is_lines else [(0, file.read())]
+            for number, text in texts:
+                at = f":{number}" if is_lines else ""
+                if not text.strip():
                     continue
-                for number, item in enumerate(row, 1):
-                    yield f"{path}: item {number}", f"{path.name}:{number}", item
+                try:
+                    yield f"{path}{at}", path.name + at, json.loads(text, strict=False)
+                except (ValueError, RecursionError) as error:
+                    tell(f"{path}{at}: no JSON ({short(error)})")
     except (OSError, EOFError, zlib.error) as error:
         tell(f"{path}: left out the rest: broken off ({short(error)})")
-
-
-def _parsed(text: str, place: str, tell: Tell) -> Iterator[Any]:
-    if text.strip():
-        try:
-            yield json.loads(text, strict=False)
-        except (ValueError, RecursionError) as error:
-            tell(f"{place}: no JSON ({short(error)})")
-
-
-def _is_whole(item: Any) -> bool:
-    """True for a conversation, where a message could stand too."""
-    return isinstance(item, list) or (isinstance(item, Mapping) and "messages" in item)
 
 
 def _conversations(

@@ -221,9 +221,9 @@ def test_a_message_that_cannot_be_read_is_told_with_file_line_and_number(
     assert len(found) == 1
     assert fault.startswith(f"{path}:2: left out the conversation: message 3: ")
     assert why in fault
-    whole = json.dumps([{"messages": ROWS}, {"messages": [message]}])
+    whole = json.dumps({"messages": [message]})
     (fault,) = read(path := written(whole, "a.json"))[1]
-    assert fault.startswith(f"{path}: item 2: left out the conversation: message 1: ")
+    assert fault.startswith(f"{path}: left out the conversation: message 1: ")
     if isinstance(message, dict) and {"role", "sessionId"} & message.keys():
         (fault,) = read(path := written([USER, ANSWER, message]))[1]
         assert f"message 3 ({path}:3): " in fault
