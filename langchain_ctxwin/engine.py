@@ -45,7 +45,6 @@ from langchain_ctxwin.core.model_info import (
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.parts import Parts, merge_system
 from langchain_ctxwin.core.plan import last_request, request_until, shown_part
-from langchain_ctxwin.core.provider_blocks import NEVER_DEFER
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import learned_limit, refused, retry_target
@@ -375,7 +374,6 @@ class ContextEngine:
         if self._registry is not None:
             guesses = settings.allow_guess
             limits = _listed_limits(self._registry, model, may_guess=guesses)
-        may_defer = rules.provider not in NEVER_DEFER
         parts = Parts(
             history=history,
             settings=settings,
@@ -386,7 +384,6 @@ class ContextEngine:
             tools=tools,
             tool_tokens=pricing.prompt_tokens(tools, rules.provider),
             tools_digest=pricing.tools_digest(tools),
-            has_deferred=may_defer and pricing.has_deferred(tools),
             model=model_name(model) or self.model,
             declared=limits if limits.known else self.limits,
             info=called if isinstance(called, ModelInfo) else None,

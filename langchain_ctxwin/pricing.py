@@ -17,7 +17,7 @@ from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.provider_blocks import compact_json, in_prompt, is_deferred
 from langchain_ctxwin.core.sizing import MAX_NUMBER, QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.core.tool_schemas import name_of, parameter_names, tool_definition
+from langchain_ctxwin.core.tool_schemas import parameter_names, tool_definition
 from langchain_ctxwin.core.turns import MessageHistory, read_history
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
 from langchain_ctxwin.util.log import log
@@ -105,28 +105,16 @@ class Pricing:
 
     def prompt_tokens(self, tools: Sequence[Any], provider: str) -> int:
         """Tokens of what the prompt of a provider holds of these tools before any is loaded."""
-        if not self.has_deferred(tools):
+        if not tools or not self._tool_set(tools).is_deferred:
             return self.tools(tools)
         prompts = self._tool_set(tools).prompts
         if provider not in prompts:
             prompts[provider] = self.tools(in_prompt(tools, provider))
         return prompts[provider]
 
-    def has_deferred(self, tools: Sequence[Any]) -> bool:
-        """True when some of the tools are not in a prompt until they are loaded."""
-        return bool(tools) and self._tool_set(tools).is_deferred
-
     def parameters(self, tools: Sequence[Any]) -> frozenset[str]:
         """What the tools call their parameters."""
         return self._tool_set(tools).parameters if tools else frozenset()
-
-    def loaded(self, tools: Sequence[Any], name: str) -> int:
-        """Tokens that a message adds which loads one of these tools, by name; 0 for another."""
-        tool = next(
-            (tool for tool in tools if is_deferred(tool) and name_of(tool) == name),
-            None,
-        )
-        return 0 if tool is None else self.tools([tool, tool]) - self.tools([tool])
 
     def history(self, messages: Sequence[AnyMessage]) -> MessageHistory:
         """Return the history of a conversation, of which only what is new is looked at."""

@@ -23,7 +23,7 @@ from langchain_ctxwin.core.model_info import (
     model_name,
     unbound,
 )
-from langchain_ctxwin.core.provider_blocks import is_deferred
+from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tool_schemas import listed, name_of, recall_name
@@ -155,9 +155,7 @@ class Choices:
         if self.selector is None:
             return {}
         names, parts = tools_of(state), window.parts
-        sent = [
-            one for one in parts.tools if not parts.has_deferred or not is_deferred(one)
-        ]
+        sent = in_prompt(parts.tools, parts.rules.provider)
         others = [tool for tool in sent if name_of(tool) not in names]
         price = parts.pricer.tools
         fixed_tokens = window.fixed_tokens - price(sent) + price(others)

@@ -158,10 +158,6 @@ class Pricer(Protocol):
         """What the tools call their parameters."""
         ...
 
-    def loaded(self, tools: Sequence[Any], name: str) -> int:
-        """Tokens that a message adds which loads one of these tools, by name; 0 for another."""
-        ...
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
@@ -183,9 +179,6 @@ class Parts:
     """Price of those that are in the prompt from its beginning."""
 
     tools_digest: str = ""
-    has_deferred: bool = False
-    """Some tools come into the prompt only where a message loads them."""
-
     model: str = ""
     """Name of the model that the request goes to; empty when unknown."""
 

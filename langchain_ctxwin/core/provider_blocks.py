@@ -397,13 +397,6 @@ def without_bound_reasoning(message: AnyMessage) -> AnyMessage:
     )
 
 
-def loaded_tools(message: BaseMessage) -> list[str]:
-    """Return the names of the deferred tools whose definitions a message brings into the prompt."""
-    if not isinstance(message, AIMessage | ToolMessage):
-        return []
-    return [str(block.get("tool_name") or "") for block in _references(message.content)]
-
-
 def loading(message: AnyMessage) -> AnyMessage:
     """Return the result of a tool search as references that load the found tools; any other message as it is."""
     artifact = message.artifact if isinstance(message, ToolMessage) else None
@@ -482,17 +475,6 @@ def _is_bound(message: BaseMessage, block: Any) -> bool:
         if kind_of(inner) == "reasoning" and _maker(message, inner) == "anthropic":
             return True
     return False
-
-
-def _references(content: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """The references to tools in a result: directly, or in what a search by the provider brought."""
-    for block in blocks_of([content] if isinstance(content, Mapping) else content):
-        if kind_of(block) == "tool reference":
-            yield block
-        elif depth < MAX_DEPTH:
-            yield from _references(
-                block.get("tool_references") or block.get("content") or [], depth + 1
-            )
 
 
 def _portable(block: Any) -> Iterator[Any]:

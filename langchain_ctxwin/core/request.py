@@ -26,7 +26,7 @@ from langchain_ctxwin.core.parts import (
     record_text,
     unbound_under,
 )
-from langchain_ctxwin.core.provider_blocks import loaded_tools, only_compaction
+from langchain_ctxwin.core.provider_blocks import only_compaction
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import (
     FIXED_REGIONS,
@@ -158,8 +158,6 @@ class Request:
             history_tokens=0,
         )
         steps = VisibleSteps(show_steps(parts.history, start, view, begin))
-        if parts.has_deferred:
-            steps = self._with_loaded_tools(steps)
         return replace(
             self,
             view=view,
@@ -239,20 +237,6 @@ class Request:
             record=self.record,
             placement="user" if self.block else settings.summary_placement,
         )
-
-    def _with_loaded_tools(self, steps: VisibleSteps) -> VisibleSteps:
-        """The steps with the price of the deferred tools that each of them loads."""
-        parts = self.parts
-        loaded_names = set[str]()
-        loaded = list[Step]()
-        for step in steps:
-            names = {
-                name for message in step.messages for name in loaded_tools(message)
-            } - loaded_names
-            loaded_names |= names
-            tokens = sum(parts.pricer.loaded(parts.tools, name) for name in names)
-            loaded.append(replace(step, loaded_tokens=tokens) if tokens else step)
-        return VisibleSteps(loaded)
 
     def _pinned_steps(
         self, view: View, start: int, before: Before, lead: int | None

@@ -150,14 +150,11 @@ class Step:
     is_paired: bool = True  # its calls have ids of their own, and each of its results answers one of them
     is_standard: bool = False  # plain texts and calls with their results in order, which every provider takes
     price: Price | None = field(default=None, repr=False, compare=False)
-    loaded_tokens: int = 0  # of tools whose definitions it brings into the prompt
 
     @cached_property
     def tokens(self) -> int:
         """Price of the messages, in tokens; 0 where nothing prices them. It is worked out when it is asked for."""
-        return self.loaded_tokens + (
-            sum(map(self.price, self.messages)) if self.price else 0
-        )
+        return sum(map(self.price, self.messages)) if self.price else 0
 
     @property
     def stop(self) -> int:

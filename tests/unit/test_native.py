@@ -274,40 +274,6 @@ def test_a_deferred_tool_costs_nothing_where_the_prompt_does_not_hold_it(
     assert is_counted or window.total_tokens == alone.total_tokens
 
 
-@pytest.mark.parametrize("form", ["own search", "search by the provider"])
-def test_a_deferred_tool_counts_where_a_message_loads_it(form):
-    tools = [tool(f"tool{n}", deferred=True) for n in range(9)]
-    reference = {"type": "tool_reference", "tool_name": "tool3"}
-    found = [
-        made(CALL, calls=[{"name": "search", "args": {}, "id": "c1"}]),
-        ToolMessage([reference], tool_call_id="c1"),
-    ]
-    if form != "own search":
-        content = {"type": "x", "tool_references": [reference]}
-        result = {
-            "type": "tool_search_tool_result",
-            "tool_use_id": "s1",
-            "content": content,
-        }
-        found = [
-            made(
-                {"type": "server_tool_use", "id": "s1", "name": "search", "input": {}},
-                result,
-            )
-        ]
-    loaded, without = (
-        measured([HumanMessage("Hi"), *found], "anthropic", tools=given)
-        for given in (tools, [])
-    )
-    definition = measured(
-        [HumanMessage("Hi")], tools=[tool("tool3", deferred=False)]
-    ).report["tool_tokens"]
-    assert (
-        0.4 * definition < loaded.history_tokens - without.history_tokens <= definition
-    )
-    assert loaded.report["tool_tokens"] == 0
-
-
 def answered(tokens, cleared=0, **metadata):
     managed = {
         "applied_edits": [

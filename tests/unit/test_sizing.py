@@ -10,6 +10,7 @@ from math import nan
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.core.sizing import (
@@ -89,20 +90,19 @@ def test_what_are_no_sizes_is_not_read(change):
 # ---- counted spans price what they cover, while it lies where it was counted ---------------------------------------
 
 
+def step_of(index, tokens, *, size=1):
+    return Step(
+        index=index, size=size, messages=(HumanMessage(""),), price=lambda _: tokens
+    )
+
+
 @st.composite
 def histories(draw):
     """Draw steps of one to three messages, and spans over runs of them, with gaps."""
     steps, spans, index = [], [], 0
     for _ in range(draw(st.integers(0, 30))):
         size = draw(st.integers(1, 3))
-        steps.append(
-            Step(
-                index=index,
-                size=size,
-                messages=(),
-                loaded_tokens=draw(st.integers(1, 5000)),
-            )
-        )
+        steps.append(step_of(index, draw(st.integers(1, 5000)), size=size))
         index += size
     at = draw(st.integers(0, 3))
     while at < len(steps):
@@ -197,10 +197,7 @@ def requests(draw):
 
 
 def steps_of(tokens):
-    return VisibleSteps(
-        Step(index=index, size=1, messages=(), loaded_tokens=n)
-        for index, n in enumerate(tokens)
-    )
+    return VisibleSteps(step_of(index, n) for index, n in enumerate(tokens))
 
 
 def regions_of(*, system=1000, history=0, **regions):
@@ -232,9 +229,7 @@ def test_more_history_is_never_smaller(request, more):
     assume(one.regions.history_tokens > len(FIXED_REGIONS))
     other = sizing.size(
         longer,
-        VisibleSteps(
-            [*steps, Step(index=len(steps), size=1, messages=(), loaded_tokens=more)]
-        ),
+        VisibleSteps([*steps, step_of(len(steps), more)]),
     )
     assert other.regions.total_tokens >= one.regions.total_tokens
     assert other.upper_tokens >= one.upper_tokens - 1
