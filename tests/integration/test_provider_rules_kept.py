@@ -434,21 +434,6 @@ def test_a_model_that_thinks_each_time_takes_over_behind_calls_of_another():
     assert set(statuses(server)) == {200}
 
 
-def test_reasoning_that_a_server_stored_is_no_part_of_stateless_requests():
-    """The integration drops it there, and the calls that it came with would stand alone."""
-    saver = InMemorySaver()
-    with OpenAIServer(policy=responding) as server:
-        for options in ({}, {"output_version": "v0"}, STATELESS):
-            invoked(
-                server.chat_model(**options),
-                [HumanMessage("Look!")],
-                checkpointer=saver,
-            )
-    assert set(statuses(server)) == {200}
-    assert "reasoning" not in str(server.requests[4].body["input"])
-    assert "reasoning" in str(server.requests[5].body["input"])
-
-
 def test_a_block_on_demand_is_text_where_the_server_is_to_compact():
     """The API takes no signed block beside a compaction edit; who comes back to the other model finds it."""
     server = AnthropicServer(

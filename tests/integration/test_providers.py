@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langchain_core.tools import tool
 from langchain_google_genai import create_context_cache
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -88,12 +87,6 @@ async def test_thinking_that_an_edit_made_stale_is_refused_once(adapter, thinkin
     assert asked == [None] * 5 + [None if thinking else drops] * 4
 
 
-@tool
-def glance(place: str) -> str:
-    """Look at a place, but not for long."""
-    return place
-
-
 def agent_of(adapter, model, prompt, saver, tools=(look,)):
     """An agent in nodes, or in our middleware."""
     made = {"system_prompt": prompt, "checkpointer": saver}
@@ -102,27 +95,6 @@ def agent_of(adapter, model, prompt, saver, tools=(look,)):
         return create_context_agent(model, list(tools), limits=limits, **made)
     middleware = [ContextWindowMiddleware(limits=limits)]
     return create_agent(model, list(tools), middleware=middleware, **made)
-
-
-@pytest.mark.parametrize("adapter", ["nodes", "middleware"])
-@pytest.mark.parametrize(
-    "changes",
-    [{"prompt": "Be quick."}, {"tools": (look, glance)}, {"model": "claude-next"}],
-    ids=["another prompt", "another tool", "another model"],
-)
-def test_thinking_that_a_change_of_the_agent_made_stale_is_not_sent(adapter, changes):
-    """It is known before the call that the request begins otherwise; what is thought later stays."""
-    with AnthropicServer(policy=speaking(thinks=True), binds=True) as server:
-        saver = InMemorySaver()
-        for change in ({}, changes):
-            made = {"model": "claude-test", "prompt": "Be good.", **change}
-            model = server.chat_model(model=made.pop("model"))
-            agent = agent_of(adapter, model, saver=saver, **made)
-            for _ in range(2):
-                agent.invoke({"messages": [HumanMessage("And now?")]}, THREAD)
-    assert {request.status for request in server.requests} == {200}
-    thoughts = [str(r.body).count("'signature'") for r in server.requests]
-    assert thoughts == [0, 1, 2, 3] * 2
 
 
 LARGE_PROMPT = "Answer in French, and mind the gap. " * 1_100  # 10,000 tokens

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.tools import InjectedToolCallId, tool
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END
-from langgraph.prebuilt import InjectedState
-from langgraph.types import Command
 
 from langchain_ctxwin import (
     ContextConfig,
@@ -173,62 +169,3 @@ def test_a_nearly_full_window_still_gets_a_page(kind):
     assert text_tokens(message.text) <= MIN_TOKENS
     assert last_cursor(message.text) is not None
     assert not any(request.refused for request in model.requests)
-
-
-@agents
-@both
-def test_a_thread_cannot_read_what_belongs_to_another(kind, is_async):
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=600))
-    first = model_of(script(AIMessage("", tool_calls=[call("query")]), "done"))
-    shown = results_of(
-        ask(agent_of(kind, first, guard, [query]), is_async=is_async, thread="1")
-    )[0]
-    cursor = last_cursor(shown.text)
-    second = model_of(
-        script(AIMessage("", tool_calls=[call("read_more", cursor=cursor)]), "done")
-    )
-    agent = agent_of(kind, second, guard, [query])
-    stranger = results_of(ask(agent, is_async=is_async, thread="2"))[0]
-    assert (stranger.status, "row-" in stranger.text) == ("error", False)
-    second.policy = script(
-        AIMessage("", tool_calls=[call("read_more", cursor=cursor)]), "done"
-    )
-    owner = results_of(ask(agent, is_async=is_async, thread="1"))[-1]
-    assert (owner.status, "row-" in owner.text) == ("success", True)
-
-
-@both
-def test_a_history_that_a_command_repeats_is_not_reduced_again(is_async):
-    @tool
-    def hand_over(
-        state: Annotated[Any, InjectedState],
-        call_id: Annotated[str, InjectedToolCallId],
-    ) -> Command[Any]:
-        """Hand the conversation over."""
-        messages = state["messages"] if isinstance(state, dict) else state.messages
-        return Command(
-            goto=END,
-            update={
-                "messages": [
-                    *messages,
-                    ToolMessage("Handed over.", tool_call_id=call_id),
-                ]
-            },
-        )
-
-    guard = ToolResultGuard(
-        ToolResultConfig(max_tokens=3_000, per_tool={"hand_over": {"max_tokens": 300}})
-    )
-    calls = [
-        AIMessage("", tool_calls=[call("query")]),
-        AIMessage("", tool_calls=[call("hand_over", "c2")]),
-    ]
-    agent = agent_of(
-        "agent", model_of(script(*calls, "done")), guard, [query, hand_over]
-    )
-    first, second = results_of(ask(agent, is_async=is_async))
-    assert (json.dumps(first.text).count("Between the marks"), second.text) == (
-        1,
-        "Handed over.",
-    )
-    assert text_tokens(first.text) > 300

@@ -1,9 +1,12 @@
 """Is each summary written once, off the critical path, and is nothing of it lost or shown by mistake?"""
 
 import os
+import signal
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import permutations
 from typing import Any
@@ -21,7 +24,6 @@ from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.jobs import Job, SummaryStore, Written, default_jobs
 from langchain_ctxwin.summarize.model import as_summarizer, writer_of
 from support.fakes import ScriptedChatModel
-from support.forking import forked
 from support.graphs import chat_on
 
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
@@ -224,6 +226,29 @@ def test_a_summary_is_stored_before_the_job_is_done_and_used_instead_of_written_
     store.put("key", Written(text="stored", calls=1, input_tokens=9))
     others.begin(gate, store=store)
     assert (others.ended(), gate.calls) == (done("stored", calls=1, input_tokens=9), 0)
+
+
+CHILD_SECONDS = 60  # longest life of a forked child
+
+
+@contextmanager
+def forked():
+    """Yield in a child process whose exit code says whether the body passed, and check it in the parent."""
+    with warnings.catch_warnings():
+        # forking beside threads is what is tested
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child:
+        yield False
+        assert os.waitpid(child, 0)[1] == 0
+        return
+    code = 1
+    signal.alarm(CHILD_SECONDS)  # a child that waits for ever is killed
+    try:
+        yield True
+        code = 0
+    finally:
+        os._exit(code)
 
 
 @needs_fork
