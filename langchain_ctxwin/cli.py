@@ -38,7 +38,6 @@ from langchain_ctxwin.errors import (
 )
 from langchain_ctxwin.models import sources
 from langchain_ctxwin.models.printing import (
-    explanation_lines,
     model_table,
     source_lines,
 )
@@ -161,11 +160,6 @@ def _add_models(commands: Any) -> None:
         "models", help="show limits and prices of models, and who states them"
     )
     models.add_argument("--provider", metavar="P", help="models of this provider alone")
-    models.add_argument(
-        "--explain",
-        metavar="NAME",
-        help="everything that is said about one model, and by whom",
-    )
     help_text = "find a model's real input limit by requests of rising size; says first what that may cost"
     models.add_argument("--probe", metavar="PROVIDER:NAME", help=help_text)
     models.add_argument(
@@ -333,14 +327,6 @@ def _models(args: argparse.Namespace) -> int:
 def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
     if args.probe is not None:
         return _probe(registry, args)
-    if args.explain is not None:
-        try:
-            _print_lines(explanation_lines(registry.lookup(args.explain)))
-        except UnknownModelError as error:
-            return _complain(str(error), EXIT_FAILED)
-        failed = {name: fault for name, fault in registry.sources.items() if fault}
-        _print_lines(f"could not be asked: {line}" for line in source_lines(failed))
-        return 0
     infos = registry.models(args.provider)
     if infos:
         _print_lines(model_table(infos))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,8 +32,6 @@ FIELDS = (
     "tokenizer_family",
     "retires_on",
 )
-
-NEAREST = 3  # listed names shown beside an unknown one
 
 # Who serves models of their own making: a name without a provider means theirs.
 MAKERS = frozenset(
@@ -136,11 +133,6 @@ class Listing:
         }
         for (provider, key), name in sorted(listed.items()):
             yield self._served(name, key, provider)
-
-    def like(self, name: str) -> list[str]:
-        """Return the listed names that look most like one that is not."""
-        wanted = key_of(name.rpartition("/")[2])
-        return difflib.get_close_matches(wanted, self._at, n=NEAREST)
 
     def _readings(self, name: str, provider: str) -> list[tuple[str | None, str]]:
         """The (provider, name) pairs that the text may mean; None is any provider."""

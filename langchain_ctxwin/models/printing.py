@@ -1,4 +1,4 @@
-"""The lines that `ctxwin models` prints: a table of models, how sources are doing, who states what about one model."""
+"""The lines that `ctxwin models` prints: a table of models, and how sources are doing."""
 
 from __future__ import annotations
 
@@ -43,23 +43,9 @@ def source_lines(sources: Mapping[str, str]) -> Iterator[str]:
         yield f"{name}: {fault}" if fault else name
 
 
-def explanation_lines(info: ModelInfo) -> Iterator[str]:
-    """Yield the facts about one model, field by field: the value that counts, and the values of other sources."""
-    yield f"{info.provider}/{info.name}" if info.provider else info.name
-    rows = list[tuple[str, ...]]()
-    for field, source in info.provenance.items():
-        rows.append((f"  * {field}", _printed(getattr(info, field)), source))
-        others = info.conflicts.get(field, {})
-        rows += [(f"    {field}", _printed(said), who) for who, said in others.items()]
-    yield from aligned(rows)
-    yield "  * the value that counts"
-
-
 def _printed(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, Decimal):
         return f"{value.normalize():f}"
-    if isinstance(value, frozenset):
-        return ", ".join(sorted(value))
     return UNKNOWN if value is None else str(value)

@@ -135,5 +135,6 @@ SPELLINGS = {
     "together": "togetherai",
     "togetherai": "togetherai",
     "vertex": "google-vertex",
+    "x": "xai",
 }
 """How LangChain's integrations and LiteLLM spell providers, in plain letters -> the id that models.dev uses."""

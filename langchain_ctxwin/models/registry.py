@@ -294,22 +294,18 @@ class ModelRegistry:
         return self._listing.resolve(named.name, named.provider).full_name
 
     def _unknown(self, name: str, info: ModelInfo | None) -> str:
-        """Why nothing is known, the nearest of the known names, and what to do."""
-        remedy = (
-            "state its limits with an ExplicitSource, pass ModelLimits(context_window=...), ask newer lists with "
-            f"ModelRegistry(catalogs='online'), or find its limit with `ctxwin models --probe {name}`"
-        )
-        if info is not None:
-            said = "listed, but no source states its context window"
-        else:
+        """Why nothing is known, and what to do."""
+        said = "listed, but no source states its context window"
+        if info is None:
             sources = [
                 f"{name} failed: {fault}" if fault else name
                 for name, fault in self.sources.items()
             ]
             said = f"listed by no source ({'; '.join(sources) or 'there are none'})"
-            if near := self._listing.like(name):
-                said += f"; the nearest known names are {', '.join(near)}"
-        return f"{name!r} is {said}: {remedy}"
+        return (
+            f"{name!r} is {said}: state its limits with an ExplicitSource, pass ModelLimits(context_window=...), ask "
+            f"newer lists with ModelRegistry(catalogs='online'), or find its limit with `ctxwin models --probe {name}`"
+        )
 
 
 def changes(

@@ -71,41 +71,9 @@ def test_a_fleet_is_one_table_with_limits_prices_and_who_states_them(fleet, caps
     assert {"ollama", "anthropic"} <= set(out.splitlines())
 
 
-def test_one_model_is_explained_field_by_field_with_every_source(fleet, capsys):
-    """Whoever states another value is shown, which value counts, and who could not be asked."""
-    catalogs = [
-        "--catalog",
-        f"{fleet.url}/catalog/api.json",
-        "--catalog",
-        f"{fleet.url}/catalog/prices.json",
-    ]
-    servers = asking(fleet, anthropic="/anthropic", openai="/http500/v1")
-    assert (
-        main(
-            [
-                "models",
-                *servers,
-                *catalogs,
-                "--explain",
-                "anthropic/test-verse-20990101",
-            ]
-        )
-        == 0
-    )
-    out = capsys.readouterr().out
-    for part in (
-        "* context_window",
-        "  anthropic\n",
-        "* the value that counts",
-        "could not be asked",
-    ):
-        assert part in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["--explain", ""], 1, "names no model"),
         (
             ["--provider", "nobody"],
             1,

@@ -3,12 +3,10 @@
 import threading
 
 from langchain_ctxwin import ModelInfo
-from langchain_ctxwin.models.apis import ANTHROPIC, COMPATIBLE, GEMINI
-from langchain_ctxwin.models.sources import WRITER
+from langchain_ctxwin.models.sources import WRITER, AnthropicSource, GeminiSource
 
-VARIABLES = tuple(  # everything in an environment that brings a key
-    key for platform in (GEMINI, ANTHROPIC, *COMPATIBLE) for key in platform.variables
-)
+# everything in an environment that brings a key
+VARIABLES = (*GeminiSource.variables, *AnthropicSource.variables)
 NOON = 1_800_000_000.0
 
 
