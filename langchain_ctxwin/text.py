@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import pairwise
 from math import log1p
 from unicodedata import normalize
 
@@ -108,8 +107,6 @@ def _sentence_ends(text: str, start: int, stop: int) -> list[int]:
         if part.isascii()
         else _UNSAFE.sub(lambda match: " " if match[0].isspace() else "\ufffd", part)
     )
-    # the one title that the segmenter takes for the end of a sentence
-    safe = safe.replace("Ms. ", "Mr. ")
     for sentence in sentencex.segment(_LANGUAGE, safe):
         if ends and part[end : end + len(sentence)].isspace():
             ends.pop()
@@ -144,9 +141,6 @@ def _is_wrapped(text: str, lines: Sequence[Span]) -> bool:
 MAX_WORDS = 65_536  # words whose terms are remembered: the vocabulary of a very long conversation, about 20 MB
 MAX_WORD_CHARS = 64  # a longer word is a digest or data and is found only as a whole
 MAX_NAME_PARTS = 8  # changes of case and of digits inside a name; with more it is a digest, and its parts say nothing
-# Marks in a row that are put in order with each other, about the 30 of Unicode's stream-safe text: the time grows with
-# their square.
-MAX_MARKS = 32
 SHORTEST_STEM_CHARS = 3  # what has to be left of a word without its ending, so that `thing` and `bed` keep theirs
 
 # Combining marks are parts of words, but not for `\w`.
@@ -157,8 +151,6 @@ _MARKS = (
 _HAN = "\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _UNSPACED = f"{_HAN}\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3041-\u30ff\uac00-\ud7a3"
 
-# What Unicode reorders: marks, among other symbols, and the two marks of half width that count as letters.
-_LONG_MARKS = re.compile(rf"(?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{MAX_MARKS}}}")
 _WORD = re.compile(rf"[\w{_MARKS}]+(?:[-./:@+#&][\w{_MARKS}]+)*")
 _JOINT = re.compile(r"[-./:@+#&_]+")
 _RUNS = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
@@ -185,11 +177,8 @@ def terms(text: str) -> list[str]:
         >>> terms("東京駅")
         ['東', '東京', '京', '京駅', '駅']
     """
-    if not text.isascii():  # one spelling for all forms of a character; a long run of marks is put in order in pieces
-        cuts = [0, *(match.end() for match in _LONG_MARKS.finditer(text)), len(text)]
-        text = "".join(
-            normalize("NFKC", text[start:stop]) for start, stop in pairwise(cuts)
-        )
+    if not text.isascii():  # one spelling for all forms of a character
+        text = normalize("NFKC", text)
     return [term for word in _WORD.findall(text) for term in _word_terms(word)]
 
 

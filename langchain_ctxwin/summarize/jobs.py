@@ -178,11 +178,9 @@ class SummaryJobs:
         return len(keys)
 
     def forget(self, key: str) -> None:
-        """Forget a job that has ended, so that it can be started again; one that is running goes on."""
-        job = self.find(key)
-        if job is not None and job.state != "running":
-            with self._lock:
-                self._runs.pop(key, None)
+        """Forget a job, so that it can be started again; what it still writes goes to its store."""
+        with self._lock:
+            self._runs.pop(key, None)
 
     def drain(self, timeout_seconds: float, *, stored_only: bool = False) -> int:
         """Wait for the jobs whose threads live, and return how many still do.

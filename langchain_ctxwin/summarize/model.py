@@ -467,8 +467,8 @@ def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
         return model
     if not callable(model) or isinstance(model, type):
         raise ConfigError(
-            f"{model!r} cannot write summaries: pass a chat model or its name, a Runnable, a callable that takes "
-            "messages, or to an engine an object with a summarize method or None"
+            f"summarizer={model!r} cannot write summaries: pass a chat model or its name, a Runnable, a callable that "
+            "takes messages, or to an engine an object with a summarize method or None"
         )
     # What an async function returns is awaited by `replied`.
     return RunnableLambda(lambda messages: model(messages), name="summarizer")  # noqa: PLW0108  # not async itself

@@ -22,7 +22,6 @@ from langchain_ctxwin.core.model_info import (
     rules_of,
     unbound,
 )
-from langchain_ctxwin.core.pairing import is_user
 from langchain_ctxwin.core.provider_blocks import compaction_in
 from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_ids
 from langchain_ctxwin.core.summary_prompt import sections_text
@@ -47,7 +46,6 @@ COMPACT_ARGUMENTS = (
     "prompt_cache_retention",
     "service_tier",
 )
-SAID = "What people said, the newest first:"  # OpenAI hands it back beside its block
 ADVICE = "pass a chat model as summarizer, or None"
 
 
@@ -128,7 +126,11 @@ class NativeSummarizer(Instructed):
         return replace(self, request=RunnableLambda(send, name="summarizer"))
 
     def summarize(
-        self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int
+        self,
+        messages: Sequence[AnyMessage],  # noqa: ARG002  # the request holds them
+        *,
+        previous: str,  # noqa: ARG002  # and what stands for those before
+        max_tokens: int,
     ) -> ProviderSummary:
         """Return the block, which covers `previous` and `messages`, because the request holds both.
 
@@ -141,11 +143,7 @@ class NativeSummarizer(Instructed):
             )
         reply = replied(self.request, max_tokens)
         if isinstance(reply, ProviderSummary) and reply.block:
-            said = [str(message.text) for message in messages if is_user(message)]
-            said.reverse()
-            said += [previous.removeprefix(SAID).strip()]
-            text = "\n".join(filter(None, [SAID, *said])) if any(said) else ""
-            return ProviderSummary(text, reply.block, reply.usage)
+            return reply
         block = compaction_in(reply) if isinstance(reply, AIMessage) else None
         content = block.get("content") if block else None
         if block is None or not isinstance(content, str):
