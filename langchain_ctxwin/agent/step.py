@@ -32,6 +32,7 @@ from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.media import apart, digests_in, filled, media_in
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, read_key
+from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.usage import Usage, as_money
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import (
@@ -44,7 +45,10 @@ from langchain_ctxwin.errors import (
 )
 from langchain_ctxwin.tools import ToolSelection
 from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.memo import Seen
 from langchain_ctxwin.util.work import Wait, Work
+
+_unknown_tools = Seen()  # names that were told, once a process
 
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 
@@ -201,6 +205,7 @@ class AgentStep:
         within_budget(self)
         window = yield from self.engine.verifying(self.window)
         stored_summary = yield from self.summaries.stored(window)
+        self._tell_unknown_tools(window.parts.settings.clear_tools)
         self._report_faults(window, (*window.session.faults, *faults))
         key = flags_of(self.state).get("key")
         # this branch no longer wants it
@@ -371,6 +376,18 @@ class AgentStep:
             "context_report": window.report,
         }
         self.update(update if is_compacted else changed(self.state, update), window)
+
+    def _tell_unknown_tools(self, named: Sequence[str]) -> None:
+        """Warn once of names in `clear_tools` that no tool of the agent has."""
+        tools = {name_of(tool) for tool in self.all_tools} if named else set()
+        unknown = tuple(name for name in named if name not in tools)
+        if tools and unknown and _unknown_tools.is_new(unknown):
+            log.warning(
+                "config.unknown_tools",
+                clear_tools=unknown,
+                tools=sorted(tools),
+                do="correct the names in ContextConfig(clear_tools=...)",
+            )
 
     def _report_faults(self, window: Window, faults: Sequence[str]) -> None:
         """Report what in the stored state was not ours, and what of the newest messages a limit of media left out."""
