@@ -11,11 +11,8 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMe
 from langgraph.types import Command, TracePolicy, omit_payload
 
 from langchain_ctxwin.agent.choices import (
-    Choices,
     limited_by,
-    needs_of,
     recall_tool,
-    router_of,
     runnable_tools,
     with_recall,
 )
@@ -400,25 +397,19 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         engine = engine_of(self._engine, request.runtime)
         engine.require_summarizer(model)
         is_native = isinstance(request.response_format, ProviderStrategy)
-        requires = ("structured_output",) if is_native else ()
         prompt = request.system_message or ""
         stored: Mapping[str, Any] = request.state
         state = {key: stored[key] for key in OUR_KEYS if key in stored}
         return AgentStep(
             state={**state, "messages": request.messages},
             engine=engine,
-            # a routed model brings its router along
-            choices=Choices(
-                router=router_of(request.model),
-                selector=self._selector,
-                reporter=engine.reporter,
-                needs=needs_of(request.model, request.model_settings, requires),
-            ),
+            selector=self._selector,
             system_prompt=prompt,
             all_tools=with_recall(request.tools, model, is_given=True),
             format_tools=definitions_of(request.response_format),
             model=limited_by(engine, model),
             call=model,
+            requires=("structured_output",) if is_native else (),
             bind=lambda tools: bound_by_agent(request, model, tools),
             place=place_of(request.runtime, prompt),
             stored_messages=stored["messages"],

@@ -12,7 +12,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.errors import GraphBubbleUp
 
-from langchain_ctxwin.agent.choices import known_name
+from langchain_ctxwin.agent.state import known_name
 from langchain_ctxwin.agent.step import AgentStep, count_spent
 from langchain_ctxwin.core.events import (
     OverflowEvent,
@@ -87,7 +87,7 @@ class ModelCall:
         self._step = step
         self._call = call
         self._send = send
-        self._engine, self._router = step.engine, step.choices.router
+        self._engine, self._router = step.engine, step.router
         self._report = step.engine.reporter.emit
         # Where a run may choose another model, nobody knows what its answer was asked to be.
         self._requested_output = (
@@ -134,7 +134,7 @@ class ModelCall:
             step.update(update_without_reasoning(step.window))
             self._report_removed_reasoning(reason=why)
         window = step.window
-        step.update(step.choices.answered(step.state, reply))
+        step.take_answerer(reply)
         # A candidate that took over is told of with its own limits and prices; measured only where somebody listens.
         answered_window = step.window if self._engine.reporter.sinks else window
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
@@ -242,11 +242,10 @@ class ModelCall:
         """Arguments that ask for less output than was asked for; empty where that is not what was refused."""
         if error is None:
             return {}
-        called = (
-            self._step.choices.model_called(self._step.state)
-            if self._router
-            else self._call
-        )
+        called, step = self._call, self._step
+        if self._router is not None and step.chosen:
+            model, bound = self._router.instance(known_name(step.state))
+            called = model.bind(**bound)
         options = smaller_output(called, overflow) if called is not None else {}
         requested = min(attempt.options.values(), default=None)
         return (
@@ -262,7 +261,7 @@ class ModelCall:
         if selection is None or not selection.removed:
             return False
         step.update({"context_counts": dict(learned.session.counts)})
-        step.update(step.choices.tools_update(step.state, selection))
+        step.show_tools(selection)
         fit(step)
         return True
 
@@ -282,7 +281,9 @@ class ModelCall:
         """A call that asks for no more output than its window leaves."""
         step, window, request = self._step, self._step.window, self._step.request()
         if self._router is not None:
-            extras = step.choices.arguments(step.state)
+            # with which a `RoutedChatModel` begins, and why
+            model = step.state["context_model"] if step.chosen else None
+            extras = {"route": dict(model)} if model else {}
         else:
             thread = step.place.thread
             extras = self._engine.call_options(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from inspect import signature
 from typing import Any, TypeVar, get_type_hints
@@ -17,11 +16,8 @@ from langgraph.types import Command, RetryPolicy
 from typing_extensions import TypedDict
 
 from langchain_ctxwin.agent.choices import (
-    Choices,
     bind_inside,
     checked_tools,
-    needs_of,
-    router_of,
 )
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import (
@@ -163,8 +159,7 @@ class ContextNodes:
         self._system_prompt = system_prompt
         self._tools: Any = tools
         self._model = model
-        self.choices = Choices(selector=tool_selector, reporter=engine.reporter)
-        """Chooses the tools and the model of each request."""
+        self._selector = tool_selector
         self._warned = Seen()
         self._steps: Lru[AgentStep] = Lru(MAX_STEPS)
         self._call: Runnable[Any, Any] | None = None
@@ -200,14 +195,11 @@ class ContextNodes:
         Raises:
             ConfigError: the model has tools bound, which the tool selector of these nodes is to choose.
         """
-        if self.choices.selector is not None and arguments_of(call).get("tools"):
+        if self._selector is not None and arguments_of(call).get("tools"):
             raise ConfigError(
                 "tools are bound to the model: with a tool_selector, leave them to the nodes"
             )
         self.engine.require_summarizer(call)
-        self.choices = replace(
-            self.choices, needs=needs_of(call), router=router_of(call)
-        )
         self._read_tools(arguments_of(call).get("tools") or ())
         self._call = runnable = (
             call if isinstance(call, Runnable) else RunnableLambda(call)
@@ -259,12 +251,10 @@ class ContextNodes:
         step = AgentStep(
             state={**state},
             engine=engine_of(self.engine, runtime),
-            choices=self.choices,
+            selector=self._selector,
             system_prompt=prompt,
             all_tools=self._all_tools(_resolved(self._tools, state, runtime)),
-            model=None
-            if self.choices.router
-            else _resolved(self._model, state, runtime),
+            model=_resolved(self._model, state, runtime),
             call=self._call,
             bind=lambda tools: (
                 None if self._call is None else self._bound(self._call, tools)
@@ -278,14 +268,13 @@ class ContextNodes:
 
     def _all_tools(self, tools: Any) -> Any:
         """The tools of a run, those that the selector chooses from included."""
-        selector = self.choices.selector
-        if selector is None:
+        if (selector := self._selector) is None:
             return tools
         return [*selector.tools, selector.search_tools, *listed(tools)]
 
     def _read_tools(self, bound: Sequence[Any]) -> None:
         """Take the tools that are bound to the model, beside those that were given."""
-        if _is_per_request(self._tools) or self.choices.selector is not None:
+        if _is_per_request(self._tools) or self._selector is not None:
             return
         known_names = {name_of(tool) for tool in self._tools}
         new = [tool for tool in bound if name_of(tool) not in known_names]
@@ -296,7 +285,7 @@ class ContextNodes:
         self, model: Runnable[Any, Any], tools: Sequence[Any]
     ) -> Runnable[Any, Any]:
         """The model with the tools that a selector chose for this request."""
-        return model if self.choices.selector is None else bind_inside(model, tools)
+        return model if self._selector is None else bind_inside(model, tools)
 
     def _doing(self, work: Callable[[AgentStep], Work[None]]) -> Do:
         """What a node does that keeps its step for the next node, unless the turn is over."""

@@ -313,6 +313,12 @@ def tools_of(state: State) -> list[str]:
     return names
 
 
+def known_name(state: State) -> str:
+    """Return the name of the candidate that was chosen; empty before the first choice."""
+    chosen = state.get("context_model")
+    return str(chosen.get("model") or "") if isinstance(chosen, Mapping) else ""
+
+
 def turn_is_finished(state: State) -> bool:
     """True when the last message is an answer, not a question or a call."""
     messages: Sequence[AnyMessage] = state.get("messages") or ()

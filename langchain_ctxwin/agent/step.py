@@ -14,22 +14,31 @@ from typing import Any, Literal, NamedTuple
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langgraph.types import interrupt
 
-from langchain_ctxwin.agent.choices import Choices, limited_by
+from langchain_ctxwin.agent.choices import limited_by, require_free_name, router_of
 from langchain_ctxwin.agent.state import (
     SESSION,
     State,
     Update,
     changed,
     flags_of,
+    known_name,
     report_of,
     tools_of,
 )
-from langchain_ctxwin.agent.storage import NOWHERE, BackgroundSummaries, RunPlace
+from langchain_ctxwin.agent.storage import (
+    NOWHERE,
+    BackgroundSummaries,
+    RunPlace,
+    placing_media,
+)
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.compaction import Compaction
-from langchain_ctxwin.core.events import OverflowEvent
+from langchain_ctxwin.core.events import OverflowEvent, RouteEvent
+from langchain_ctxwin.core.limits import NamedLimits
 from langchain_ctxwin.core.measuring import after_measure
-from langchain_ctxwin.core.media import apart, digests_in, filled, media_in
+from langchain_ctxwin.core.model_info import arguments_of, unbound
+from langchain_ctxwin.core.provider_blocks import in_prompt
+from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import MAX_INEFFECTIVE, read_key
 from langchain_ctxwin.core.tool_schemas import name_of
@@ -43,7 +52,15 @@ from langchain_ctxwin.errors import (
     ThreadBudgetError,
     brief,
 )
-from langchain_ctxwin.tools import ToolSelection
+from langchain_ctxwin.routing.candidates import (
+    Candidate,
+    RouteRequest,
+    Size,
+    asking_for,
+    smallest_limits,
+    thread_key,
+)
+from langchain_ctxwin.tools import ToolSelection, ToolSelector
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Seen
 from langchain_ctxwin.util.work import Wait, Work
@@ -51,6 +68,13 @@ from langchain_ctxwin.util.work import Wait, Work
 _unknown_tools = Seen()  # names that were told, once a process
 
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
+
+TOOL_SHARE = 0.5
+"""Most that selected tools may take of what the system prompt, the agent's own tools and other fixed parts leave: a
+window that is full of definitions has no room to use them."""
+
+COMPACTS = "compacts: the conversation stays with its model"
+"""Why a full conversation does not move."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -62,12 +86,13 @@ class AgentStep:
 
     state: Update
     engine: ContextEngine
-    choices: Choices
-    """Chooses the tools and the model of each request."""
+    selector: ToolSelector | None = None
+    """Chooses of its tools those of each request."""
 
     system_prompt: str | SystemMessage = ""
     all_tools: Sequence[Any] = ()
-    """All tools of the agent, those included that a selector chooses from."""
+    """All tools of the agent, those included that a selector chooses from. Those of the selector that are missing are
+    not shown: other code left them out."""
 
     format_tools: Sequence[Any] = ()
     """Definitions that a response format adds to the request."""
@@ -76,7 +101,11 @@ class AgentStep:
     """Whose limits hold when no router chooses; None takes those of the engine."""
 
     call: Any = None
-    """What the request goes to, when no router chooses; None when that is unknown."""
+    """What is called, tools left out; None when that is unknown. The router of a `RoutedChatModel` chooses the model of
+    each request, by what the call and the bindings around it ask for."""
+
+    requires: tuple[str, ...] = ()
+    """Capabilities that the model needs beside those that tools and media show."""
 
     bind: Callable[[Sequence[Any]], Any] = lambda _: None
     """Returns what the request goes to with these tools bound; None when that is unknown."""
@@ -96,6 +125,7 @@ class AgentStep:
 
     def __post_init__(self) -> None:
         self.state = dict(self.state)
+        self.router = router_of(self.call)
         self.summaries = BackgroundSummaries(
             self.engine, self.place, called=lambda: self.called
         )
@@ -103,13 +133,9 @@ class AgentStep:
     def take_over(self, before: AgentStep) -> None:
         """Take the request of an earlier node, where that measured this very state for this call.
 
-        LangGraph hands the nodes of a run the same list of messages until a node writes to it. Settings that changed
-        since make another request.
+        LangGraph hands the nodes of a run the same list of messages until a node writes to it.
         """
-        is_current = (
-            before._window is None or settings_of(before._window) is self.engine.config
-        )
-        if is_current and self._identity() == before._identity():
+        if self._identity() == before._identity():
             self._window, self._request = before._window, before._request
             self._planned = before._planned
 
@@ -123,29 +149,58 @@ class AgentStep:
     def window(self) -> Window:
         """The request as the state is now, measured once."""
         if self._window is None:
-            model, tools = self.choices.model(self.state), self.tools
-            if model:
-                model = limited_by(self.engine, model)
+            model, tools, chosen = self.model, self.tools, self.chosen
+            if self.router is not None:
+                model = limited_by(self.engine, self._candidate_limits())
             self._window = self.engine.measure(
                 self.state.get("messages") or [],
                 system_prompt=self.system_prompt,
                 tools=[*tools, *self.format_tools] if self.format_tools else tools,
                 session=self.state,
-                model=model or self.model,
-                called=self.choices.provider(self.state) or self.call,
+                model=model,
+                called=chosen.info if chosen else self.call,
             )
         return self._window
 
     @property
     def tools(self) -> Sequence[Any]:
-        """The tools of the request, without those of a response format."""
-        loads = self._loads_tools()
-        return self.choices.tools(self.state, self.all_tools, loads_tools=loads)
+        """The tools of the request, without those of a response format: the agent's, and those that were chosen.
+
+        Where a message can load a tool, the others follow as deferred definitions, so that nothing changes when one of
+        them is found.
+        """
+        selector = self.selector
+        if selector is None:
+            return self.all_tools
+        require_free_name(selector, self.all_tools)
+        search, names = selector.search_tools, tools_of(self.state)
+        own = {
+            name: tool
+            for tool in self.all_tools
+            if (name := name_of(tool)) in selector or name == search.name
+        }
+        offered = [tool for tool in self.all_tools if name_of(tool) not in own]
+        chosen = selector.named(names)
+        finds_more = len(chosen) < len(selector.tools) and search.name in own
+        if finds_more:
+            offered.append(search)
+        offered += [
+            own.get(name_of(tool), tool)
+            for tool in chosen
+            if isinstance(tool, Mapping) or name_of(tool) in own
+        ]
+        if finds_more and self._loads_tools():
+            offered += [
+                tool
+                for tool in selector.deferred_forms
+                if name_of(tool) in own and name_of(tool) not in names
+            ]
+        return offered
 
     @property
     def called(self) -> Any:
         """What the request goes to, tools bound; None when that is unknown. A router's choice may change until then."""
-        return None if self.choices.router else self.bind(self.tools)
+        return None if self.router else self.bind(self.tools)
 
     def request(self) -> list[AnyMessage]:
         """Return the messages of the request, built once; one that holds nothing to answer is refused.
@@ -226,32 +281,147 @@ class AgentStep:
         """
         selection = yield from self.selected(self.window)
         if selection is not None:
-            self.update(
-                changed(self.state, self.choices.tools_update(self.state, selection))
-            )
-        if self.choices.router is not None and self.state.get("messages"):
+            self.show_tools(selection)
+        if self.router is not None and self.state.get("messages"):
             with self.reporting_refusal():
                 self.choose_model()
 
+    def selected(self, window: Window) -> Work[ToolSelection | None]:
+        """Return the tools for a request, within its limit; None where there is nothing to choose.
+
+        They have room by the window of the conversation's model, else by the smallest one.
+        """
+        selector, names, parts = self.selector, tools_of(self.state), window.parts
+        if selector is None or (names and self._loads_tools()):
+            return None
+        sent = in_prompt(parts.tools, parts.rules.provider)
+        others = [tool for tool in sent if name_of(tool) not in names]
+        price = parts.pricer.tools
+        fixed_tokens = window.fixed_tokens - price(sent) + price(others)
+        left_tokens = int(TOOL_SHARE * (window.budget.input_limit - fixed_tokens))
+        selection: ToolSelection = yield Wait.on(
+            selector,
+            "select",
+            list(self.state.get("messages") or ()),
+            previous=names,
+            max_tool_tokens=max(1, min(selector.max_tool_tokens, left_tokens)),
+        )
+        return selection
+
+    def show_tools(self, selection: ToolSelection) -> None:
+        """Show the selected tools from now on."""
+        is_first = self.state.get("context_tools") is None
+        if is_first or selection.added or selection.removed:
+            self.engine.reporter.notice(
+                "tools_chosen",
+                added=selection.added,
+                removed=selection.removed,
+                tokens=selection.tokens,
+                deferred=len(selection.deferred),
+            )
+        self.update(changed(self.state, {"context_tools": list(selection.names)}))
+
     def choose_model(self) -> None:
-        """Choose among the candidates of the router.
+        """Choose the candidate which takes the request as it stands, else the largest.
+
+        With `RoutingConfig(when_full="compact")` a conversation that no longer fits its candidate stays with it while
+        a compaction makes it fit.
 
         Raises:
             NoModelFitsError: no candidate can do what the request asks for.
         """
-        self.update(
-            changed(self.state, self.choices.model_update(self.state, self.window))
+        router, window, before = self.router, self.window, known_name(self.state)
+        if router is None:
+            return
+        asked = arguments_of(self.call).get("route")
+        name = str((asked.get("model") if isinstance(asked, Mapping) else asked) or "")
+        prefer = name if any(one.name == name for one in router.candidates) else ""
+        stays = not prefer and self._is_compacted(window)
+        request = RouteRequest(
+            messages=window.assembled(),
+            tools=window.parts.tools,
+            conversation=thread_key(),
+            kept=before,
+            # Another one is taken when it is in trouble, or cannot do what is asked for.
+            prefer=before if stays else prefer,
+            prefer_reason=COMPACTS if stays else "",
+            requires=self.requires,
+            output_tokens=self._output_tokens,
+            reserve=settings_of(window).output_reserve,
+            sizes=self._sizes(window),
+        )
+        try:
+            route = router.decide(request)
+        except NoModelFitsError:
+            route = router.largest(request, is_to_shrink=True)
+        self._take_model(
+            route.name, route.reason, is_told=stays or route.name != before
         )
 
-    def selected(self, window: Window) -> Work[ToolSelection | None]:
-        """Return the tools for a request, within its limit; None where there is nothing to choose."""
-        selector = self.choices.selector
-        if selector is None or (tools_of(self.state) and self._loads_tools()):
-            return None
-        messages = list(self.state.get("messages") or ())
-        room = self.choices.room(self.state, window)
-        selection: ToolSelection = yield Wait.on(selector, "select", messages, **room)
-        return selection
+    def take_answerer(self, answer: Any) -> None:
+        """Go on with the candidate which answered, when it is another one than was chosen."""
+        route = getattr(answer, "response_metadata", {}).get("route")
+        if self.router is None or not isinstance(route, Mapping):
+            return
+        name = str(route.get("model") or "")
+        if name not in {"", known_name(self.state)}:
+            self._take_model(name, str(route.get("reason") or ""), is_told=True)
+
+    def _take_model(self, name: str, reason: str, *, is_told: bool) -> None:
+        if is_told:
+            before = known_name(self.state)
+            event = RouteEvent(model=name, before=before, reason=reason)
+            self.engine.reporter.emit(event)
+        chosen = {"context_model": {"model": name, "reason": reason}}
+        self.update(changed(self.state, chosen))
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The candidate that the state names, while it is one; None without a router."""
+        name = known_name(self.state)
+        return next((one for one in self._candidates() if one.name == name), None)
+
+    def _candidates(self) -> tuple[Candidate, ...]:
+        """The candidates as they are for the conversation of this run; none without a router."""
+        return self.router.candidates_of(thread_key()) if self.router else ()
+
+    @property
+    def _output_tokens(self) -> int | None:
+        own = {"max_tokens": getattr(unbound(self.call), "max_tokens", None)}
+        return output_tokens_of({**own, **arguments_of(self.call)})
+
+    def _candidate_limits(self) -> NamedLimits:
+        """The limits of the chosen candidate, else the smallest ones."""
+        output = self._output_tokens
+        if (chosen := self.chosen) is None:
+            smallest = smallest_limits(self._candidates())
+            return NamedLimits(asking_for(smallest, output), "")
+        limits = asking_for(chosen.limits, output)
+        return NamedLimits(limits, chosen.info.name, chosen.family)
+
+    def _is_compacted(self, window: Window) -> bool:
+        """True when a full conversation is to stay with its candidate, and a compaction makes it fit there."""
+        if self.router is None or self.router.config.when_full == "move":
+            return False
+        if not self.chosen:
+            return False
+        try:
+            compaction = planning.emergency(window)
+        except BudgetExceededError:
+            return False
+        return compaction is not None and compaction.fits
+
+    def _sizes(self, window: Window) -> dict[str, Size]:
+        """The size of the request for the tokenizers that it was measured for: before the first choice, for all."""
+        size = Size(
+            tokens=window.total_tokens,
+            upper=window.upper_tokens,
+            lower=window.lower_tokens,
+        )
+        chosen = self.chosen
+        return {
+            one.family: size for one in ((chosen,) if chosen else self._candidates())
+        }
 
     def summarize(self) -> Work[None]:
         """Write the summary that is due; in the background, begin one or write the one that was lost."""
@@ -323,12 +493,10 @@ class AgentStep:
 
     def _loads_tools(self) -> bool:
         """True when messages load further tools, so that the chosen ones stay as they are."""
-        selector = self.choices.selector
-        if selector is None or not selector.deferred_forms:
+        if self.selector is None or not self.selector.deferred_forms:
             return False
-        return self.engine.rules_of(
-            self.choices.provider(self.state) or self.call
-        ).loads_tools
+        chosen = self.chosen
+        return self.engine.rules_of(chosen.info if chosen else self.call).loads_tools
 
     def _due(self, window: Window) -> tuple[Update, Compaction | None]:
         """The action due before the call, beside making an oversized request fit, and the plan for it."""
@@ -355,10 +523,15 @@ class AgentStep:
         return {"due": True}, None
 
     def _may_move(self, window: Window) -> bool:
-        """True while the router is to be asked, once the request does not fit, whether the conversation moves."""
-        return not planning.past_bound(window) and self.choices.may_move(
-            self.state, window
-        )
+        """True while a conversation that no longer fits its candidate goes on whole with another that has room."""
+        if self.router is None or self.router.config.when_full == "compact":
+            return False
+        if planning.past_bound(window):
+            return False
+        reserve, least = settings_of(window).output_reserve, window.budget.input_limit
+        name = known_name(self.state)
+        others = (one.limits for one in self._candidates() if one.name != name)
+        return any(limits.room(reserve) > least for limits in others)
 
     def _take(
         self, window: Window, flags: Update | None = None, *, is_compacted: bool = False
@@ -562,50 +735,3 @@ def _require_prices(step: AgentStep, most: Decimal) -> None:
                 "pass prices=ModelRegistry() or prices=ModelInfo(name=..., input_price=..., output_price=...), or "
                 "bound max_thread_tokens"
             )
-
-
-# ---- pictures and files: in a store once they left the view, back in the state when shown again ---------------------
-
-NO_STORE = (
-    'media="store", and this run has no store: compile the graph with store=, such as InMemoryStore() or '
-    'PostgresStore, or set ContextConfig(media="state")'
-)
-
-
-def placing_media(step: AgentStep) -> Work[None]:
-    """Move the data of messages that left the view to the store, and bring back those that are shown again.
-
-    A message is replaced in the state by one of the same id. What the store does not take stays in the state, and what
-    it does not have is shown as a line.
-
-    Raises:
-        ConfigError: data are to be in a store, and the run has none.
-    """
-    window, place = step.window, step.place
-    is_apart, store = settings_of(window).media == "store", place.media
-    if is_apart and place.thread and store is None:
-        raise ConfigError(NO_STORE)
-    messages, media = window.parts.messages, window.parts.history.media
-    if store is None or not media:
-        return
-    state_messages = {message.id: message for message in step.state_messages}
-    in_view = window.parts.media_in(window.view)
-    shown = [i for i, gone in in_view.items() if gone < len(media_in(messages[i]))]
-    visible = [messages[index] for index in shown]
-    if is_apart:
-        others = {messages[index].id for index in media} - {one.id for one in visible}
-        hidden_data = {
-            key: apart(state_messages[key])[1] for key in others & state_messages.keys()
-        }
-        data = {
-            digest: text
-            for texts in hidden_data.values()
-            for digest, text in texts.items()
-        }
-        if data and (yield from store.putting(data)):
-            gone = {key for key, texts in hidden_data.items() if texts}
-            step.rewrite(gone, lambda message: apart(message)[0])
-    if digests := frozenset[str]().union(*map(digests_in, visible)):
-        stored_data = yield from store.getting(digests)
-        back = {one.id for one in visible if digests_in(one) & stored_data.keys()}
-        step.rewrite(back, lambda message: filled(message, stored_data))

@@ -1,4 +1,4 @@
-"""Where a conversation runs, and its background summaries: begun, collected, given up."""
+"""Where a conversation runs, its background summaries (begun, collected, given up), and its pictures and files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, SystemMessage
 from langgraph.config import get_config
@@ -15,15 +15,19 @@ from langgraph.runtime import Runtime
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.compaction import accepted_tokens, after_failure, with_cost
 from langchain_ctxwin.core.fitting import first_part
+from langchain_ctxwin.core.media import apart, digests_in, filled, media_in
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Pending, content_digest
 from langchain_ctxwin.engine import ContextEngine, settings_of
-from langchain_ctxwin.errors import SummarizationError
+from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.jobs import SummaryStore, Written, writing_summary
 from langchain_ctxwin.summarize.native import NativeSummarizer
 from langchain_ctxwin.util.stores import MediaStore
 from langchain_ctxwin.util.work import Work
+
+if TYPE_CHECKING:
+    from langchain_ctxwin.agent.step import AgentStep
 
 # Where LangGraph (1.0) says in a run's configuration what keeps its state; it has no public name for that.
 CHECKPOINTER = "__pregel_checkpointer"
@@ -257,3 +261,50 @@ class BackgroundSummaries:
 
 def _with_pending(window: Window, pending: Pending) -> Window:
     return replace(window, session=replace(window.session, pending=pending))
+
+
+# ---- pictures and files: in a store once they left the view, back in the state when shown again ---------------------
+
+NO_STORE = (
+    'media="store", and this run has no store: compile the graph with store=, such as InMemoryStore() or '
+    'PostgresStore, or set ContextConfig(media="state")'
+)
+
+
+def placing_media(step: AgentStep) -> Work[None]:
+    """Move the data of messages that left the view to the store, and bring back those that are shown again.
+
+    A message is replaced in the state by one of the same id. What the store does not take stays in the state, and what
+    it does not have is shown as a line.
+
+    Raises:
+        ConfigError: data are to be in a store, and the run has none.
+    """
+    window, place = step.window, step.place
+    is_apart, store = settings_of(window).media == "store", place.media
+    if is_apart and place.thread and store is None:
+        raise ConfigError(NO_STORE)
+    messages, media = window.parts.messages, window.parts.history.media
+    if store is None or not media:
+        return
+    state_messages = {message.id: message for message in step.state_messages}
+    in_view = window.parts.media_in(window.view)
+    shown = [i for i, gone in in_view.items() if gone < len(media_in(messages[i]))]
+    visible = [messages[index] for index in shown]
+    if is_apart:
+        others = {messages[index].id for index in media} - {one.id for one in visible}
+        hidden_data = {
+            key: apart(state_messages[key])[1] for key in others & state_messages.keys()
+        }
+        data = {
+            digest: text
+            for texts in hidden_data.values()
+            for digest, text in texts.items()
+        }
+        if data and (yield from store.putting(data)):
+            gone = {key for key, texts in hidden_data.items() if texts}
+            step.rewrite(gone, lambda message: apart(message)[0])
+    if digests := frozenset[str]().union(*map(digests_in, visible)):
+        stored_data = yield from store.getting(digests)
+        back = {one.id for one in visible if digests_in(one) & stored_data.keys()}
+        step.rewrite(back, lambda message: filled(message, stored_data))

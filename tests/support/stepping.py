@@ -1,6 +1,5 @@
 """The steps of an engine outside of a graph: each takes the state and returns what is news."""
 
-from langchain_ctxwin.agent.choices import Choices
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import NOWHERE
 from langchain_ctxwin.util.work import arun, run
@@ -11,13 +10,11 @@ class Steps:
 
     def __init__(self, engine, **setup):
         self.engine, self.setup = engine, setup
-        self.choices = Choices(reporter=engine.reporter)
 
     def step(self, state, place=NOWHERE):
         return AgentStep(
             state=state,
             engine=self.engine,
-            choices=self.choices,
             **self.setup,
             place=place,
         )

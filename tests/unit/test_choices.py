@@ -13,7 +13,7 @@ from langchain_ctxwin import (
     RoutingConfig,
     TokenEstimator,
 )
-from langchain_ctxwin.agent.choices import COMPACTS
+from langchain_ctxwin.agent.step import COMPACTS
 from langchain_ctxwin.errors import NoModelFitsError
 from langchain_ctxwin.observe import MemorySink, RouteEvent
 from langchain_ctxwin.routing import RoutedChatModel
