@@ -23,6 +23,7 @@ from langchain_ctxwin.core.provider_blocks import has_bound_reasoning
 from langchain_ctxwin.core.request import Request, Window
 from langchain_ctxwin.core.session import Session, guard_after, last_position
 from langchain_ctxwin.core.sizing import ReportedSize, Sizes, Span, is_plausible
+from langchain_ctxwin.core.turns import VisibleSteps
 from langchain_ctxwin.core.usage import (
     answered_by,
     counted_once,
@@ -212,7 +213,8 @@ def _sized(parts: Parts, session: Session) -> Request:
     request = replace(request, session=session, answering_model=name, sizing=sizing)
     if report := last_report_of(request, newest):
         prefix_tokens = report.estimate - request.fixed_estimates.total_tokens
-        steps = request.steps.with_counted(report.at, max(0, prefix_tokens))
+        steps = VisibleSteps(request.steps)
+        steps.counted = report.at, max(0, prefix_tokens)
         request = replace(request, steps=steps, last_report=report)
     return replace(request, checked_tokens=_checked_tokens(request))
 

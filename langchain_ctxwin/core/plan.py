@@ -31,7 +31,7 @@ from langchain_ctxwin.core.compaction import (
 from langchain_ctxwin.core.fitting import first_enough
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.model_info import CACHE_SECONDS
-from langchain_ctxwin.core.pairing import call_ids
+from langchain_ctxwin.core.pairing import call_ids, calls_of, is_result, result_ids
 from langchain_ctxwin.core.parts import swaps_prefix
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
 from langchain_ctxwin.core.session import (
@@ -39,7 +39,7 @@ from langchain_ctxwin.core.session import (
     content_digest,
     uncovered,
 )
-from langchain_ctxwin.core.turns import VisibleSteps, starts_turn, tool_of
+from langchain_ctxwin.core.turns import VisibleSteps, starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
 
 # Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
@@ -113,17 +113,21 @@ def with_summary(request: Request, summary: Pending) -> Request:
 
 def clear_results(request: Request) -> Request:
     """Clear the oldest results of the tools that are named for it, never the newest step, as many as are needed."""
-    parts = request.parts
-    messages = parts.messages
-    names = parts.settings.clear_tools
-    keys = [
-        message_id(messages, index)
-        for index in range(request.start, request.newest_index)
-        if names
-        and index not in parts.pins
-        and tool_of(messages, index) in names
-        and parts.price(messages[index]) >= MIN_CLEAR_TOKENS
-    ]
+    parts, keys = request.parts, list[str]()
+    names = {*parts.settings.clear_tools}
+    for step in parts.history.steps_from(request.start) if names else ():
+        calls = [call for message in step.messages for call in calls_of(message)]
+        called = {call["id"] or "": call["name"] for call in calls}
+        for index, message in enumerate(step.messages, step.index):
+            of_tools = {message.name, *map(called.get, result_ids(message))}
+            if (
+                index < request.newest_index
+                and index not in parts.pins
+                and is_result(message)
+                and names & of_tools
+                and parts.price(message) >= MIN_CLEAR_TOKENS
+            ):
+                keys.append(message_id(parts.messages, index))
 
     def cleared(number: int) -> Request:
         view = request.view

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
-from langchain_ctxwin.core.pairing import NOTE_KEY, is_result
+from langchain_ctxwin.core.pairing import NOTE_KEY, is_result, is_user
 from langchain_ctxwin.core.parts import (
     Parts,
     assemble,
@@ -36,14 +36,13 @@ from langchain_ctxwin.core.sizing import (
     Sizes,
 )
 from langchain_ctxwin.core.turns import (
+    ANSWER_TEXT,
     Before,
     Step,
     Turn,
     VisibleSteps,
-    answer_marker,
     group_turns,
     last_user,
-    looks_open,
     pinned_groups,
     show_step,
     show_steps,
@@ -262,8 +261,10 @@ class Request:
                 )
             step = show_step(replace(step, price=self.parts.price), view, before)
             after = messages[following] if following < len(messages) else None
-            if following > group.stop and looks_open(messages[group.index], after):
-                marker = answer_marker(message_id(messages, group.index))
+            is_last = after is None or is_user(after)
+            if following > group.stop and is_user(messages[group.index]) and is_last:
+                key = f"{message_id(messages, group.index)}:answered"
+                marker = AIMessage(content=ANSWER_TEXT, id=key)
                 step = replace(step, messages=(*step.messages, marker))
             before = before.following(step)
             steps.append(step)

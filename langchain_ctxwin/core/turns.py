@@ -33,9 +33,7 @@ from langchain_ctxwin.core.model_info import UNKNOWN, Rules
 from langchain_ctxwin.core.pairing import (
     NOTE_KEY,
     call_ids,
-    calls_of,
     is_empty,
-    is_result,
     is_user,
     repair_step,
     result_ids,
@@ -94,16 +92,6 @@ def last_user(messages: Sequence[AnyMessage]) -> int | None:
     return next(
         (i for i in range(len(messages) - 1, -1, -1) if is_user(messages[i])), None
     )
-
-
-def looks_open(question: AnyMessage, following: AnyMessage | None) -> bool:
-    """True when a shown user message would look open although its turn is done."""
-    return is_user(question) and (following is None or is_user(following))
-
-
-def answer_marker(question_id: str) -> AIMessage:
-    """Return the message that stands for the rest of the turn of a pinned question."""
-    return AIMessage(content=ANSWER_TEXT, id=f"{question_id}:answered")
 
 
 def pinned_groups(
@@ -167,12 +155,6 @@ class VisibleSteps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have sl
 
     counted: tuple[int, int] = (0, 0)
     """A position up to which the tokens of all steps are known from an earlier request, and these tokens."""
-
-    def with_counted(self, stop: int, tokens: int) -> VisibleSteps:
-        """Return the steps, of which those before a position have so many tokens together."""
-        steps = VisibleSteps(self)
-        steps.counted = stop, tokens
-        return steps
 
     @cached_property
     def total_tokens(self) -> int:
@@ -307,18 +289,6 @@ def safe_boundary(messages: Sequence[AnyMessage], target: int) -> int:
         starts = [step.index for step in split_steps(messages)]
     return min(
         starts, key=lambda start: (abs(start - target), start == 0, start), default=0
-    )
-
-
-def tool_of(messages: Sequence[AnyMessage], index: int) -> str:
-    """Return the name of the tool whose result a message is; empty for any other message."""
-    result = messages[index]
-    if not is_result(result):
-        return ""
-    wanted = result_ids(result)
-    calls = (call for i in range(index - 1, -1, -1) for call in calls_of(messages[i]))
-    return result.name or next(
-        (call["name"] or "" for call in calls if (call["id"] or "") in wanted), ""
     )
 
 
