@@ -30,9 +30,7 @@ from langchain_ctxwin.core.measuring import (
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.provider_call import (
     dropped_reasoning,
-    forgets_history,
-    refuses_reasoning,
-    refuses_sealed,
+    refused_part,
     without_response_ids,
 )
 from langchain_ctxwin.core.recovery import (
@@ -173,15 +171,13 @@ class ModelCall:
         A server that no longer has what the request goes on from is sent all of it. Reasoning that is refused, because
         it is tied to another prefix, is left out, and so is all that a provider signed and cannot read any more.
         """
-        if forgets_history(refusal):
-            return replace(attempt, request=without_response_ids(attempt.request))
-        step = self._step
-        if refuses_reasoning(refusal):
-            update = update_without_reasoning(step.window)
-        elif refuses_sealed(refusal):
-            update = update_unsealed(step.window)
-        else:
+        part, step = refused_part(refusal), self._step
+        if not part:
             return attempt
+        if part == "history":
+            return replace(attempt, request=without_response_ids(attempt.request))
+        without = update_unsealed if part == "sealed" else update_without_reasoning
+        update = without(step.window)
         before = self._attempt()
         step.update(update)
         fit(step)

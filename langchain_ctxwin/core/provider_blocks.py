@@ -445,16 +445,10 @@ def in_prompt(tools: Sequence[Any], provider: str) -> Sequence[Any]:
 
 
 def _announced(tool: Any) -> Any:
-    about = (
-        tool
-        if isinstance(tool, Mapping)
-        else {"name": tool.name, "description": tool.description}
-    )
-    return {
-        "name": str(about.get("name") or ""),
-        "description": str(about.get("description") or ""),
-        "parameters": {},
-    }
+    if not isinstance(tool, Mapping):
+        tool = {"name": tool.name, "description": tool.description}
+    about = {key: str(tool.get(key) or "") for key in ("name", "description")}
+    return {**about, "parameters": {}}
 
 
 def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:

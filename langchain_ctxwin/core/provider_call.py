@@ -51,31 +51,37 @@ DROP_BLOCK, BINDING_BETA = (
     {"prefix_mismatch_behavior": "drop_block"},
     "thinking-binding-controls-2026-08-01",
 )
-# How Anthropic refuses reasoning that is tied to another prefix.
-BOUND_ELSEWHERE = (
-    "bound to a different conversation",
-    "prefix_mismatch_behavior",
-    "invalid signature in thinking block",
-)
-# How providers refuse what they signed or encrypted themselves, where it came from elsewhere, expired, or was changed:
-# OpenAI's reasoning and compactions, and items that stand alone then; Anthropic's compactions; Gemini's signatures.
-UNREADABLE = (
-    "invalid_encrypted_content",
-    "encrypted content for item",
-    "items are not persisted when",
-    "was provided without its required",
-    "invalid signature in compaction block",
-    "compaction_signature_invalid",
-    "compaction_content_mismatch",
-    "thought signature is not valid",
-)
+REFUSED_PARTS = {
+    # OpenAI's code for an id that its server no longer has
+    "history": ("previous_response_not_found",),
+    # How Anthropic refuses reasoning that is tied to another prefix.
+    "reasoning": (
+        "bound to a different conversation",
+        "prefix_mismatch_behavior",
+        "invalid signature in thinking block",
+    ),
+    # How providers refuse what they signed or encrypted themselves, where it came from elsewhere, expired, or was
+    # changed: OpenAI's reasoning and compactions, and items that stand alone then; Anthropic's compactions; Gemini's
+    # signatures.
+    "sealed": (
+        "invalid_encrypted_content",
+        "encrypted content for item",
+        "items are not persisted when",
+        "was provided without its required",
+        "invalid signature in compaction block",
+        "compaction_signature_invalid",
+        "compaction_content_mismatch",
+        "thought signature is not valid",
+    ),
+}
+"""Words of refusals that a request without a part of it mends."""
+
 # The feature header of a compaction on demand, and of each request that sends its block back.
 DEMAND_BETA = "compact-2026-09-04"
 CLOSED_TEXT = "[The results are in.]"
 CACHE_KEY = (
     "prompt_cache_key"  # the argument of OpenAI that names a conversation for its cache
 )
-FORGOTTEN = "previous_response_not_found"  # OpenAI's code for an id that its server no longer has
 
 
 def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
@@ -207,24 +213,13 @@ def _may_drop(window: Window, model_arguments: Mapping[str, Any]) -> bool:
     )
 
 
-def forgets_history(error: BaseException) -> bool:
-    """True for the refusal of an id that the server's history was to go on from."""
-    return _says(error, (FORGOTTEN,))
-
-
-def refuses_reasoning(error: BaseException) -> bool:
-    """True for the refusal of reasoning that is tied to another prefix than the request has, in Anthropic's words."""
-    return _says(error, BOUND_ELSEWHERE)
-
-
-def refuses_sealed(error: BaseException) -> bool:
-    """True for the refusal of what a provider signed or encrypted itself, in its words."""
-    return _says(error, UNREADABLE)
-
-
-def _says(error: BaseException, wordings: Sequence[str]) -> bool:
+def refused_part(error: BaseException) -> str:
+    """Return which part of a request a provider refused, by its words: a key of `REFUSED_PARTS`; empty for another."""
     texts = [evidence.text.lower() for evidence in evidence_of(error)]
-    return any(words in text for text in texts for words in wordings)
+    for part, wordings in REFUSED_PARTS.items():
+        if any(words in text for text in texts for words in wordings):
+            return part
+    return ""
 
 
 def without_response_ids(

@@ -103,31 +103,24 @@ def output_tokens_of(arguments: Mapping[str, Any]) -> int | None:
 
 def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:
     """Return the argument that asks `call` for as much output as is left; empty when too little is, or it has none."""
-    actual, name = stated_input(overflow), output_argument(call)
-    if (
-        not name
-        or overflow.kind != "input_plus_output"
-        or overflow.limit is None
-        or actual is None
-    ):
+    actual, limit = stated_input(overflow), overflow.limit
+    if overflow.kind == "input" or limit is None or actual is None:
         return {}
-    room = overflow.limit - actual - EDGE_TOKENS
-    least = max(
-        least_output(call), LEAST_OUTPUT_SHARE * (overflow.requested_output or 0)
-    )
-    return {name: room} if room >= least else {}
+    room = limit - actual - EDGE_TOKENS
+    requested = overflow.requested_output or limit
+    is_enough = room >= LEAST_OUTPUT_SHARE * (overflow.requested_output or 0)
+    if not is_enough:
+        return {}
+    return fitting_output(call, requested_tokens=requested, room_tokens=room)
 
 
 def fitting_output(
     call: object, *, requested_tokens: int, room_tokens: int
 ) -> dict[str, int]:
     """Return the argument that asks `call` for no more output than there is room for; empty when it need not."""
-    name = (
-        output_argument(call)
-        if least_output(call) <= room_tokens < requested_tokens
-        else ""
-    )
-    return {name: room_tokens} if name else {}
+    name = output_argument(call)
+    is_useful = least_output(call) <= room_tokens < requested_tokens
+    return {name: room_tokens} if name and is_useful else {}
 
 
 def output_argument(call: object) -> str:
