@@ -34,7 +34,7 @@ from langgraph.types import Command, interrupt
 
 from langchain_ctxwin.testing import ScriptedChatModel, ScriptedRequest
 
-__all__ = ["ContextMiddlewareTests", "Summaries"]
+__all__ = ["ContextMiddlewareTests"]
 
 Answer = Callable[..., AIMessage]
 

@@ -26,8 +26,6 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 __all__ = [
-    "InvalidRequestError",
-    "RequestTooLargeError",
     "ScriptedChatModel",
     "ScriptedRequest",
     "count_tokens",

@@ -62,6 +62,7 @@ from langchain_ctxwin import (
     create_context_agent,
     undo,
 )
+from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.core.turns import Turn
 from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
@@ -70,7 +71,6 @@ from langchain_ctxwin.observe import (
     AlertConfig,
     AlertEvent,
     Alerts,
-    Event,
     LogSink,
     MemorySink,
     StepEvent,

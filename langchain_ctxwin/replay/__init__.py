@@ -3,16 +3,14 @@
 read_conversations(paths)  ->  compare(conversations, policies, window)  ->  ReplayResult per policy
 """
 
-from langchain_ctxwin.replay.playing import ReplayResult, compare, quiet, replay
+from langchain_ctxwin.replay.playing import ReplayResult, compare, replay
 from langchain_ctxwin.replay.policies import Policy
-from langchain_ctxwin.replay.reading import Conversation, read_conversations
+from langchain_ctxwin.replay.reading import read_conversations
 
 __all__ = [
-    "Conversation",
     "Policy",
     "ReplayResult",
     "compare",
-    "quiet",
     "read_conversations",
     "replay",
 ]

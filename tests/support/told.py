@@ -3,14 +3,13 @@
 from dataclasses import replace
 from decimal import Decimal
 
+from langchain_ctxwin.core.events import ModelChangeEvent, RouteEvent
 from langchain_ctxwin.observe import (
     AlertEvent,
     CacheMissEvent,
     CompactionEvent,
-    ModelChangeEvent,
     NoticeEvent,
     OverflowEvent,
-    RouteEvent,
     StepEvent,
     SummaryEvent,
     ToolResultEvent,

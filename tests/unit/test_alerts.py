@@ -10,13 +10,13 @@ from structlog.testing import capture_logs
 from langchain_ctxwin import (
     ConfigError,
 )
+from langchain_ctxwin.core.events import RouteEvent
 from langchain_ctxwin.observe import (
     AlertConfig,
     AlertEvent,
     Alerts,
     MemorySink,
     OverflowEvent,
-    RouteEvent,
     StepEvent,
     SummaryEvent,
     ToolResultEvent,

@@ -14,8 +14,9 @@ from langchain_ctxwin import (
     TokenEstimator,
 )
 from langchain_ctxwin.agent.step import COMPACTS
+from langchain_ctxwin.core.events import RouteEvent
 from langchain_ctxwin.errors import NoModelFitsError
-from langchain_ctxwin.observe import MemorySink, RouteEvent
+from langchain_ctxwin.observe import MemorySink
 from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.tools import ToolSelector
 from support.agents import THREAD, agent_on, call, is_refused, on_both, values

@@ -7,8 +7,9 @@ from contextlib import closing
 
 import pytest
 
+from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.observe import Event, History, HistorySink, StepEvent
+from langchain_ctxwin.observe import History, HistorySink, StepEvent
 from support.agents import PATIENCE
 from support.told import EVERY as EVENTS
 from support.told import STEP

@@ -16,9 +16,10 @@ from langchain_ctxwin import (
     ModelLimits,
     create_context_agent,
 )
+from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.observe import Event, MemorySink, StepEvent
+from langchain_ctxwin.observe import MemorySink, StepEvent
 from langchain_ctxwin.reporting import Prices, Reporter
 from support import agents
 from support.agents import agent_on, ask, on_both

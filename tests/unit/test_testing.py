@@ -41,8 +41,6 @@ def result(call_id):
 
 def test_its_names_are_what_is_promised_and_its_examples_hold():
     assert testing.__all__ == [
-        "InvalidRequestError",
-        "RequestTooLargeError",
         "ScriptedChatModel",
         "ScriptedRequest",
         "count_tokens",
