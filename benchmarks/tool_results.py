@@ -44,9 +44,7 @@ from langchain_ctxwin.tool_results.guard import ContentPrices
 from langchain_ctxwin.tool_results.pages import NotedPage, Page, PagePlace, Reader
 from langchain_ctxwin.tool_results.query import Question
 from langchain_ctxwin.tool_results.showing import (
-    Content,
     ResultView,
-    content_of,
     inside_text,
 )
 from transcripts import prose
@@ -119,9 +117,9 @@ def measured(text: str, budget: int, ways: Ways) -> Counter[str]:
         shown["first"] = text
         found.update(all=before, lossless=1)
     else:
-        content, record, reader = opened(text)
+        record, reader = opened(text)
         first, seconds = fastest(
-            lambda: reader.first(content, record, CONFIG, budget, is_stored=True)
+            lambda: reader.first(record, CONFIG, budget, is_stored=True)
         )
         shown["first"] = first.text
         walked = [first, *following(reader, first, budget)]
@@ -160,15 +158,14 @@ def is_spelled(value: str, page: str) -> bool:
     return value in page or json.dumps(value, ensure_ascii=False)[1:-1] in page
 
 
-def opened(text: str) -> tuple[Content, ResultRecord, Reader]:
-    content = content_of(text)
+def opened(text: str) -> tuple[ResultRecord, Reader]:
     record = ResultRecord(
         tool="fetch",
         args_digest="digest",
         thread="one",
-        text=content.text,
+        text=text,
     )
-    return content, record, Reader("r1abcdefghij", SIGNER, PRICE, ttl_seconds=600)
+    return record, Reader("r1abcdefghij", SIGNER, PRICE, ttl_seconds=600)
 
 
 def fastest(work: Callable[[], NotedPage]) -> tuple[NotedPage, float]:
@@ -231,7 +228,7 @@ def holds_all(answers: list[NotedPage], style: Style) -> bool:
         rest = rest[len(text) :].removeprefix("\n" if whole else "")
         if rest != inside[read : read + len(rest)]:
             return False
-        is_done = answer.page.next is None or not answer.page.next.char
+        is_done = not answer.page.stop.char
         read = 0 if is_done else read + len(rest)
         found.extend([part] * is_done)
     return found == list(range(len(view)))
@@ -250,8 +247,8 @@ def lines(view: ResultView, whole: range) -> list[str]:
 
 def partial(page: Page) -> int | None:
     """The entry of which a page holds a part, or all in parts."""
-    if page.next is not None and page.next.char:
-        return page.next.entry
+    if page.stop.char:
+        return page.stop.entry
     return page.stop.entry - 1 if page.inside else None
 
 

@@ -249,7 +249,7 @@ async def tool_results(
         Cursor,
     )
     assert_type(
-        guard.read(cursor, contains="text", fields=["id"], page_tokens=500), str
+        guard.read(cursor, contains="text", fields=["id"]), str
     )
     assert_type(await guard.aread(cursor), str)
     return guard.wrap(tools)

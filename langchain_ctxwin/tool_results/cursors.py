@@ -264,7 +264,7 @@ class ResultRecord(Style):
     tool: str
     args_digest: str
     thread: str
-    text: str  # the result as it came, see `Content`
+    text: str  # the result as it came, see `showing.content_text`
 
     def to_bytes(self) -> bytes:
         """Return the record as compressed JSON."""

@@ -57,8 +57,7 @@ from langchain_ctxwin.tool_results.cursors import (
 from langchain_ctxwin.tool_results.pages import THREAD_SECONDS, Reader
 from langchain_ctxwin.tool_results.query import Question, question_of
 from langchain_ctxwin.tool_results.showing import (
-    Content,
-    content_of,
+    content_text,
     is_blocks,
     is_media,
     is_shortened,
@@ -228,8 +227,7 @@ class ToolResultGuard:
             runtime: names tenant and thread.
             arguments: `contains`, a regular expression that must match, whatever its case; `fields`, paths of the
                 fields to show, `*` for all; `where`, an expression that must hold, see `tool_results.query`; `sort`,
-                fields to sort by, after `-` the largest first; `count_by`, fields whose values are counted;
-                `page_tokens`, the largest size of the page, at most what the tool's results may take.
+                fields to sort by, after `-` the largest first; `count_by`, fields whose values are counted.
 
         Raises:
             CursorTamperedError: the cursor was changed, or belongs elsewhere.
@@ -281,15 +279,14 @@ class ToolResultGuard:
         shown, is_large = content, size > budget_tokens
         facts: dict[str, Any] = {}
         if is_large or config.chosen_fields:
-            read = content_of(with_addresses(content))
-            if is_large or is_shortened(read, config.chosen_fields):
+            record = replace(record, text=content_text(with_addresses(content)))
+            if is_large or is_shortened(record.text, config.chosen_fields):
                 media = self._media(content, budget_tokens)
-                record = replace(record, text=read.text)
                 tokens = budget_tokens - media.tokens
-                text, is_stored = self._first_page(record, read, config, tokens, loop)
+                text, is_stored = self._first_page(record, config, tokens, loop)
                 facts |= {
                     "shown_tokens": self._prices.content(text) + media.tokens,
-                    "chars": len(read.text),
+                    "chars": len(record.text),
                     "shown_chars": len(text),
                     "is_reduced": True,
                     "is_stored": is_stored,
@@ -311,7 +308,6 @@ class ToolResultGuard:
     def _first_page(
         self,
         record: ResultRecord,
-        read: Content,
         config: ToolResultConfig,
         tokens: int,
         loop: Any,
@@ -323,7 +319,7 @@ class ToolResultGuard:
         place = f"\n[All of it is in the file {path_of(key)}]" if path_of else ""
         tokens -= self._prices.text(place)
         reader = self._reader(result_id, config)
-        first = partial(reader.first, read, record, config, tokens)
+        first = partial(reader.first, record, config, tokens)
         answer = first(is_stored=True)
         if answer.is_everything:
             return answer.text, False
@@ -367,8 +363,7 @@ class ToolResultGuard:
         place = reader.place(record, cursor)
         self._call_store(loop, "put", key, record_bytes, self._ttl_seconds(config))
         state = getattr(runtime, "state", None)
-        most_tokens = budget_of(config, state, self._prices, is_page=True)
-        tokens = min(most_tokens, max(MIN_TOKENS, question.tokens or most_tokens))
+        tokens = budget_of(config, state, self._prices, is_page=True)
         question = replace(question, rows=config.page_rows)
         return reader.answer(record, place, question, tokens).text
 
@@ -427,8 +422,7 @@ class ContentPrices:
         """Return the tokens of a message's content, media by kind and size."""
         if stays_blocks(content):
             return self.message(ToolMessage(content, tool_call_id=""))
-        text = content if isinstance(content, str) else content_of(content).text
-        return self.text(text)
+        return self.text(content_text(content))
 
     def message(self, message: Any) -> int:
         """Return the tokens of a message."""
@@ -618,9 +612,6 @@ def read_more_tool(
         count_by: Annotated[
             Paths, "Fields whose values are counted, instead of rows."
         ] = None,
-        page_tokens: Annotated[
-            int | None, "Largest size of the page in tokens."
-        ] = None,
         runtime: Annotated[Any, InjectedToolArg] = None,
     ) -> str:
         question = {
@@ -631,7 +622,7 @@ def read_more_tool(
             "count_by": count_by,
         }
         try:
-            return read(cursor, **question, page_tokens=page_tokens, runtime=runtime)
+            return read(cursor, **question, runtime=runtime)
         except (CursorError, ConfigError) as error:
             raise ToolException(str(error)) from error
 

@@ -29,10 +29,8 @@ from langchain_ctxwin.tool_results.query import (
     unmatched_paths,
 )
 from langchain_ctxwin.tool_results.showing import (
-    Content,
     Layout,
     ResultView,
-    content_of,
     inside_text,
     layout_of,
 )
@@ -83,7 +81,6 @@ class Page:
     body: str
     start: PagePlace
     stop: PagePlace  # where the next page begins, if there is any
-    next: PagePlace | None  # the same; None after the last page
     inside: str = ""  # name of the entry of which this is a part
     end: str = ""  # the end of a text, when it is shown with its beginning
 
@@ -121,12 +118,7 @@ def page_at(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
     if not count:
         return _part(view, place, room)
     stop = replace(place, entry=first + count)
-    return Page(
-        body=body(count),
-        start=place,
-        stop=stop,
-        next=stop if stop.entry < len(view) else None,
-    )
+    return Page(body=body(count), start=place, stop=stop)
 
 
 def most_that_fit(count: int, first: int, fits: Callable[[int], bool]) -> int:
@@ -162,7 +154,6 @@ def _part(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
         body=text[start:end],
         start=place,
         stop=stop,
-        next=stop if stop.entry < len(view) else None,
         inside=view.layout.name(entry),
     )
 
@@ -170,7 +161,7 @@ def _part(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
 def first_page(view: ResultView, room: PageRoom) -> Page:
     """Return the first page; of a text, the beginning and the end."""
     page = page_at(view, PagePlace(), room)
-    if not view.layout.is_text or page.next is None:
+    if not view.layout.is_text or page.stop.entry:
         return page
     beginning = replace(room, tokens=int(room.tokens * HEAD_SHARE))
     page = page_at(view, PagePlace(), beginning)
@@ -242,7 +233,6 @@ class Reader:
 
     def first(
         self,
-        content: Content,
         record: ResultRecord,
         config: ToolResultConfig,
         tokens: int,
@@ -254,7 +244,7 @@ class Reader:
         Its style is the mildest in which all rows fit, or as many as a page shall have. Configured fields are what the
         user wants to see, however much would fit.
         """
-        layout, styles = layout_of(content), [record]
+        layout, styles = layout_of(record.text), [record]
         if fields := layout.those_in(config.chosen_fields):
             styles = [replace(record, fields=fields)]
         elif not layout.is_text and config.projection:
@@ -300,7 +290,7 @@ class Reader:
                     "this cursor goes on with a question: ask it again in the same words, or take another cursor"
                 )
             place = PagePlace(question=question.digest)
-        layout = layout_of(content_of(record.text))
+        layout = layout_of(record.text)
         style = replace(record, fields=question.fields or record.fields)
         view, matches = ResultView(layout, style), ""
         if unmatched := unmatched_paths(question, layout):
@@ -314,7 +304,7 @@ class Reader:
             matches = f"{found} in the result of {record.tool} with what was asked for."
             view = ResultView(Layout(rows=rows), Style())
         if place.entry >= len(view):
-            nothing = Page(body="", start=place, stop=place, next=None)
+            nothing = Page(body="", start=place, stop=place)
             text = f'[No more pages: all of the result of {record.tool} was shown. Other fields: add fields=["*"].]'
             if matches:
                 text = f"[{matches} Ask for less, or read page by page.]"
@@ -341,8 +331,8 @@ class Reader:
         )
         while True:
             page = page_of(PageRoom(tokens=body_tokens, price=self._price, rows=rows))
-            is_last = page.next is None or not (is_stored and has_pages)
-            following = "" if is_last else self._cursor(record, page.stop)
+            goes_on = is_stored and has_pages and not asked.is_last(page)
+            following = self._cursor(record, page.stop) if goes_on else ""
             text = self._around(asked, page, following, end)
             over_tokens = self._price(text) - asked.tokens
             if over_tokens <= 0 or body_tokens == 1:
@@ -394,7 +384,7 @@ class Reader:
             return f'Next page: {READ_MORE}(cursor="{following}"{again}){self._valid}'
         if question.asked:
             return "End of what was asked for"
-        if record.shows_everything and page.next is None and not page.end:
+        if record.shows_everything and asked.is_last(page) and not page.end:
             return "" if question.is_first else "End of the result"
         return f'End of this. All of it: {READ_MORE}(cursor="{end}", fields=["*"]){self._valid}'
 
@@ -409,10 +399,13 @@ class _Asked:
     tokens: int
     matches: str = ""  # how many rows or places match the question
 
+    def is_last(self, page: Page) -> bool:
+        """Say whether nothing is behind a page."""
+        return page.stop.entry >= len(self.view)
+
     def shows_all(self, page: Page) -> bool:
-        """Say whether a page is the whole result."""
-        is_first = not (page.start.entry or page.start.char)
-        is_whole = is_first and page.next is None and not page.end
+        """Say whether a page, which begins at the start, is the whole result."""
+        is_whole = self.question.is_first and self.is_last(page) and not page.end
         return is_whole and not self.view.shortens(range(len(self.view)))
 
 

@@ -50,8 +50,6 @@ class Question:
     # show rows by these fields; after `-` the largest value first
     sort: tuple[str, ...] = ()
     count_by: tuple[str, ...] = ()  # show how many rows have each value of these fields
-    # largest size of the page; None: what the tool's results may take
-    tokens: int | None = None
     rows: int | None = None  # most rows of a page
     is_first: bool = False  # the first view of a result
 
@@ -88,7 +86,6 @@ def question_of(
     where: str | None = None,
     sort: Fields = None,
     count_by: Fields = None,
-    page_tokens: int | None = None,
 ) -> Question:
     """Return the question of a call; paths may be one text, parted by commas outside of quotes, or a JSON list.
 
@@ -107,7 +104,6 @@ def question_of(
         where=where or "",
         sort=_paths(sort),
         count_by=_paths(count_by),
-        tokens=page_tokens,
     )
 
 
@@ -217,19 +213,21 @@ def _sorted(indexes: list[int], by: Iterable[str], layout: Layout) -> list[int]:
             index: next(values_at(layout.entry(index), steps), None)
             for index in indexes
         }
-        absent = [index for index in indexes if values[index] is None]
-        present = [index for index in indexes if values[index] is not None]
-        present.sort(
-            key=lambda index: _sort_key(values[index]),  # sorted at once
-            reverse=path.startswith("-"),
+        is_falling = path.startswith("-")
+        indexes = sorted(
+            indexes,
+            key=lambda index: _sort_key(values[index], is_falling),  # sorted at once
+            reverse=is_falling,
         )
-        indexes = [*present, *absent]
     return indexes
 
 
-def _sort_key(value: Any) -> tuple[bool, float, str]:
+def _sort_key(value: Any, is_falling: bool) -> tuple[bool, bool, float, str]:
+    is_last = (value is None) != is_falling
     number = _number(value)
-    return (True, 0, _folded(value)) if number is None else (False, number, "")
+    if number is None:
+        return is_last, True, 0, _folded(value)
+    return is_last, False, number, ""
 
 
 def values_at(value: Any, steps: Sequence[Step]) -> Iterator[Any]:

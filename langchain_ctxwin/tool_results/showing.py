@@ -222,31 +222,28 @@ class Layout:
         return "the fields beside the rows" if self.rows else "the fields"
 
 
-def layout_of(content: Content) -> Layout:
+def layout_of(text: str) -> Layout:
     """Find the rows: the items of the top-level list, or of the list at the end of the largest entries.
 
     From an object the way leads into its largest entry, and so on. Where that ends in no list, or in one of a single
     item, there are none.
 
     Examples:
-        >>> from langchain_ctxwin.tool_results.showing import content_of
-        >>> found = layout_of(
-        ...     content_of('{"total": 2, "data": {"items": [{"id": 1}, {"id": 2}]}}')
-        ... )
+        >>> found = layout_of('{"total": 2, "data": {"items": [{"id": 1}, {"id": 2}]}}')
         >>> found.path, found.beside
         ('data.items', {'total': 2})
     """
     keys: list[str] = []
-    node = content.value
+    node = value = json_value(text)
     while isinstance(node, dict) and node:
         sizes = {key: len(compact_json(inner)) for key, inner in node.items()}
         keys.append(max(sizes, key=sizes.__getitem__))
         node = node[keys[-1]]
     if not isinstance(node, list) or len(node) < 1 + bool(keys):
-        return Layout(beside=content.value or content.text)
+        return Layout(beside=value or text)
     return Layout(
         rows=node,
-        beside=_without(content.value, keys) or None if keys else None,
+        beside=_without(value, keys) or None if keys else None,
         path=reduce(joined, keys, ""),
     )
 
@@ -320,9 +317,9 @@ class ResultView:
         return [*project_automatically(values, self.style)]
 
 
-def is_shortened(content: Content, fields: Sequence[str]) -> bool:
+def is_shortened(text: str, fields: Sequence[str]) -> bool:
     """Say whether a result that fits has others beside these fields; an error has none of them."""
-    layout = layout_of(content)
+    layout = layout_of(text)
     view = ResultView(layout, Style(fields=layout.those_in(fields)))
     return view.shortens(range(len(layout)))
 
@@ -544,21 +541,15 @@ LINK_FACTS = ("title", "name", "description", "mime_type")  # what it says besid
 _BLOCK_TYPES = frozenset({*TOOL_MESSAGE_BLOCK_TYPES, *MEDIA_TYPES})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """A tool's result in the form in which it is kept."""
+def content_text(content: Any) -> str:
+    """Return the content of a tool message, or what a tool returned outside of an agent, as it is kept.
 
-    text: str  # the result as it came; of blocks, and of several texts, the JSON list of what they say
-    value: Any = None  # what `text` says in JSON, None for plain text
-
-
-def content_of(content: Any) -> Content:
-    """Read the content of a tool message, or what a tool returned outside of an agent.
+    Of blocks, and of several texts, it is the JSON list of what they say.
 
     Examples:
-        >>> content_of('{"a": 1}').value
-        {'a': 1}
-        >>> content_of([{"type": "text", "text": "plain"}]).text
+        >>> content_text({"a": 1})
+        '{"a": 1}'
+        >>> content_text([{"type": "text", "text": "plain"}])
         'plain'
     """
     if is_blocks(content):
@@ -566,12 +557,9 @@ def content_of(content: Any) -> Content:
         content = (
             [*map(_said, content)] if len(texts) > 1 or None in texts else texts[0]
         )
-    text = (
-        content
-        if isinstance(content, str)
-        else json.dumps(jsonable(content), ensure_ascii=False)
-    )
-    return Content(text=text, value=json_value(text))
+    if isinstance(content, str):
+        return content
+    return json.dumps(jsonable(content), ensure_ascii=False)
 
 
 def _said(block: Any) -> Any:

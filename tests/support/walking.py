@@ -9,7 +9,7 @@ from langchain_ctxwin.tool_results.cursors import ResultRecord
 from langchain_ctxwin.tool_results.guard import ContentPrices
 from langchain_ctxwin.tool_results.pages import PagePlace, Reader
 from langchain_ctxwin.tool_results.query import Question
-from langchain_ctxwin.tool_results.showing import content_of, inside_text
+from langchain_ctxwin.tool_results.showing import content_text, inside_text
 from support.result_stores import FakeClock
 
 TOOL = "rows"
@@ -70,12 +70,11 @@ async def awalk(guard, result, **question):
 
 def answers(result, tokens, question=None, config=None):
     """What a reader answers: the pages of a plain walk, or those of a question, with all that is known of them."""
-    content = content_of(result)
     record = ResultRecord(
         tool=TOOL,
         args_digest="digest",
         thread="one",
-        text=content.text,
+        text=content_text(result),
     )
     reader = Reader(
         RESULT_ID,
@@ -83,9 +82,7 @@ def answers(result, tokens, question=None, config=None):
         PRICE,
         ttl_seconds=600,
     )
-    first = reader.first(
-        content, record, config or ToolResultConfig(), tokens, is_stored=True
-    )
+    first = reader.first(record, config or ToolResultConfig(), tokens, is_stored=True)
     found, cursor = [first], first.following
     if question is not None:
         found, cursor = [], _end_cursor(first.layout)
@@ -99,9 +96,7 @@ def answers(result, tokens, question=None, config=None):
             )
         )
         cursor = found[-1].following
-        assert found[-1].page.next is None or _order(found[-1].page.next) > _order(
-            found[-1].page.start
-        )
+        assert _order(found[-1].page.stop) > _order(found[-1].page.start)
     return found
 
 
@@ -136,7 +131,7 @@ def entries_in(view, found):
         inside = inside_text(view.value(part), view.layout.path_of(part))
         assert rest == inside[read : read + len(rest)]
         read += len(rest)
-        if page.next is None or not page.next.char:
+        if not page.stop.char:
             assert read == len(inside)
             whole.append(part)
             read = 0
@@ -155,6 +150,6 @@ def _lines(view, whole):
 
 def _partial(page):
     """The entry of which a page holds a part, or all in parts; None when it holds whole entries only."""
-    if page.next is not None and page.next.char:
-        return page.next.entry
+    if page.stop.char:
+        return page.stop.entry
     return page.stop.entry - 1 if page.inside else None

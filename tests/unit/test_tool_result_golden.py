@@ -177,7 +177,6 @@ QUESTIONS = {
     "everything": {"fields": ["*"]},
     "chosen": {"fields": ["user.login", "id", "body"]},
     "search chosen": {"contains": "closed", "fields": ["id", "state"]},
-    "small": {"page_tokens": 300},
 }
 
 

@@ -13,7 +13,6 @@ from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from langchain_ctxwin.tool_results.query import Question
 from langchain_ctxwin.tool_results.showing import (
     ResultView,
-    content_of,
     inside_text,
     layout_of,
 )
@@ -121,13 +120,13 @@ def as_json(value):
 
 def view_of(result, style):
     """The entries of a result."""
-    return ResultView(layout_of(content_of(as_json(result))), style)
+    return ResultView(layout_of(as_json(result)), style)
 
 
 @RUNS
 @given(RESULTS)
 def test_entries_are_all_of_the_result(result):
-    layout = layout_of(content_of(as_json(result)))
+    layout = layout_of(as_json(result))
     entries = [layout.entry(index) for index in range(len(layout))]
 
     if layout.is_text:
