@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,12 +17,10 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres import PostgresStore
-from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from langchain_ctxwin import (
@@ -38,7 +35,6 @@ from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tool_results.cursors import ResultRecord
 from langchain_ctxwin.tool_results.stores import (
     LangGraphResultStore,
-    MemoryResultStore,
     RedisResultStore,
 )
 from support.agents import LONG, PATIENCE, call, model_of
@@ -130,8 +126,6 @@ def list_items(store: BaseStore) -> list[Any]:
 
 def values_of(results: Any) -> list[bytes]:
     """Everything that a store of results holds."""
-    if isinstance(results, MemoryResultStore):
-        return [value for value, _ in results._entries.values()]
     if isinstance(results, RedisResultStore):
         return [results._client.get(key) for key in results._client.keys("*")]
     return [
@@ -148,45 +142,27 @@ def unpacked(value: bytes | str) -> str:
 
 
 @contextmanager
-def opened(kind: str, folder: Path, request: Any) -> Iterator[Places]:
+def opened(kind: str, request: Any) -> Iterator[Places]:
     if kind == "memory":
-        yield Places(
-            checkpointer=InMemorySaver(),
-            store=InMemoryStore(),
-            results=MemoryResultStore(),
-        )
-    elif kind == "sqlite":
-        path = str(folder / "threads.db")
-        with (
-            SqliteSaver.from_conn_string(path) as saver,
-            SqliteStore.from_conn_string(path) as store,
-        ):
-            store.setup()
-            saver.setup()
-            yield Places(
-                checkpointer=saver,
-                store=store,
-                results=LangGraphResultStore(store),
-            )
-    else:
-        dsn, url = (
-            request.getfixturevalue("postgres_dsn"),
-            request.getfixturevalue("valkey_url"),
-        )
-        with (
-            PostgresSaver.from_conn_string(dsn) as saver,
-            PostgresStore.from_conn_string(dsn) as store,
-        ):
-            saver.setup()
-            store.setup()
-            results = RedisResultStore.from_url(url)
-            results._client.flushall()
-            yield Places(checkpointer=saver, store=store, results=results)
+        store = InMemoryStore()
+        results = LangGraphResultStore(store)
+        yield Places(checkpointer=InMemorySaver(), store=store, results=results)
+        return
+    dsn, url = map(request.getfixturevalue, ("postgres_dsn", "valkey_url"))
+    with (
+        PostgresSaver.from_conn_string(dsn) as saver,
+        PostgresStore.from_conn_string(dsn) as store,
+    ):
+        saver.setup()
+        store.setup()
+        results = RedisResultStore.from_url(url)
+        results._client.flushall()
+        yield Places(checkpointer=saver, store=store, results=results)
 
 
-@pytest.fixture(params=["memory", "sqlite", "servers"])
-def places(request, tmp_path) -> Iterator[Places]:
-    with opened(request.param, tmp_path, request) as places:
+@pytest.fixture(params=["memory", "servers"])
+def places(request) -> Iterator[Places]:
+    with opened(request.param, request) as places:
         places.talk(SECRET, SECRET)  # the name of a thread may tell something, too
         places.talk("other", OTHER)
         yield places

@@ -26,7 +26,6 @@ from support.spoiled import (
     WORDS,
     Chat,
     Writer,
-    flow_of,
     pairs,
 )
 from support.stepping import Steps
@@ -182,16 +181,6 @@ def test_a_bad_summarizer_fails_no_turn_and_loses_no_message(
         )
 
 
-def test_a_step_that_is_taken_again_writes_nothing_again():
-    writer = Writer()
-    flow, state = flow_of(writer), {"messages": pairs(5)}
-    for _ in range(3):
-        again = state | flow.before(state, RunPlace())
-        flow.engine.jobs.drain(PATIENCE)
-    assert again["context_pending"]["key"]
-    assert len(writer.given) == 1
-
-
 class Speaker:
     """A summarizer that passes on who spoke."""
 
@@ -274,7 +263,6 @@ PAST = st.one_of(
     st.tuples(st.sampled_from(("remove", "fork")), NUMBERS),
     st.tuples(st.just("abandon"), CHARS),
 )
-CALM = st.lists(st.one_of(GROWTH, GROWTH, GROWTH, JOBS), min_size=15, max_size=60)
 WILD = st.lists(st.one_of(GROWTH, GROWTH, GROWTH, JOBS, PAST), min_size=15, max_size=60)
 SETUPS = st.fixed_dictionaries(
     {
@@ -299,19 +287,9 @@ SMALL = {
 
 
 @RUNS
-@given(events=CALM, setup=SETUPS)
-@example(events=PINNED_GIANT, setup=SMALL)
-def test_a_growing_conversation_keeps_every_invariant(events, setup):
-    play(events, setup)
-
-
-@RUNS
 @given(events=WILD, setup=SETUPS)
+@example(events=PINNED_GIANT, setup=SMALL)
 def test_a_conversation_whose_past_is_rewritten_keeps_every_invariant(events, setup):
-    play(events, setup)
-
-
-def play(events, setup):
     conversation = Conversation(**setup)
     try:
         for event in events:

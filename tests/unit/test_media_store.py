@@ -18,16 +18,14 @@ from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
     ModelLimits,
-    compact,
     create_context_agent,
     pin,
-    undo,
 )
 from langchain_ctxwin.core.media import MediaSize, apart, digests_in, filled
 from langchain_ctxwin.core.session import content_digest
 from langchain_ctxwin.core.turns import checksum
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.pruning import forget, prune_thread
+from langchain_ctxwin.pruning import forget
 from support.agents import THREAD, WAYS, agent_on, on_both, values
 from support.fakes import ScriptedChatModel
 
@@ -123,22 +121,6 @@ def test_data_that_left_are_in_the_store_and_requests_stay_the_same(adapter, is_
 
 
 @on_both
-def test_undo_brings_pictures_back_into_the_request_and_the_state(adapter):
-    """They were stored apart in the turn after the compaction; the view before it holds them again."""
-    agent, model = played(adapter, config={"media": "store"})
-    assert compact(agent, THREAD) is not None
-    take(agent, "turn 2")
-    lean = [one.id for one in values(agent)["messages"] if digests_in(one)]
-    assert len(lean) >= 6
-    undo(agent, THREAD)
-    shown = sum(one.type == "tool" for one in values(agent)["messages"])
-    before = len(model.requests)
-    take(agent, "and now?")
-    request = model.requests[before]
-    assert pictures_of(request) == [f"{number:04}" for number in range(shown)]
-
-
-@on_both
 def test_a_picture_that_is_missing_is_a_line(adapter):
     """No turn ends because of it: where it is to be shown again there is a line, the same in each request."""
     store = InMemoryStore()
@@ -206,15 +188,6 @@ def test_nothing_of_one_conversation_is_in_another():
     assert len(namespaces) == 2
     forget("1", store=store)
     assert len({*blobs_in(store).values()}) == 1
-
-
-def test_a_pruned_thread_holds_no_data_of_what_left():
-    saver = InMemorySaver()
-    agent, _ = played("nodes", checkpointer=saver)
-    prune_thread(agent, "1")
-    kept = values(agent)["messages"]
-    assert sum(map(len, map(digests_in, kept))) >= 6
-    assert len(str([*saver.list(THREAD)])) < 8 * 4_000
 
 
 def recalling(message_id, **options):
