@@ -23,7 +23,6 @@ from langgraph.pregel import Pregel
 from langchain_ctxwin import __version__
 from langchain_ctxwin.agent.ready import compact, undo
 from langchain_ctxwin.config import FileConfig, listed
-from langchain_ctxwin.core.events import as_json
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.demo import stories
@@ -182,7 +181,6 @@ def _add_history(commands: Any) -> None:
     command = commands.add_parser(
         "report", help="sum up a history of events by day, model and kind"
     )
-    command.add_argument("--json", action="store_true", help="print JSON")
     command.add_argument(
         "--check",
         action="store_true",
@@ -218,12 +216,6 @@ def _add_replay(commands: Any) -> None:
     help_text = "a preset, a plain policy, or a settings file (repeatable; default: balanced and the plain ones)"
     replayed.add_argument(
         "--policy", action="append", default=[], metavar="NAME_OR_FILE", help=help_text
-    )
-    replayed.add_argument(
-        "--output",
-        choices=("table", "json"),
-        default="table",
-        help="how it is printed",
     )
     help_text = "also draw the longest conversation under the first or recommended policy, as a page of its own"
     replayed.add_argument("--html", type=Path, metavar="FILE.html", help=help_text)
@@ -380,12 +372,8 @@ def _report(args: argparse.Namespace) -> int:
     events = history.events(since=_since(args.since))
     if args.check:
         return _judge(history, events, args)
-    rows = report(events)
-    if args.json:
-        print(json.dumps({"rows": as_json(rows), "skipped": history.skipped}))
-    else:
-        _print_lines(lines_of(rows))
-        _print_skipped(history)
+    _print_lines(lines_of(report(events)))
+    _print_skipped(history)
     return 0
 
 

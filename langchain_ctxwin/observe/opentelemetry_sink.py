@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from langchain_ctxwin.core import events
@@ -11,7 +10,7 @@ from langchain_ctxwin.core.events import Event
 
 try:
     from opentelemetry import metrics, trace
-    from opentelemetry.metrics import MeterProvider, Observation
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "opentelemetry":
@@ -132,7 +131,6 @@ class OpenTelemetrySink:
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         self._chat_spans = chat_spans
-        self._latest: dict[str, events.StepEvent] = {}
         self._histograms = {
             name: meter.create_histogram(
                 name, unit=unit, explicit_bucket_boundaries_advisory=boundaries
@@ -143,16 +141,10 @@ class OpenTelemetrySink:
             name: meter.create_counter(name, unit=unit)
             for name, unit in COUNTERS.items()
         }
-        for name, (field, unit) in GAUGES.items():
-            meter.create_observable_gauge(
-                name, [partial(self._observed, field)], unit=unit
-            )
-
-    def _observed(self, field: str, _: Any) -> Iterator[Observation]:
-        """The latest value of each model, read when metrics are collected: a step has nothing to do for it."""
-        for model, event in list(self._latest.items()):
-            if (value := getattr(event, field)) is not None:
-                yield Observation(value, _exportable({MODEL: model}))
+        self._gauges = {
+            field: meter.create_gauge(name, unit=unit)
+            for name, (field, unit) in GAUGES.items()
+        }
 
     def emit(self, event: Event) -> None:
         """Write one event."""
@@ -185,13 +177,12 @@ class OpenTelemetrySink:
                 usage.record(tokens, about | {"gen_ai.token.type": kind})
         if (seconds := event.duration_seconds) is not None:
             self._histograms["gen_ai.client.operation.duration"].record(seconds, about)
-        self._latest[about.get(MODEL, "")] = event
-        if self._chat_spans:
-            self._chat_span(event, about)
-
-    def _chat_span(self, event: events.StepEvent, about: Attributes) -> None:
-        about = about | _read(event, STEP_FIELDS)  # with the model's own name
-        about |= {
+        for field, gauge in self._gauges.items():
+            if (value := getattr(event, field)) is not None:
+                gauge.set(value, _exportable({MODEL: event.model}))
+        if not self._chat_spans:
+            return
+        about |= _read(event, STEP_FIELDS) | {
             f"ctxwin.{name}_tokens": tokens for name, tokens in event.regions.items()
         }
         about["gen_ai.response.finish_reasons"] = (

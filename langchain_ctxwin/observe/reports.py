@@ -170,9 +170,9 @@ class QualityReport:
         return tuple(name for name, passed in self.verdicts.items() if passed is False)
 
     def table(self) -> str:
-        """Print one line per measure: value, amounts, requests that do not state it, gate and verdict."""
+        """Print one line per measure: value, requests that do not state it, gate and verdict."""
         words = {True: "passed", False: "failed", None: "unknown"}
-        rows = [("measure", "value", "amounts", "unknown", "gate", "verdict")]
+        rows = [("measure", "value", "unknown", "gate", "verdict")]
         for name, measure in self.measures.items():
             value = "unknown" if measure.value is None else f"{measure.value:.2%}"
             signs = zip((">=", "<="), self.gates.get(name, ()), strict=False)
@@ -183,13 +183,12 @@ class QualityReport:
                 (
                     name,
                     value,
-                    f"{measure.part:,.10g} of {measure.whole:,.10g}",
                     f"{measure.unknown:,}",
                     " ".join(bounds),
                     words[self.verdicts[name]] if name in self.gates else "",
                 )
             )
-        return "\n".join(aligned(rows, right={"value", "amounts", "unknown"}))
+        return "\n".join(aligned(rows, right={"value", "unknown"}))
 
 
 def quality_report(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -43,10 +42,9 @@ COLUMNS = {
 def run_replay(args: argparse.Namespace) -> int:
     """Replay, print, and return the exit code: 1 where a conversation is missing from what is printed."""
     is_one = args.thread is not None or args.step is not None
-    questions = (is_one, args.recommend, args.reader, args.output != "table")
-    if sum(map(bool, questions)) > 1:
+    if sum(map(bool, (is_one, args.recommend, args.reader))) > 1:
         raise ConfigError(
-            "--thread or --step, --recommend, --reader and --output json answer different questions: give one"
+            "--thread or --step, --recommend and --reader answer different questions: give one"
         )
     if args.recommend and args.policy:
         raise ConfigError("--recommend tries settings of its own: leave out --policy")
@@ -91,8 +89,6 @@ def _run_compare(
     chosen = recommended(results) if args.recommend else results[0]
     if args.recommend:
         _print_recommended(results, chosen)
-    elif args.output == "json":
-        print(json.dumps([result.to_dict() for result in results]))
     else:
         _print_table(results)
     if args.html:

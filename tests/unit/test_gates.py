@@ -107,8 +107,7 @@ def test_the_report_judges_its_gates():
     )
     assert set(found.measures) == set(MEASURES)
     assert (
-        "utilization       60.00%  1,200 of 2,000        1  >= 50.0% <= 70.0%  passed"
-        in found.table()
+        "utilization       60.00%        1  >= 50.0% <= 70.0%  passed" in found.table()
     )
 
 

@@ -305,12 +305,11 @@ def test_the_command_prints_a_table(recorded, capsys):
     assert f"{recorded}:3: no JSON" in out.err.splitlines()[0]
 
 
-def test_the_command_prints_figures_for_programs(recorded, capsys, tmp_path):
+def test_settings_of_a_file_are_a_row(recorded, capsys, tmp_path):
     (tmp_path / "mine.toml").write_text("keep = 0.3\n")
     policies = ("--policy", "lean", "--policy", tmp_path / "mine.toml")
-    rows = json.loads(run(capsys, recorded, *policies, "--output", "json")[1].out)
-    assert [row["policy"] for row in rows] == ["lean", str(tmp_path / "mine.toml")]
-    assert all(0 < row["billed_tokens"] < row["sent_tokens"] for row in rows)
+    rows = run(capsys, recorded, *policies)[1].out.splitlines()[2:4]
+    assert [row.split()[0] for row in rows] == ["lean", str(tmp_path / "mine.toml")]
 
 
 @pytest.mark.parametrize(
