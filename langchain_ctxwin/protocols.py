@@ -130,6 +130,7 @@ class MetricsSink(Protocol):
         ...
 
 
+@runtime_checkable
 class ModelSource(Protocol):
     """States facts about models; it may be slow, fail or be wrong: a registry copes with each.
 

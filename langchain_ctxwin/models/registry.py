@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
@@ -47,7 +47,6 @@ from langchain_ctxwin.models.sources import (
 from langchain_ctxwin.protocols import Clock, MetricsSink, ModelSource
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.util.log import log, reason_of
-from langchain_ctxwin.util.memo import Seen
 from langchain_ctxwin.util.work import in_daemon
 
 PROFILE = "profile"
@@ -113,23 +112,18 @@ class ModelRegistry:
         if not expect(ttl_seconds, int | float, "ttl_seconds", wanted) > 0:
             raise ConfigError(f"ttl_seconds={ttl_seconds}: pass {wanted}")
         catalogs = catalogs or ("offline" if sources is None else ())
-        own = expect_each(sources or (), object, "sources", "a list of model sources")
-        self._sources = _with_names([*own, *_catalogs(catalogs)])
-        memories = [
-            (name, one)
-            for name, one in self._sources.items()
-            if isinstance(one, LearnedSource)
-        ]
-        self.is_shared_memory = bool(memories)
+        wanted = "a list of model sources, objects with a method fetch(name)"
+        own = expect_each(sources or (), ModelSource, "sources", wanted)
+        memory = next((one for one in own if isinstance(one, LearnedSource)), None)
+        self.is_shared_memory = memory is not None
         """True when a `LearnedSource` was passed: a limit that one conversation learns holds for others."""
-        memories.append((LearnedSource.name, LearnedSource(clock=clock)))
-        self._learned, self._memory = memories[0]
-        self._sources[self._learned] = self._memory
+        self._memory = memory or LearnedSource(clock=clock)
+        others = [one for one in (*own, *_catalogs(catalogs)) if one is not memory]
+        self._sources = _with_names([self._memory, *others])
         self._clock = clock
         self._ttl_seconds = ttl_seconds
         self._allow_guess = allow_guess
         self._reporter = Reporter(sinks, own=(), clock=clock)
-        self._warned = Seen()
         self._lock = threading.Lock()
         self._running: dict[str, Future[None]] = {}
         self._faults: dict[str, str] = {}
@@ -182,7 +176,7 @@ class ModelRegistry:
     @property
     def sources(self) -> dict[str, str]:
         """Each source, and why its last answer could not be had; empty when it was."""
-        names = [name for name in self._sources if name != self._learned]
+        _, *names = self._sources  # behind the memory
         return {name: self._faults.get(name, "") for name in names}
 
     def learn(self, name: Any, said: Any) -> None:
@@ -207,7 +201,7 @@ class ModelRegistry:
             limits = for_everybody(stated_limit(overflow, known), known)
         if limits:
             self._memory.learn(self._filed(name), limits)
-            self._fetch(self._learned)
+            self._fetch(LearnedSource.name)
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""
@@ -273,7 +267,7 @@ class ModelRegistry:
         listing = self._listing
         if named not in listing.facts:
             found = listing.resolve(named.name, named.provider)
-            if found.is_ambiguous and self._warned.is_new(named.name):
+            if found.is_ambiguous:
                 log.warning(
                     "models.ambiguous",
                     model=named.name,
@@ -297,11 +291,8 @@ class ModelRegistry:
         """Why nothing is known, and what to do."""
         said = "listed, but no source states its context window"
         if info is None:
-            sources = [
-                f"{name} failed: {fault}" if fault else name
-                for name, fault in self.sources.items()
-            ]
-            said = f"listed by no source ({'; '.join(sources) or 'there are none'})"
+            asked = [f"{name} {why}".strip() for name, why in self.sources.items()]
+            said = f"listed by no source ({'; '.join(asked) or 'there are none'})"
         return (
             f"{name!r} is {said}: state its limits with an ExplicitSource, pass ModelLimits(context_window=...), ask "
             f"newer lists with ModelRegistry(catalogs='online'), or find its limit with `ctxwin models --probe {name}`"
@@ -310,25 +301,22 @@ class ModelRegistry:
 
 def changes(
     source: str, before: Iterable[ModelInfo], after: Iterable[ModelInfo]
-) -> list[ModelChangeEvent]:
-    """Return an event for each limit and price that a source states otherwise than before."""
+) -> Iterator[ModelChangeEvent]:
+    """Yield an event for each limit and price that a source states otherwise than before."""
     previous = {(info.provider, info.name): info for info in before}
-    events = []
     for new in after:
         old = previous.get((new.provider, new.name), new)
+        name = f"{new.provider}/{new.name}" if new.provider else new.name
         for field in (*LIMIT_FIELDS, *PRICE_FIELDS):
             was, value = getattr(old, field), getattr(new, field)
-            if was is not None and value not in (None, was):
-                name = f"{new.provider}/{new.name}" if new.provider else new.name
-                event = ModelChangeEvent(
+            if was != value and None not in (was, value):
+                yield ModelChangeEvent(
                     model=name,
                     field=field,
                     before=str(was),
                     after=str(value),
                     source=source,
                 )
-                events.append(event)
-    return events
 
 
 def _catalogs(catalogs: Catalogs) -> list[ModelSource]:
@@ -343,14 +331,10 @@ def _catalogs(catalogs: Catalogs) -> list[ModelSource]:
     return [CatalogSource(one) for one in catalogs]
 
 
-def _with_names(sources: Iterable[Any]) -> dict[str, ModelSource]:
+def _with_names(sources: Iterable[ModelSource]) -> dict[str, ModelSource]:
     """Sources by a name of their own, so that provenance and conflicts tell them apart."""
     named: dict[str, ModelSource] = {}
     for source in sources:
-        if isinstance(source, type) or not callable(getattr(source, "fetch", None)):
-            raise ConfigError(
-                f"{source!r} is no model source: give objects with a method fetch(name)"
-            )
         name = getattr(source, "name", None) or type(source).__name__
         named[f"{name} #{len(named) + 1}" if name in named else name] = source
     return named

@@ -452,21 +452,20 @@ class LearnedSource:
             self._absorb(stored)
 
     def _absorb(self, said: Limits) -> Limits:
-        """Merge stated limits, and return all that have not expired: per field the newest, then the stricter."""
+        """Merge stated limits, and return all that have not expired: per field the newest."""
         with self._lock:
             live: Limits = {}
             for model, limits in (*self._learned.items(), *said.items()):
                 for field, one in limits.items():
                     if self._is_live(one):
                         known = live.setdefault(model, {})
-                        known[field] = max(known.get(field, one), one, key=_newness)
+                        known[field] = max(one, known.get(field, one), key=_stated_at)
             self._learned = live
             return live
 
     def _is_live(self, said: tuple[int, float]) -> bool:
-        return self._clock() - said[1] < LEARNED_TTL_SECONDS
+        return self._clock() - _stated_at(said) < LEARNED_TTL_SECONDS
 
 
-def _newness(said: tuple[int, float]) -> tuple[float, int]:
-    tokens, stated_at = said
-    return stated_at, -tokens
+def _stated_at(said: tuple[int, float]) -> float:
+    return said[1]
