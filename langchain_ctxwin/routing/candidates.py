@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
@@ -13,7 +12,6 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, SystemMessage
-from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import ensure_config
 
 from langchain_ctxwin.core.limits import ModelLimits, smallest
@@ -27,7 +25,7 @@ from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.core.turns import as_messages
-from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect, expect_each
+from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.pricing import Pricing
 from langchain_ctxwin.protocols import RequestCounter, TokenCounter
@@ -66,11 +64,6 @@ class Candidate:
     info: ModelInfo
     limits: ModelLimits  # with the output that its requests are set to ask for
     family: str  # of its tokenizer
-
-    def states(self, capability: str) -> bool | None:
-        """Say whether the model has a capability; None when no source says."""
-        named = self.info.capabilities
-        return capability in named if named else None
 
     def input_limit(self, request: RouteRequest) -> int:
         """Return the input tokens that it takes beside its answer; 0 when the answer alone fills its window."""
@@ -137,24 +130,21 @@ def candidates_of(
     registry: ModelRegistry,
 ) -> tuple[Candidate, ...]:
     """Read the facts of every candidate, and refuse what is none; a mapping gives them names."""
-    if isinstance(candidates, Mapping):
-        named = [*candidates.items()]
-    else:
-        wanted = "a list of chat models, ModelInfos or names"
-        expect(
-            candidates,
-            () if isinstance(candidates, Runnable) else object,
-            "candidates",
-            wanted,
-        )
-        models = expect_each(candidates, object, "candidates", wanted)
-        named = [(_name_of(one), one) for one in models]
+    wanted = "a list of chat models, ModelInfos or names"
+    named = (
+        [*candidates.items()]
+        if isinstance(candidates, Mapping)
+        else [
+            (_name_of(one), one)
+            for one in expect(candidates, list | tuple, "candidates", wanted)
+        ]
+    )
     if not named:
         raise ConfigError(
             "candidates is empty: pass at least one chat model, ModelInfo or name"
         )
-    counts = Counter(name for name, _ in named)
-    if doubled := sorted(name for name, count in counts.items() if count > 1):
+    names = [name for name, _ in named]
+    if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(
             f"candidates {doubled} are given more than once: remove one, or pass a mapping like "
             "{'fast': model, 'spare': model} to tell them apart"
@@ -278,57 +268,39 @@ def needed_capabilities(request: RouteRequest) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*needed, *request.requires]))
 
 
-def conversation_key(
-    messages: Sequence[AnyMessage], config: Mapping[str, Any] | None = None
-) -> str:
-    """Return the thread id of a run (by default the surrounding one), else a fingerprint of the first message.
+def conversation_key(messages: Sequence[AnyMessage]) -> str:
+    """Return the thread id of the surrounding run, else a fingerprint of the first message.
 
     A system message counts only where there is no other.
     """
-    if thread := thread_key(config):
+    if thread := thread_key():
         return thread
-    messages = as_messages(messages)
-    first = next(
-        (m for m in messages if not isinstance(m, SystemMessage)),
-        messages[0] if messages else None,
-    )
-    if first is None:
+    every = as_messages(messages)
+    others = [one for one in every if not isinstance(one, SystemMessage)]
+    if not every:
         return ""
-    text = f"{first.type}\0{compact_json(first.content)}".encode(
-        "utf-8", "surrogatepass"
-    )
-    return f"first:{hashlib.blake2b(text, digest_size=KEY_BYTES).hexdigest()}"
+    first = (others or every)[0]
+    text = f"{first.type}\0{compact_json(first.content)}"
+    data = text.encode("utf-8", "surrogatepass")
+    return f"first:{hashlib.blake2b(data, digest_size=KEY_BYTES).hexdigest()}"
 
 
-def thread_key(config: Mapping[str, Any] | None = None) -> str:
-    """Return the key of a run's thread, else an empty string; `config` as for `conversation_key`."""
-    configurable = ensure_config(config).get("configurable") or {}  # type: ignore[arg-type]  # a config is a mapping
+def thread_key() -> str:
+    """Return the key of the surrounding run's thread, else an empty string."""
+    configurable = ensure_config().get("configurable") or {}
     thread = configurable.get("thread_id")
     return "" if thread is None or thread == "" else f"{THREAD}{thread}"
 
 
-class RequestSizes:
-    """Counts requests with one counter, or with the estimator of each tokenizer family."""
-
-    def __init__(self, counter: TokenCounter | RequestCounter | None) -> None:
-        self._counter = counter
-        self._pricings: dict[str, Pricing] = {}
-
-    def of(self, request: RouteRequest, families: Iterable[str]) -> Mapping[str, Size]:
-        """Return the size for each family: as measured elsewhere, else counted."""
-        return {
-            family: request.sizes.get(family) or self._counted(request, family)
-            for family in families
-        }
-
-    def _counted(self, request: RouteRequest, family: str) -> Size:
-        if family not in self._pricings:
-            counter: Any = self._counter or TokenEstimator(family)
-            self._pricings[family] = Pricing(counter, family=family)
-        priced = self._pricings[family]
-        tokens = priced.base_tokens + priced.tools(request.tools)
-        tokens += sum(map(priced.price, request.messages))
-        factor = 1.0 if priced.exact else HEADROOM
-        upper = getattr(priced.counter, "upper", lambda tokens: ceil(tokens * factor))
-        lower = getattr(priced.counter, "lower", lambda tokens: int(tokens / factor))
-        return Size(tokens=tokens, upper=upper(tokens), lower=lower(tokens))
+def counted(
+    request: RouteRequest, counter: TokenCounter | RequestCounter | None, family: str
+) -> Size:
+    """Return the size of a request by a counter, or by the estimator of a tokenizer family."""
+    price: Any = counter or TokenEstimator(family)
+    priced = Pricing(price, family=family)
+    tokens = priced.base_tokens + priced.tools(request.tools)
+    tokens += sum(map(priced.price, request.messages))
+    factor = 1.0 if priced.exact else HEADROOM
+    upper = getattr(priced.counter, "upper", lambda tokens: ceil(tokens * factor))
+    lower = getattr(priced.counter, "lower", lambda tokens: int(tokens / factor))
+    return Size(tokens=tokens, upper=upper(tokens), lower=lower(tokens))

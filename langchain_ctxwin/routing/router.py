@@ -37,10 +37,10 @@ from langchain_ctxwin.routing.candidates import (
     Candidate,
     CandidateModel,
     Instance,
-    RequestSizes,
     RouteRequest,
     candidate_of,
     candidates_of,
+    counted,
     is_named,
     made_model,
     needed_capabilities,
@@ -157,7 +157,7 @@ class ModelRouter:
         self._registry = expect(registry, ModelRegistry, "registry", wanted)
         self._classify = classify
         self._strengths = strengths or {}
-        self._sizes = RequestSizes(counter)
+        self._counter = counter
         self._read = candidates_of(candidates, self._registry)
         # What happened so far; losing it costs a few refused requests.
         # limits by candidate and conversation
@@ -354,10 +354,12 @@ class ModelRouter:
         """The candidates as they are now, and the request with its size for each and all that it needs of them."""
         self._read = tuple(map(self._read_again, self._read))
         candidates = self.candidates_of(request.conversation)
-        families = {one.family for one in candidates}
+        sizes = dict(request.sizes)
+        for family in {one.family for one in candidates} - {*sizes}:
+            sizes[family] = counted(request, self._counter, family)
         return candidates, replace(
             request,
-            sizes=self._sizes.of(request, families),
+            sizes=sizes,
             requires=needed_capabilities(request),
             judged=self._judged(request),
         )
