@@ -214,9 +214,9 @@ class CatalogSource:
     def __init__(self, path_or_url: str | os.PathLike[str]) -> None:
         wanted = "the path or the URL of a catalog"
         place = os.fspath(expect(path_or_url, PATH, "path_or_url", wanted)).strip()
-        self._url = place if place.lower().startswith(("http://", "https://")) else ""
-        self._path = Path(place).expanduser().absolute()
-        self.name = urlsplit(place).hostname if self._url else self._path.name
+        parts = urlsplit(place)
+        self._place, self._is_url = place, parts.scheme in {"http", "https"}
+        self.name = parts.hostname if self._is_url else Path(place).name
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return one model, wherever it is served, or all of them; a `SourceError` when nothing can be read."""
@@ -228,16 +228,16 @@ class CatalogSource:
         return named(models, name)
 
     def _document(self) -> Any:
-        if self._url:
-            return fetch_json(self._url)
+        if self._is_url:
+            return fetch_json(self._place)
         try:
-            content = self._path.read_bytes()
+            content = Path(self._place).expanduser().read_bytes()
             if content.startswith(GZIP):
                 content = gzip.decompress(content)
             return json.loads(content)
         except (OSError, ValueError, EOFError) as error:
             why = getattr(error, "strerror", None) or "no JSON"
-            raise SourceError(f"{self._path} cannot be read: {why}") from None
+            raise SourceError(f"{self._place} cannot be read: {why}") from None
 
 
 def _rows(document: Any) -> Iterator[ModelInfo | None]:

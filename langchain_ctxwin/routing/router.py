@@ -194,9 +194,12 @@ class ModelRouter:
         Raises:
             ConfigError: no candidate has this name.
         """
-        declared = self._as_read(name)
-        learned = self._learned.get(_of(conversation, name)) or {}
-        return replace(declared, limits=lowered(declared.limits, learned))
+        for one in self._read:
+            if one.name == name:
+                learned = self._learned.get(_of(conversation, name)) or {}
+                return replace(one, limits=lowered(one.limits, learned))
+        names = ", ".join(one.name for one in self._read)
+        raise ConfigError(f"route={name!r} is no candidate: use one of {names}")
 
     def kept(self, conversation: str) -> str:
         """Return the name of the candidate that a conversation stays with; empty before its first request."""
@@ -207,7 +210,7 @@ class ModelRouter:
 
         One that is a mere name is made now, which imports its integration.
         """
-        candidate = self._as_read(name)
+        candidate = self.candidate(name)
         if not is_named(candidate.model):
             return only_model(candidate.model) or (candidate.model, {})
         if name not in self._made:
@@ -321,7 +324,7 @@ class ModelRouter:
 
         A registry with a `LearnedSource` learns it, too. Nothing follows where no limit was stated.
         """
-        refusing = self._as_read(route.name)
+        refusing = self.candidate(route.name)
         kept_tokens = refusing.limits.room()
         stated_limits = stated_limit(overflow, refusing.limits, kept_tokens=kept_tokens)
         stated_limits = for_everybody(stated_limits, refusing.limits)
@@ -331,15 +334,6 @@ class ModelRouter:
         self._learned.put(own, smaller_of(self._learned.get(own) or {}, stated_limits))
         if self._registry.is_shared_memory:
             self._registry.learn(refusing.info, stated_limits)
-
-    def _as_read(self, name: str) -> Candidate:
-        """The candidate by its facts alone, without what refusals stated."""
-        candidates = {one.name: one for one in self._read}
-        if name not in candidates:
-            raise ConfigError(
-                f"route={name!r} is no candidate: use one of {', '.join(candidates)}"
-            )
-        return candidates[name]
 
     def _read_again(self, one: Candidate) -> Candidate:
         """A candidate with its facts as they are now; a model that the registry no longer knows keeps its facts."""
@@ -417,7 +411,7 @@ class ModelRouter:
     ) -> tuple[Candidate, str] | None:
         """The candidate that the caller prefers, else that of the conversation, if it can take the request."""
         by_name = {one.name: one for one in able}
-        if request.prefer and self._as_read(request.prefer).name in by_name:
+        if request.prefer and self.candidate(request.prefer).name in by_name:
             reason = request.prefer_reason or "asked for by name"
             return by_name[request.prefer], reason
         current = by_name.get(request.kept or self.kept(request.conversation))
@@ -448,13 +442,8 @@ class ModelRouter:
             return config.cost * share - config.quality * quality
 
         chosen = min(able, key=rank)
-        if len(able) == 1:
-            return chosen, f"the only one that fits ({asks})"
         if chances[chosen.name] >= ENOUGH:
             return chosen, f"cheapest that is strong enough for {asks}"
-        if chances[chosen.name] == max(chances[one.name] for one in able):
-            why = f"the likeliest to answer well, none is strong enough for {asks}"
-            return chosen, why
         return chosen, f"best balance of chance and cost for {asks}"
 
     def _route(
