@@ -183,7 +183,7 @@ def test_sizes_are_understood_as_langchain_writes_them(setting, written, means):
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        (("messages", 20), "set trigger_messages"),
+        (("messages", 20), r'as trigger \("messages", n\)'),
         (("tokens", 0.5), r'\("tokens", 2000\)'),
         (("fraction", 80), r'\("fraction", 0.8\)'),
         (("tokens", "many"), r'\("tokens", 2000\)'),
