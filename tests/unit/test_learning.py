@@ -173,16 +173,6 @@ def test_a_hidden_prompt_is_believed_when_it_is_told_again():
     assert chat.error(chat.ask()) < 0.01
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_one_inflated_report_is_outlived(first):
-    chat = Chat()
-    if not first:
-        chat.talk(3)
-    chat.say(18)
-    assert [chat.say(1) for _ in range(3)] == [""] * 3
-    assert chat.error(chat.ask()) < 0.05
-
-
 @pytest.mark.parametrize(
     "server", ["cuts", "sums up", "counts what no cache holds", "takes turns"]
 )

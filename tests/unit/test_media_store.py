@@ -145,17 +145,6 @@ def as_node(adapter):
     return ("maybe_summarize",) if adapter == "nodes" else ("model",)
 
 
-@on_both
-def test_a_new_pin_brings_its_picture_back(adapter):
-    agent, model = played(adapter)
-    first = next(one for one in values(agent)["messages"] if digests_in(one))
-    agent.update_state(THREAD, {"messages": [pin(first)]}, *as_node(adapter))
-    take(agent, "turn now")
-    assert "0000" in pictures_of(model.requests[-1])
-    kept = next(one for one in values(agent)["messages"] if one.id == first.id)
-    assert kept.content[1] == picture(0)
-
-
 class BrokenStore(InMemoryStore):
     def batch(self, ops):
         raise OSError("the disk is full")

@@ -6,8 +6,6 @@ import httpx
 import openai
 import pytest
 from google.genai.errors import ClientError
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.exceptions import (
     ContextOverflowError,
     ModelInvalidRequestError,
@@ -24,7 +22,7 @@ from langchain_ctxwin import (
     SummarizationError,
     classify_overflow,
 )
-from support.overflow_wordings import BOTH, LOOK_ALIKES, OVERFLOWS, TABLES
+from support.overflow_wordings import BOTH, LOOK_ALIKES, OVERFLOWS
 
 STATED = "prompt is too long: 900 tokens > 800 maximum"
 FOUND = ContextOverflow(800, 900)
@@ -297,65 +295,3 @@ def test_a_413_without_words_is_about_bytes_and_one_about_tokens_is_not():
         )
         is None
     )
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.text(max_size=8), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
-FRAGMENTS = st.lists(
-    st.sampled_from(
-        [
-            *(text for rows in TABLES.values() for text, _ in rows),
-            "1" * 5000,
-            "\\",
-            "\ud800",
-        ]
-    ),
-    max_size=4,
-).map(" ".join)
-
-
-@given(
-    texts=st.lists(FRAGMENTS | st.text(), min_size=1, max_size=5),
-    attributes=st.dictionaries(
-        st.sampled_from(
-            [
-                "code",
-                "type",
-                "body",
-                "status",
-                "status_code",
-                "response",
-                "details",
-                "error",
-            ]
-        ),
-        VALUES,
-    ),
-    links=st.lists(
-        st.tuples(st.integers(0, 4), st.integers(0, 4), st.booleans()), max_size=8
-    ),
-    value=VALUES | FRAGMENTS,
-)
-def test_any_value_and_any_graph_of_exceptions_gives_a_verdict(
-    texts, attributes, links, value
-):
-    errors = [RefusalError(text, **attributes) for text in texts]
-    errors.append(ExceptionGroup("all", errors))
-    for start, end, is_cause in links:
-        setattr(
-            errors[start % len(errors)],
-            "__cause__" if is_cause else "__context__",
-            errors[end % len(errors)],
-        )
-    for source in (errors[0], errors[-1], value):
-        overflow = classify_overflow(source) or NONE_STATED
-        sizes = (overflow.limit, overflow.actual, overflow.requested_output)
-        assert all(size is None or size > 0 for size in sizes)
-        if overflow.limit and overflow.actual:
-            assert overflow.actual + (overflow.requested_output or 0) >= overflow.limit

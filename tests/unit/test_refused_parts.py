@@ -61,15 +61,6 @@ HISTORIES = {
         result("", name="c"),
         GO_ON,
     ],
-    "ids missing in two answers": [
-        ASKED,
-        answer("", call(None)),
-        result(""),
-        AIMessage("", tool_calls=[call(None)], id="b"),
-        result(""),
-        GO_ON,
-    ],
-    "a block of a call without an id": [ASKED, answer([use(None)]), result(""), GO_ON],
     "a custom call in a block": [ASKED, answer([custom("k")]), result("k"), GO_ON],
     "a broken call in a block": [
         ASKED,
