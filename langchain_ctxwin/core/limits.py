@@ -335,34 +335,23 @@ def stated_limit(
     overflow: ContextOverflow,
     limits: ModelLimits | None = None,
     *,
-    kept_tokens: int | None = None,
     accepted_tokens: int = 0,
 ) -> dict[str, int]:
     """Return the limit that a refusal states, by the field of `ModelLimits` it belongs to; empty without one.
 
     Args:
         overflow: the refusal.
-        limits: what is known so far. A stated limit below a known window, which input and output share, corrects it.
-        kept_tokens: the input limit that requests keep to, the output reserve taken off: a refusal that states this
-            one corrects nothing. None takes off the limits' own reserve.
+        limits: what is known so far. A stated limit within a known window, which input and output share, corrects it.
         accepted_tokens: the largest input that the model is known to have taken.
     """
     limit = overflow.limit
     if limit is None:
         return {}
-    is_window = overflow.kind == "input_plus_output"
-    if (
-        not is_window
-        and limits is not None
-        and limits.context_window
-        and not limits.max_input_tokens
-    ):
-        window = limits.context_window
-        input_limit = limits.room() if kept_tokens is None else kept_tokens
-        is_window = limit == window or (limit < window and limit != input_limit)
-    return unrefuted(
-        {"context_window" if is_window else "max_input_tokens": limit}, accepted_tokens
-    )
+    is_shared = limits is not None and not limits.max_input_tokens
+    window = limits.context_window if limits and is_shared else None
+    is_window = overflow.kind == "input_plus_output" or limit <= (window or 0)
+    name = "context_window" if is_window else "max_input_tokens"
+    return unrefuted({name: limit}, accepted_tokens)
 
 
 def for_everybody(

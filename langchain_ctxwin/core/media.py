@@ -84,17 +84,15 @@ def apart(message: AnyMessage) -> tuple[AnyMessage, dict[str, str]]:
     data = dict[str, str]()
 
     def reference(block: Block) -> Block:
-        encoded = [leaf for leaf in leaves(block) if isinstance(leaf, Media)]
-        chars = sum(len(leaf.block["data"]) for leaf in encoded)
+        if not any(isinstance(leaf, Media) for leaf in leaves(block)):
+            return block
         try:
-            text = json.dumps(block) if encoded else ""
+            text = json.dumps(block)
         except (TypeError, ValueError):
-            text = ""
-        if not text:
             return block
         digest = hashlib.sha256(text.encode()).hexdigest()
         data[digest] = text
-        return {"type": block["type"], DIGEST: digest, CHARS: chars}
+        return {"type": block["type"], DIGEST: digest, CHARS: _inline_chars(block)}
 
     return _changed(message, reference), data
 

@@ -64,10 +64,8 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
 
 def learned_limit(window: Window, overflow: ContextOverflow) -> dict[str, int]:
     """Return the limit that the refusal of a request states; empty when the model took more before."""
-    input_limit, taken = window.budget.input_limit, accepted_tokens(window)
-    return stated_limit(
-        overflow, window.limits, kept_tokens=input_limit, accepted_tokens=taken
-    )
+    taken = accepted_tokens(window)
+    return stated_limit(overflow, window.limits, accepted_tokens=taken)
 
 
 def accepted_tokens(window: Window) -> int:

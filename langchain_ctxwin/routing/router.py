@@ -325,8 +325,7 @@ class ModelRouter:
         A registry with a `LearnedSource` learns it, too. Nothing follows where no limit was stated.
         """
         refusing = self.candidate(route.name)
-        kept_tokens = refusing.limits.room()
-        stated_limits = stated_limit(overflow, refusing.limits, kept_tokens=kept_tokens)
+        stated_limits = stated_limit(overflow, refusing.limits)
         stated_limits = for_everybody(stated_limits, refusing.limits)
         if not stated_limits:
             return

@@ -240,10 +240,6 @@ def test_a_conversation_stays_with_its_model_while_it_can(leaving):
 
 
 def test_a_refusal_without_a_limit_says_nothing_to_other_conversations():
-    """A provider that states what its window leaves beside the answer states a limit of the input alone."""
-    routes = of_infos(info("a", 8_192))
-    routes.refused(routes.route("hi"), ContextOverflow(limit=6_144, actual=8_000))
-    assert routes.candidate("a").limits == ModelLimits(8_192, 6_144)
     routes = of_infos(info("a", 128_000))
     routes.refused(routes.decide(sized(40_000)), ContextOverflow())
     assert routes.candidate("a").limits == ModelLimits(128_000)
