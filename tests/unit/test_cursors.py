@@ -55,10 +55,12 @@ def is_refused(signer, text, cursor=CURSOR):
     return False
 
 
-@given(cursor=cursors, age_seconds=st.integers(-300, 600))
-def test_what_was_signed_verifies_until_it_expires(cursor, age_seconds):
-    """Whatever id, offset and call, on workers whose clocks differ by up to five minutes."""
-    clock = FakeClock()
+@given(
+    cursors, st.integers(-300, 600), st.sampled_from([0.0, 1e3, 1e5, 2.0**24, 1.8e9])
+)
+def test_what_was_signed_verifies_until_it_expires(cursor, age_seconds, now):
+    """Whatever id, offset and call, on workers whose clocks differ by up to five minutes and begin anywhere."""
+    clock = FakeClock(now)
     signer = CursorSigner(KEY, clock=clock)
     text = signer.sign(cursor)
     clock.now += age_seconds
@@ -67,15 +69,6 @@ def test_what_was_signed_verifies_until_it_expires(cursor, age_seconds):
         cursor.result_id,
     )
     assert len(text) <= 60
-
-
-@pytest.mark.parametrize("now", [0.0, 1.0, 1_000.0, 100_000.0, 2.0**24])
-def test_a_clock_may_begin_anywhere(now):
-    """A clock of tests, or of a simulation, has few digits."""
-    clock = FakeClock()
-    clock.now = now
-    signer = CursorSigner(KEY, clock=clock)
-    assert verified(signer, signer.sign(CURSOR)) == CURSOR
 
 
 def test_only_one_spelling_is_accepted(signer):
@@ -198,4 +191,3 @@ def test_what_a_cursor_cannot_hold_is_refused(signer, changed):
 def test_equal_arguments_have_one_digest_whatever_their_order():
     one, other = {"a": 1, "b": ["x", {2}]}, {"b": ["x", {2}], "a": 1}
     assert args_digest(one) == args_digest(other) != args_digest({"a": 2})
-    assert [len(args_digest(odd)) for odd in ({}, {"a": object()})] == [32] * 2

@@ -6,7 +6,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from langchain_ctxwin.core.field_paths import compile_fields
-from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results import showing as module
 from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
@@ -285,19 +284,3 @@ def test_a_search_in_a_text_finds_every_place(prose, count, budget):
     found = "\n".join(ask(guard_of(max_tokens=budget), text, contains="NEEDLE"))
 
     assert [found.count(f"needle@{at}@") for at in range(count)] == [1] * count
-
-
-@RUNS
-@given(RESULTS, st.text(max_size=3_000), st.lists(ODD_TEXT, max_size=40), BUDGETS)
-def test_pages_of_any_question_fit_or_it_is_refused(result, contains, fields, budget):
-    question = Question(
-        contains=contains, fields=tuple(json.dumps(field) for field in fields)
-    )
-    assume(contains or fields)
-
-    try:
-        found = answers(as_json(result), budget, question)
-    except ConfigError:
-        return
-
-    assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
