@@ -20,15 +20,16 @@ from langgraph.prebuilt import ToolRuntime
 
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.limits import require_tokens
-from langchain_ctxwin.core.media import (
+from langchain_ctxwin.core.pairing import calls_of
+from langchain_ctxwin.core.provider_blocks import (
+    compact_json,
     digest_of,
     digests_in,
     filled,
     has_media,
     media_in,
+    text_of,
 )
-from langchain_ctxwin.core.pairing import calls_of
-from langchain_ctxwin.core.provider_blocks import compact_json, text_of
 from langchain_ctxwin.core.session import read_key, read_session
 from langchain_ctxwin.core.tokens import (
     TokenEstimator,

@@ -15,7 +15,7 @@ from langgraph.runtime import Runtime
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.compaction import accepted_tokens, after_failure, with_cost
 from langchain_ctxwin.core.fitting import first_part
-from langchain_ctxwin.core.media import apart, digests_in, filled, media_in
+from langchain_ctxwin.core.provider_blocks import apart, digests_in, filled, media_in
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Pending, content_digest
 from langchain_ctxwin.engine import ContextEngine, settings_of

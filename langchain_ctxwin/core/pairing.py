@@ -31,7 +31,6 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
-from langchain_ctxwin.core.media import with_media
 from langchain_ctxwin.core.model_info import UNKNOWN, Rules
 from langchain_ctxwin.core.provider_blocks import (
     RESULT_KEYS,
@@ -43,6 +42,7 @@ from langchain_ctxwin.core.provider_blocks import (
     spoken,
     text_of,
     with_fields,
+    with_media,
     without_blocks,
 )
 

@@ -22,20 +22,18 @@ from langchain_core.messages import (
 )
 
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.media import (
-    ALL,
-    MediaSize,
-    digests_in,
-    hidden,
-    sizes_of,
-)
 from langchain_ctxwin.core.model_info import ELSEWHERE, UNKNOWN, ModelInfo, Rules
 from langchain_ctxwin.core.pairing import is_user, note_message, result_ids
 from langchain_ctxwin.core.provider_blocks import (
+    ALL,
+    MediaSize,
     block_message,
+    digests_in,
     has_bound_reasoning,
+    hidden,
     is_native_compaction,
     is_usable_compaction,
+    sizes_of,
     text_of,
     with_fields,
 )

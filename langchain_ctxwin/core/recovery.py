@@ -19,8 +19,8 @@ from langchain_ctxwin.core.measuring import (
     from_refusal,
     remembered_limit,
 )
-from langchain_ctxwin.core.media import MediaSize, learned_limits
 from langchain_ctxwin.core.overflow import ContextOverflow
+from langchain_ctxwin.core.provider_blocks import MediaSize, learned_limits
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.usage import is_count, sent_tokens, stop_reasons
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.media import apart
-from langchain_ctxwin.core.provider_blocks import kind_of
+from langchain_ctxwin.core.provider_blocks import apart, kind_of
 from langchain_ctxwin.core.record import MAX_COUNT, Record
 from langchain_ctxwin.core.sizing import MAX_NUMBER, NUMBERS, are_spans
 from langchain_ctxwin.core.turns import MessageHistory, last_user

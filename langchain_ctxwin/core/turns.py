@@ -28,7 +28,6 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from langchain_ctxwin.core.media import apart, has_media
 from langchain_ctxwin.core.model_info import UNKNOWN, Rules
 from langchain_ctxwin.core.pairing import (
     NOTE_KEY,
@@ -41,7 +40,9 @@ from langchain_ctxwin.core.pairing import (
     unique_calls,
 )
 from langchain_ctxwin.core.provider_blocks import (
+    apart,
     compaction_in,
+    has_media,
     is_stored,
     loading,
     readable,

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 
-from langchain_ctxwin.core.media import without_media
 from langchain_ctxwin.core.pairing import (
     is_result,
     result_ids,
@@ -25,6 +24,7 @@ from langchain_ctxwin.core.provider_blocks import (
     kind_of,
     media_count,
     text_of,
+    without_media,
 )
 from langchain_ctxwin.core.record import Record
 

@@ -19,13 +19,13 @@ from langchain_ctxwin import (
     ModelRouter,
     RoutedChatModel,
 )
-from langchain_ctxwin.core.media import (
+from langchain_ctxwin.core.model_info import RULES
+from langchain_ctxwin.core.provider_blocks import (
     BYTES_SHARE,
     MediaSize,
     hidden,
     without_media,
 )
-from langchain_ctxwin.core.model_info import RULES
 from langchain_ctxwin.observe import MemorySink, NoticeEvent
 from support.agents import THREAD, agent_on, ask, on_both, values
 from support.fakes import ScriptedChatModel, SdkError, echo

@@ -21,7 +21,7 @@ from langchain_ctxwin import (
     create_context_agent,
     pin,
 )
-from langchain_ctxwin.core.media import MediaSize, apart, digests_in, filled
+from langchain_ctxwin.core.provider_blocks import MediaSize, apart, digests_in, filled
 from langchain_ctxwin.core.session import content_digest
 from langchain_ctxwin.core.turns import checksum
 from langchain_ctxwin.middleware import ContextWindowMiddleware

@@ -27,7 +27,7 @@ from langchain_ctxwin import (
     create_recall_tool,
     search_messages,
 )
-from langchain_ctxwin.core.media import has_media
+from langchain_ctxwin.core.provider_blocks import has_media
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support.conversations import conversations
 from support.fakes import ScriptedChatModel, script
