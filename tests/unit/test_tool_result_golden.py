@@ -81,15 +81,6 @@ def _log(rng, count):
     )
 
 
-def _code(rng, count):
-    return "\n\n\n".join(
-        f"def {rng.choice(WORDS)}_{at}(value, *, limit={at}):\n"
-        f'    """{_prose(rng, 1)}"""\n'
-        f"    for item in value:\n        if item > limit:\n            raise ValueError(item)\n    return {at}"
-        for at in range(count)
-    )
-
-
 def _article(rng, count):
     return "\n\n".join(
         f"## Part {at}\n\n{_prose(rng, 9)}\n\n{_prose(rng, 5)}" for at in range(count)
@@ -103,7 +94,6 @@ def _results(rng):
     yield f"list {count}", json.dumps(_issues(rng, count)["items"])
     yield f"csv {count}", _csv(rng, count * 4)
     yield f"log {count}", _log(rng, count * 4)
-    yield f"code {count}", _code(rng, count)
     yield f"article {count}", _article(rng, count // 4)
     yield (
         f"map {count}",
@@ -114,14 +104,6 @@ def _results(rng):
                 for word in WORDS[:2]
             }
         ),
-    )
-    yield (
-        f"lists {count}",
-        json.dumps([[at, rng.choice(WORDS), rng.random()] for at in range(count * 3)]),
-    )
-    yield (
-        f"blocks {count}",
-        [{"type": "text", "text": _prose(rng, 4)} for _ in range(count)],
     )
     yield (
         "document",

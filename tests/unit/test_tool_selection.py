@@ -55,24 +55,6 @@ FORMS = {
         "description": "A tool.",
         "input_schema": {"type": "object"},
     },
-    "protocol": {
-        "name": "protocol",
-        "description": "A tool.",
-        "inputSchema": {"type": "object"},
-    },
-    "declared": {
-        "function_declarations": [
-            {"name": "declared", "description": "x", "parameters": {}}
-        ]
-    },
-    "bedrock": {
-        "toolSpec": {
-            "name": "bedrock",
-            "description": "x",
-            "inputSchema": {"json": {"type": "object"}},
-        }
-    },
-    "titled": {"title": "titled", "description": "x", "properties": {}},
     "file_search_v1": {"type": "file_search_v1"},
     "google_search": {"google_search": {}},
 }
