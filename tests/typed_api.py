@@ -248,9 +248,7 @@ async def tool_results(
         signer.verify(cursor, tool="search", args_digest="digest", thread="thread"),
         Cursor,
     )
-    assert_type(
-        guard.read(cursor, contains="text", fields=["id"]), str
-    )
+    assert_type(guard.read(cursor, contains="text", fields=["id"]), str)
     assert_type(await guard.aread(cursor), str)
     return guard.wrap(tools)
 

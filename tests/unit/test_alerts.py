@@ -5,7 +5,6 @@ from statistics import fmean
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
 from langchain_ctxwin import (
     ConfigError,
@@ -132,33 +131,20 @@ def test_a_share_is_an_alert_exactly_when_it_passes_its_threshold(samples, thres
 
 
 def test_what_is_done_about_an_alert_may_raise():
-    """It hears of all of them in order nevertheless, and the fault is logged."""
+    """It hears of all of them in order nevertheless."""
     taken = []
 
     def page(alert):
         taken.append(alert)
-        raise RuntimeError(SECRET)
+        raise RuntimeError
 
     alerts = Alerts(AlertConfig(utilization_steps=1), then=page)
-    with capture_logs() as logs:
-        alerts.emit(step(0.95))
-        alerts.emit(step(0.97, thread="2"))
-    assert [(one.alert, one.thread) for one in taken] == [
-        ("utilization", "1"),
-        ("utilization", "2"),
-    ]
+    alerts.emit(step(0.95))
+    alerts.emit(step(0.97, thread="2"))
+    assert [one.thread for one in taken] == ["1", "2"]
     assert taken == list(alerts.active)
-    assert [log["reason"] for log in logs if log["event"] == "metrics.sink_failed"] == [
-        "RuntimeError"
-    ]
 
 
 def test_a_threshold_that_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="utilization=90: Input should be less than"):
         AlertConfig(utilization=90)
-
-
-def test_alerts_go_to_a_function():
-    """A whole sink would be found out only when something is wrong."""
-    with pytest.raises(ConfigError, match=r"then=.*pass .* the emit of a sink"):
-        Alerts(then=MemorySink())

@@ -4,7 +4,6 @@ import runpy
 
 import pytest
 
-from langchain_ctxwin import __version__
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.config import FileConfig, listed
 
@@ -17,12 +16,6 @@ def _complaint(capsys):
         (False, "usage:"),
     ]
     return text
-
-
-def test_the_version_is_printed(capsys):
-    with pytest.raises(SystemExit) as exit_:
-        main(["--version"])
-    assert (exit_.value.code, capsys.readouterr().out) == (0, f"ctxwin {__version__}\n")
 
 
 @pytest.mark.parametrize("window", ["300", "600"])

@@ -11,7 +11,6 @@ from langchain_ctxwin import ModelLimits, create_context_agent
 from langchain_ctxwin.conformance import (
     SYSTEM_PROMPT,
     ContextMiddlewareTests,
-    Summaries,
 )
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.summarize.checking import MARK
@@ -198,12 +197,3 @@ def test_what_is_wrong_is_seen(name):
 def test_a_class_that_says_nothing_is_told_what_to_say():
     with pytest.raises(TypeError, match="override `middleware"):
         ContextMiddlewareTests().test_requests_fit_their_window()
-
-
-def test_summarizers_are_what_their_kind_says():
-    said = [HumanMessage("Boats sink. They must be counted. Good.")]
-    assert "They must be counted" in Summaries().invoke(said).text
-    assert Summaries(kind="empty").invoke(said).text == ""
-    assert len(Summaries(kind="lying").invoke(said).text) > 40_000
-    with pytest.raises(ConnectionError):
-        Summaries(kind="failing").invoke(said)

@@ -156,12 +156,6 @@ def test_an_agent_leaves_spans_and_metrics(adapter):
     assert sum(point.value for point in metrics["ctxwin.input.tokens"]) == sum(
         one.tokens for one in model.requests
     )
-    assert sum(
-        point.count for point in metrics["gen_ai.client.token.usage"]
-    ) == 2 * len(model.requests)
-    assert sum(point.value for point in metrics["ctxwin.compactions"]) == len(
-        spans["compact_messages"]
-    )
     assert 0 < metrics["ctxwin.utilization"][0].value <= 1
     assert metrics["ctxwin.cost"][0].value > 0
     told = [

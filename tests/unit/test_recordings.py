@@ -154,44 +154,35 @@ def test_a_damaged_archive_gives_what_comes_before_the_damage(written):
     assert faults[-1].startswith(f"{path}: left out the rest: broken off (")
 
 
-@pytest.mark.parametrize("form", ["openai", "flat", "dict", "serialized"])
-def test_arguments_that_are_no_json_become_an_invalid_call(written, form):
-    broken = calling("c1", "c2", arguments='{"invoice": ')
-    broken["tool_calls"][1]["function"]["arguments"] = '{"invoice": "INV-2"}'
-    if form != "openai":
-        invalid = {
-            "name": "find",
-            "args": '{"invoice": ',
-            "id": "c1",
-            "error": "x",
-            "type": "invalid_tool_call",
-        }
-        valid = {
-            "name": "find",
-            "args": {"invoice": "INV-2"},
-            "id": "c2",
-            "type": "tool_call",
-        }
-        message = AIMessage("", tool_calls=[valid], invalid_tool_calls=[invalid])
-        forms = {"flat": AIMessage.model_dump, "dict": message_to_dict}
-        broken = forms.get(form, dumpd)(message)
-    (found,), faults = read(
-        written([{"messages": [USER, broken, result("c2"), result("c1"), ANSWER]}])
-    )
-    (invalid,) = found.messages[1].invalid_tool_calls
-    assert (invalid["name"], invalid["args"], invalid["id"]) == (
-        "find",
-        '{"invoice": ',
-        "c1",
-    )
-    assert [call["args"] for call in found.messages[1].tool_calls] == [
-        {"invoice": "INV-2"}
-    ]
-    assert (said(found)[2:], faults) == (
-        [("tool", "of c2"), ("tool", "of c1"), ("ai", "Hello")],
-        [],
-    )
-    assert request_faults(found.messages) == []
+BOTH_CALLS = AIMessage(
+    "",
+    tool_calls=[{"name": "find", "args": {"invoice": "INV-2"}, "id": "c2"}],
+    invalid_tool_calls=[
+        {"name": "find", "args": '{"invoice": ', "id": "c1", "error": "x"}
+    ],
+)
+OPENAI_CALLS = calling("c1", "c2", arguments='{"invoice": ')
+OPENAI_CALLS["tool_calls"][1]["function"]["arguments"] = '{"invoice": "INV-2"}'
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        OPENAI_CALLS,
+        BOTH_CALLS.model_dump(),
+        message_to_dict(BOTH_CALLS),
+        dumpd(BOTH_CALLS),
+    ],
+)
+def test_arguments_that_are_no_json_become_an_invalid_call(written, calls):
+    """In OpenAI's form, and in the three of LangChain."""
+    rows = [{"messages": [USER, calls, result("c2"), result("c1"), ANSWER]}]
+    (found,), faults = read(written(rows))
+    said_calls = found.messages[1]
+    (invalid,) = said_calls.invalid_tool_calls
+    assert (invalid["args"], invalid["id"]) == ('{"invoice": ', "c1")
+    assert [call["args"] for call in said_calls.tool_calls] == [{"invoice": "INV-2"}]
+    assert (faults, request_faults(found.messages)) == ([], [])
 
 
 @pytest.mark.parametrize(
