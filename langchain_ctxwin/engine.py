@@ -1,4 +1,13 @@
-"""The four verbs of one agent step: measure, plan (or emergency), apply, build."""
+"""The four verbs of one agent step: measure, plan (or emergency), apply, build.
+
+messages, state, call
+  -- read_session      core/session      every stored position is verified once
+  -- measured          core/measuring    one walk: split, edit, repair, price; a `Request` with limits and sizes
+  -- summary_due, emergency, relieve     core/plan: tiers make a smaller request, in a `Compaction`
+  -- after_compaction  core/compaction   the session after it; the request is priced already
+  -- dressed           core/provider_call    the messages, once per call
+  -- from_answer, refused                core/measuring, core/recovery: what the model's answer teaches
+"""
 
 from __future__ import annotations
 
@@ -410,10 +419,9 @@ class ContextEngine:
         """
         remote = self._pricings.default.remote
         is_open = window.lower_tokens <= window.input_limit < window.upper_tokens
-        if remote is None or not is_open:
-            return window
         counted = model_name(getattr(remote, "model", None)) or self.model
-        if window.parts.model not in {"", counted}:
+        is_other = window.parts.model not in {"", counted}
+        if remote is None or not is_open or is_other:
             return window
         messages, tools = window.assembled(), list(window.parts.tools) or None
         try:

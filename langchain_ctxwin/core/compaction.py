@@ -128,19 +128,22 @@ class Compaction:
             for key, clamp in new.view.clamped.items()
             if old.view.clamped.get(key) != clamp
         }
-        lines = (
-            ("summaries swapped in", int(new.summary not in {"", old.summary})),
-            ("summaries dropped", int(bool(old.summary) and not new.summary)),
-            ("old tool results cleared", len(new.view.cleared - old.view.cleared)),
-            ("messages dropped", len(self.dropped)),
-            ("messages clamped", len(clamps)),
-        )
+        counts = {
+            "summaries swapped in": int(new.summary not in {"", old.summary}),
+            "summaries dropped": int(bool(old.summary) and not new.summary),
+            "old tool results cleared": len(new.view.cleared - old.view.cleared),
+            "messages dropped": len(self.dropped),
+            "messages clamped": len(clamps),
+        }
         pins = (
             f"pin {key} clamped: it alone exceeds the room"
             for key, clamp in clamps.items()
             if clamp.pin
         )
-        return (*(f"{what}: {number:,}" for what, number in lines if number), *pins)
+        return (
+            *(f"{what}: {number:,}" for what, number in counts.items() if number),
+            *pins,
+        )
 
 
 # ---- where to cut ---------------------------------------------------------------------------------------------------

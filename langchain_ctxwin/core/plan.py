@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import chain
 
 from langchain_core.messages import AIMessage, AnyMessage
 
@@ -31,7 +31,7 @@ from langchain_ctxwin.core.compaction import (
 from langchain_ctxwin.core.fitting import first_enough
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.model_info import CACHE_SECONDS
-from langchain_ctxwin.core.pairing import call_ids, calls_of, is_result, result_ids
+from langchain_ctxwin.core.pairing import call_ids, calls_of, result_ids
 from langchain_ctxwin.core.parts import swaps_prefix
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
 from langchain_ctxwin.core.session import (
@@ -113,21 +113,18 @@ def with_summary(request: Request, summary: Pending) -> Request:
 
 def clear_results(request: Request) -> Request:
     """Clear the oldest results of the tools that are named for it, never the newest step, as many as are needed."""
-    parts, keys = request.parts, list[str]()
+    parts, messages = request.parts, request.parts.messages
     names = {*parts.settings.clear_tools}
-    for step in parts.history.steps_from(request.start) if names else ():
-        calls = [call for message in step.messages for call in calls_of(message)]
-        called = {call["id"] or "": call["name"] for call in calls}
-        for index, message in enumerate(step.messages, step.index):
-            of_tools = {message.name, *map(called.get, result_ids(message))}
-            if (
-                index < request.newest_index
-                and index not in parts.pins
-                and is_result(message)
-                and names & of_tools
-                and parts.price(message) >= MIN_CLEAR_TOKENS
-            ):
-                keys.append(message_id(parts.messages, index))
+    calls = chain.from_iterable(map(calls_of, messages[request.start :]))
+    called = {call["id"]: call["name"] for call in calls} if names else {}
+    keys = [
+        message_id(messages, index)
+        for index in range(request.start, request.newest_index)
+        if (ids := result_ids(messages[index]))
+        and not names.isdisjoint([messages[index].name, *map(called.get, ids)])
+        and index not in parts.pins
+        and parts.price(messages[index]) >= MIN_CLEAR_TOKENS
+    ]
 
     def cleared(number: int) -> Request:
         view = request.view
@@ -135,12 +132,7 @@ def clear_results(request: Request) -> Request:
             replace(view, cleared=view.cleared.union(keys[:number]))
         )
 
-    numbers = range(1, len(keys) + 1)
-    return (
-        cleared(first_enough(numbers, lambda number: cleared(number).is_low))
-        if keys
-        else request
-    )
+    return _least(request, range(1, len(keys) + 1), cleared)
 
 
 def cut_turns(request: Request) -> Request:
@@ -157,14 +149,16 @@ TIERS: tuple[Tier, ...] = (clear_results, cut_turns, cut_steps)
 
 
 def _cut_first(request: Request, cuts: Sequence[int]) -> Request:
-    def after(start: int) -> Request:
-        return request.shown_as(cut(request, start))
+    return _least(request, cuts, lambda start: request.shown_as(cut(request, start)))
 
-    return (
-        after(first_enough(cuts, lambda start: after(start).is_low))
-        if cuts
-        else request
-    )
+
+def _least(
+    request: Request, cuts: Sequence[int], after: Callable[[int], Request]
+) -> Request:
+    """The request after the first of the cuts with which it is at its low-water mark."""
+    if not cuts:
+        return request
+    return after(first_enough(cuts, lambda value: after(value).is_low))
 
 
 # ---- hard: the request does not fit ---------------------------------------------------------------------------------
@@ -376,34 +370,26 @@ def prepare(
     """
     if request.session.pending or not _may_summarize(request):
         return None
-    messages = request.parts.messages
-    settings = request.parts.settings
-    max_tokens = summary_size(request)
-    start = uncovered(request.view, request.parts.first)
+    parts, settings = request.parts, request.parts.settings
+    max_tokens, start = summary_size(request), uncovered(request.view, parts.first)
     # Begun below what a compaction keeps, one summary would follow the other for ever.
-    share = max(settings.prepare, settings.keep)
-    if share > 1:
-        share = settings.prepare
-    if is_on_demand and share <= 1:
-        share = max(share, ON_DEMAND_SHARE)
-    most = (
-        None
-        if settings.trigger_messages is None
-        else int(min(share, 1.0) * settings.trigger_messages)
-    )
-    latest = (
-        request.room
-        if settings.trigger is None
-        else int(PREPARED_SHARE * request.most_history)
-    )
+    share = settings.prepare
+    if share <= 1:
+        others = settings.keep, ON_DEMAND_SHARE if is_on_demand else 0
+        share = max(share, *(one for one in others if one <= 1))
+    most = settings.trigger_messages
+    most = None if most is None else int(min(share, 1.0) * most)
+    latest = request.room
+    if settings.trigger is not None:
+        latest = int(PREPARED_SHARE * request.most_history)
     reason = _overdue(request, min(portion(share, request.room), latest), most)
+    steps = parts.history.steps_from(start)
+    left_out = sum(step.tokens for step in steps if step.index < request.start)
+    is_late = left_out >= MIN_LEFT_OUT_RATIO * max_tokens
     stop = None
-    steps = request.parts.history.steps_from(start)
-    earlier_steps = takewhile(lambda step: step.index < request.start, steps)
-    left_out = sum(step.tokens for step in earlier_steps)
     if reason:
         stop = _summary_stop(request, max_tokens, is_ahead=True)
-    elif left_out >= MIN_LEFT_OUT_RATIO * max_tokens:
+    elif is_late:
         stop = request.start
         reason = f"{request.start - start:,} messages left without a summary"
     if stop is None or stop <= start:
@@ -411,19 +397,19 @@ def prepare(
     added = left_out + sum(step.tokens for step in request.steps if step.index < stop)
     # What Anthropic compacts it reads from its cache, and reasoning behind its block stays valid.
     is_early = added < FURTHER_ROOMS * request.most_history
-    is_cheap = request.block is not None and request.parts.rules.binds_reasoning
+    is_cheap = request.block is not None and parts.rules.binds_reasoning
     if request.summary and is_early and not is_cheap:
         return None
     # A bound by number of messages is the user's own: there the price is not ours to weigh.
-    if not _has_too_many(request, most) and left_out < MIN_LEFT_OUT_RATIO * max_tokens:
-        after = _without(request, stop) if stop > request.start else request
+    if not is_late and not _has_too_many(request, most):
+        after = _without(request, stop)
         if not _pays(request, after.total_tokens + max_tokens):
             return None
     pending = Pending(
         key="",
-        start=position_of(messages, start),
-        through=position_of(messages, stop - 1),
-        digest=content_digest(messages, start, stop),
+        start=position_of(parts.messages, start),
+        through=position_of(parts.messages, stop - 1),
+        digest=content_digest(parts.messages, start, stop),
         since_seconds=0.0,
         max_tokens=max_tokens,
     )

@@ -178,9 +178,8 @@ def request_tokens(
             if isinstance(piece, str):
                 message_tokens += price(piece)
             elif isinstance(piece, Call):
-                message_tokens += framing.call + price(
-                    piece.plain_text if framing.plain_arguments else piece.text
-                )
+                text = piece.text(is_plain=framing.plain_arguments)
+                message_tokens += framing.call + price(text)
             else:
                 message_tokens += media_tokens(piece, framing, price)
         tokens += framing.message + message_tokens
@@ -220,25 +219,12 @@ class Call:
     name: str = ""
     arguments: Any = ""
 
-    @property
-    def text(self) -> str:
-        """Name and arguments as JSON."""
-        return f"{self.name}{compact_json(self.arguments)}"
-
-    @property
-    def plain_text(self) -> str:
-        """Name and arguments where each is shown as it is, without JSON's escapes; nested values are still JSON."""
-        if not isinstance(self.arguments, Mapping):
-            return self.text
-        return "\n".join(
-            [
-                self.name,
-                *(
-                    f"{key}\n{compact_json(value)}"
-                    for key, value in self.arguments.items()
-                ),
-            ]
-        )
+    def text(self, *, is_plain: bool) -> str:
+        """Return name and arguments as JSON, or each where it is shown as it is; nested values are still JSON."""
+        if not (is_plain and isinstance(self.arguments, Mapping)):
+            return f"{self.name}{compact_json(self.arguments)}"
+        values = (f"{key}\n{compact_json(one)}" for key, one in self.arguments.items())
+        return "\n".join([self.name, *values])
 
 
 Piece = str | Media | Call
@@ -510,9 +496,8 @@ def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
             )
             or kind
         )
-    size = image_size(head)
-    if kind == "image" or (kind == "blob" and size != NO_SIZE):
-        width, height = size
+    if kind == "image":
+        width, height = image_size(head)
         return framing.image(
             width or DEFAULT_SIDE_PIXELS, height or DEFAULT_SIDE_PIXELS
         )

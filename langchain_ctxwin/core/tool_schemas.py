@@ -176,7 +176,6 @@ FRAMING = {
     "llama": LLAMA, "qwen": QWEN, "deepseek": DEEPSEEK, "generic": GENERIC,
 }  # fmt: skip
 
-MAX_DEPTH = 12  # nesting of a schema that is followed; providers refuse deeper ones
 MAX_NODES = 2_000  # schemas inside one schema that are looked at, so that this ends whatever it is given
 # Keywords that hold a schema or a list of them.
 SINGLE_PARTS = (
