@@ -219,27 +219,20 @@ def _call(name: Any, raw_arguments: Any, call_id: Any) -> AnyCall:
 
 def _with_tool_calls(message: AIMessage) -> AIMessage:
     """The message with all its calls in `tool_calls` and `invalid_tool_calls`."""
-    num_listed = len(message.tool_calls) + len(message.invalid_tool_calls)
-    added = [
-        call for call in calls_of(message)[num_listed:] if call["name"] != SCREEN_CALL
-    ]
+    calls = [call for call in calls_of(message) if call["name"] != SCREEN_CALL]
+    listed = len(message.tool_calls) + len(message.invalid_tool_calls)
+    is_whole = len(calls) == listed
     content: Any = message.content
     if message.response_metadata.get("output_version") != "v1":
         content = without_blocks(content, _is_unsent)
-    if not added:
-        return with_fields(message, content=content)
     return with_fields(
         message,
         content=content,
-        tool_calls=[
-            *message.tool_calls,
-            *(call for call in added if call["type"] == "tool_call"),
-        ],
-        invalid_tool_calls=[
-            *message.invalid_tool_calls,
-            *(call for call in added if call["type"] != "tool_call"),
-        ],
-        additional_kwargs=without_kept_calls(message),
+        tool_calls=[call for call in calls if call["type"] == "tool_call"],
+        invalid_tool_calls=[call for call in calls if call["type"] != "tool_call"],
+        additional_kwargs=message.additional_kwargs
+        if is_whole
+        else without_kept_calls(message),
     )
 
 
@@ -392,11 +385,8 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
     if BLANK_BEFORE_CALL in refused and calls and isinstance(content, str):
         content = content if content.strip() else ""
     kwargs = message.additional_kwargs
-    if (
-        AUDIO_ID in refused
-        and (said := spoken(message))
-        and not text_of(content).strip()
-    ):
+    said = "" if text_of(content).strip() else spoken(message)
+    if AUDIO_ID in refused and said:
         content = said
         kwargs = {key: value for key, value in kwargs.items() if key != "audio"}
     if FOREIGN_CALL in refused:
@@ -480,15 +470,10 @@ def _opening(first: AnyMessage, previous: AnyMessage | None, rules: Rules) -> st
     """The text of the user message that has to stand before an answer; empty where none is needed."""
     if not isinstance(first, AIMessage):
         return ""
-    is_call = bool(call_ids(first))
+    is_free = rules.calls_after_ai or not call_ids(first)
     if previous is None:
-        may_begin = rules.starts_with_ai and (rules.calls_after_ai or not is_call)
-        return "" if may_begin else OPENING_TEXT
-    return (
-        CONTINUE_TEXT
-        if is_call and isinstance(previous, AIMessage) and not rules.calls_after_ai
-        else ""
-    )
+        return "" if rules.starts_with_ai and is_free else OPENING_TEXT
+    return "" if is_free or not isinstance(previous, AIMessage) else CONTINUE_TEXT
 
 
 def _without_loose_reasoning(blocks: list[Any]) -> list[Any]:
@@ -504,10 +489,9 @@ def _without_loose_reasoning(blocks: list[Any]) -> list[Any]:
 
 def _is_empty_text(block: Any) -> bool:
     """True for text without text; one that carries a signature has to be sent again."""
-    is_signed = isinstance(block, Mapping) and any(
-        key in block for key in SIGNATURE_KEYS
-    )
-    return kind_of(block) == "text" and not block_text(block) and not is_signed
+    if kind_of(block) != "text" or block_text(block):
+        return False
+    return isinstance(block, str) or block.keys().isdisjoint(SIGNATURE_KEYS)
 
 
 def _is_foreign_call(block: Any) -> bool:

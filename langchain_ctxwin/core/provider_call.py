@@ -319,13 +319,13 @@ def _with_at_most(message: AnyMessage, free: int, key: str) -> tuple[AnyMessage,
         is_surplus = surplus > 0 and isinstance(block, dict) and bool(_mark(block, key))
         content.append(_unmarked(block, key) if is_surplus else block)
         surplus -= is_surplus
-    return message.model_copy(update={"content": content}), 0
+    return with_fields(message, content=content), 0
 
 
 def _unmarked(block: Any, key: str) -> dict[str, Any]:
     bare = {name: value for name, value in block.items() if name != key}
-    extras = bare.get("extras")
-    if isinstance(extras, Mapping) and key in extras:
+    extras = bare.get("extras") or {}
+    if key in extras:
         bare["extras"] = {name: value for name, value in extras.items() if name != key}
     return bare
 
