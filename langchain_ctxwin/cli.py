@@ -388,14 +388,11 @@ def _judge(history: History, events: Iterable[Any], args: argparse.Namespace) ->
         least, most = gates.get(gate["name"], (None, None))
         bound = float(gate["bound"])
         gates[gate["name"]] = (bound, most) if gate["sign"] == ">=" else (least, bound)
-    judged = quality_report(events, gates=gates)
-    _print_lines(judged.table().splitlines() if judged.requests else ["no requests"])
+    rows = quality_report(events, gates=gates)
+    _print_lines(lines_of(rows))
     _print_skipped(history)
-    if judged.failed:
-        return _complain(
-            f"failed: {', '.join(map(escaped, judged.failed))}", EXIT_FAILED
-        )
-    return 0
+    failed = [row["measure"] for row in rows if row["verdict"] == "failed"]
+    return _complain(f"failed: {', '.join(failed)}", EXIT_FAILED) if failed else 0
 
 
 def _print_skipped(history: History) -> None:

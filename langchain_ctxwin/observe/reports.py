@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from statistics import fmean
@@ -67,11 +66,12 @@ def report(events: Iterable[Event]) -> list[Row]:
 
 
 def lines_of(rows: Sequence[Row]) -> Iterable[str]:
-    """Return the lines of a printed report."""
+    """Return the lines of printed rows, numbers to the right."""
     if not rows:
         return ["no events"]
     cells = [[_cell(value) for value in row.values()] for row in rows]
-    return aligned([list(rows[0]), *cells], right=["number", *SUMS, *MEANS])
+    numbers = {name for row in rows for name in row if not isinstance(row[name], str)}
+    return aligned([list(rows[0]), *cells], right=numbers)
 
 
 def _cell(value: Any) -> str:
@@ -113,88 +113,13 @@ Pair = tuple[float, float] | None
 """What one request adds to a measure: a part of a whole; None where it does not say."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """One amount over another, summed over the requests that state both."""
-
-    part: float = 0
-    whole: float = 0
-    unknown: int = 0
-    """Requests that do not state what is asked."""
-
-    @classmethod
-    def of(cls, pairs: Iterable[Pair]) -> Measure:
-        """Sum up what requests add."""
-        listed = list(pairs)
-        measured = [pair for pair in listed if pair is not None]
-        return cls(
-            part=sum(part for part, _ in measured),
-            whole=sum(whole for _, whole in measured),
-            unknown=len(listed) - len(measured),
-        )
-
-    @property
-    def value(self) -> float | None:
-        """The part over the whole; None when nothing is known, or all of it is 0."""
-        return self.part / self.whole if self.whole else None
-
-    def passes(self, bounds: Bounds) -> bool | None:
-        """Say whether what is known is good enough; None when nothing is."""
-        least, most = bounds
-        if self.value is None:
-            return None
-        return (least is None or self.value >= least) and (
-            most is None or self.value <= most
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QualityReport:
-    """Measures of many requests beside their gates."""
-
-    requests: int
-    measures: Mapping[str, Measure]
-    gates: Mapping[str, Bounds]
-
-    @property
-    def verdicts(self) -> dict[str, bool | None]:
-        """Whether each gate is passed; None where nothing is known."""
-        return {
-            name: self.measures[name].passes(bounds)
-            for name, bounds in self.gates.items()
-        }
-
-    @property
-    def failed(self) -> tuple[str, ...]:
-        """Names of the gates that are missed."""
-        return tuple(name for name, passed in self.verdicts.items() if passed is False)
-
-    def table(self) -> str:
-        """Print one line per measure: value, requests that do not state it, gate and verdict."""
-        words = {True: "passed", False: "failed", None: "unknown"}
-        rows = [("measure", "value", "unknown", "gate", "verdict")]
-        for name, measure in self.measures.items():
-            value = "unknown" if measure.value is None else f"{measure.value:.2%}"
-            signs = zip((">=", "<="), self.gates.get(name, ()), strict=False)
-            bounds = [
-                f"{sign} {bound:.1%}" for sign, bound in signs if bound is not None
-            ]
-            rows.append(
-                (
-                    name,
-                    value,
-                    f"{measure.unknown:,}",
-                    " ".join(bounds),
-                    words[self.verdicts[name]] if name in self.gates else "",
-                )
-            )
-        return "\n".join(aligned(rows, right={"value", "unknown"}))
-
-
 def quality_report(
     events: Iterable[Event], *, gates: Mapping[str, Bounds] = DEFAULT_GATES
-) -> QualityReport:
-    """Measure the requests in events and judge the measures.
+) -> list[Row]:
+    """Measure the requests in events and judge the measures: a row for each.
+
+    A row has the value (a sum over a sum, of the requests that state both; None where nothing is known), how many
+    requests do not state it, the bounds of its gate, and the verdict, which is empty without a gate.
 
     Args:
         events: of a `History` or of a `MemorySink`.
@@ -204,23 +129,40 @@ def quality_report(
         ConfigError: a gate is named after no measure.
 
     Examples:
-        >>> steps = [
-        ...     StepEvent(input_limit=800, reported_tokens=tokens)
-        ...     for tokens in (400, 600)
-        ... ]
-        >>> quality_report(steps, gates={"utilization": (0.8, None)}).failed
-        ('utilization',)
+        >>> steps = [StepEvent(input_limit=800, reported_tokens=400)]
+        >>> rows = quality_report(steps, gates={"utilization": (0.8, None)})
+        >>> [row["measure"] for row in rows if row["verdict"] == "failed"]
+        ['utilization']
     """
     listed = list(events)
     if unmeasured := [name for name in gates if name not in MEASURES]:
         raise ConfigError(
             f"gates for {', '.join(unmeasured)}: no such measure, use {', '.join(MEASURES)}"
         )
-    requests = sum(
-        isinstance(event, StepEvent) or _is_failed(event) for event in listed
-    )
-    measures = {name: Measure.of(pairs(listed)) for name, pairs in MEASURES.items()}
-    return QualityReport(requests=requests, measures=measures, gates=dict(gates))
+    return [
+        _judged(name, list(pairs(listed)), gates.get(name))
+        for name, pairs in MEASURES.items()
+    ]
+
+
+def _judged(name: str, pairs: Sequence[Pair], gate: Bounds | None) -> Row:
+    stated = [pair for pair in pairs if pair is not None]
+    part = sum(part for part, _ in stated)
+    whole = sum(whole for _, whole in stated)
+    value = part / whole if whole else None
+    least, most = gate or (None, None)
+    verdict = "unknown" if gate else ""
+    if gate and value is not None:
+        is_good = (least is None or value >= least) and (most is None or value <= most)
+        verdict = "passed" if is_good else "failed"
+    return {
+        "measure": name,
+        "value": value,
+        "unknown": len(pairs) - len(stated),
+        "least": least,
+        "most": most,
+        "verdict": verdict,
+    }
 
 
 def _is_failed(event: Event) -> TypeGuard[OverflowEvent]:

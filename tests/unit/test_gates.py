@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from langchain_ctxwin import ConfigError
 from langchain_ctxwin.observe import OverflowEvent, StepEvent, quality_report
-from langchain_ctxwin.observe.reports import DEFAULT_GATES, MEASURES, Measure
+from langchain_ctxwin.observe.reports import DEFAULT_GATES, MEASURES
 from langchain_ctxwin.routing import fallbacks
 from support.told import EVENTS
 
@@ -34,8 +34,9 @@ SMALL = replace(
 
 
 def measured(name, *events):
-    found = quality_report(events).measures[name]
-    return found.part, found.whole, found.unknown
+    """The value of a measure, and how many requests do not state it."""
+    (row,) = [row for row in quality_report(events) if row["measure"] == name]
+    return row["value"], row["unknown"]
 
 
 @pytest.mark.parametrize(
@@ -44,35 +45,35 @@ def measured(name, *events):
         (
             "limit_compliance",
             [RECOVERED, AGAIN, REFUSED, NOT_SENT, SMALL, UNSIZED],
-            (0, 3, 1),
+            (0, 1),
         ),
         (
             "fallback_success",
             [STEP, RECOVERED, AGAIN, DOWN, REFUSED, NOT_SENT],
-            (2, 4, 0),
+            (0.5, 0),
         ),
         (
             "utilization",
             [STEP, replace(STEP, reported_tokens=None, estimated_tokens=300), UNSIZED],
-            (700, 2_000, 1),
+            (0.35, 1),
         ),
         # Half of the definitions are of a tool that the conversation never called, later calls included.
-        ("token_efficiency", [STEP, UNSIZED], (450, 500, 1)),
+        ("token_efficiency", [STEP, UNSIZED], (0.9, 1)),
         (
             "token_efficiency",
             [replace(STEP, tools_called=()), replace(STEP, tools_called=("write",))],
-            (900, 1_000, 0),
+            (0.9, 0),
         ),
-        ("reserve_waste", [STEP, UNSIZED], (100, 200, 1)),
+        ("reserve_waste", [STEP, UNSIZED], (0.5, 1)),
         (
             "tools_needed",
             [STEP, replace(STEP, tools_called=("made up", "read", "read")), UNSIZED],
-            (2, 4, 0),
+            (0.5, 0),
         ),
         (
             "quality",
             [replace(STEP, quality=0.5), replace(STEP, quality=1.0), STEP],
-            (1.5, 2, 0),
+            (0.75, 0),
         ),
     ],
 )
@@ -83,32 +84,29 @@ def test_each_measure_is_a_ratio_over_the_requests_that_state_it(
     assert measured(name, *events) == expected
 
 
-@given(st.integers(0, 40), st.integers(0, 40), st.floats(0, 1), st.floats(0, 1))
-def test_a_gate_is_judged_by_what_is_known(good, bad, least, most):
-    known = good + bad
-    expected = least <= good / known <= most if known else None
-    measure = Measure(part=good, whole=known, unknown=3)
-    assert measure.passes((least, most)) is expected
+@given(st.integers(0, 1_000), st.floats(0, 1), st.floats(0, 1))
+def test_a_gate_is_judged_by_what_is_known(reported, least, most):
+    steps = [StepEvent(input_limit=1_000, reported_tokens=reported), UNSIZED]
+    rows = quality_report(steps, gates={"utilization": (least, most)})
+    verdicts = {row["measure"]: row["verdict"] for row in rows}
+    is_good = least <= reported / 1_000 <= most
+    assert verdicts["utilization"] == ("passed" if is_good else "failed")
+    assert verdicts["quality"] == ""
 
 
 def test_the_report_judges_its_gates():
     """One request was refused by its provider and repeated, and another one got no answer."""
-    found = quality_report(
-        EVENTS,
-        gates={
-            **DEFAULT_GATES,
-            "utilization": (0.5, 0.7),
-            "reserve_waste": (None, 0.9),
-        },
-    )
-    assert (found.requests, found.failed) == (
-        4,
-        ("limit_compliance", "fallback_success"),
-    )
-    assert set(found.measures) == set(MEASURES)
-    assert (
-        "utilization       60.00%        1  >= 50.0% <= 70.0%  passed" in found.table()
-    )
+    gates = {**DEFAULT_GATES, "utilization": (0.5, 0.7), "quality": (0.9, None)}
+    rows = quality_report([*EVENTS], gates=gates)
+    assert {row["measure"] for row in rows} == set(MEASURES)
+    assert {row["measure"]: row["verdict"] for row in rows if row["verdict"]} == {
+        "limit_compliance": "failed",
+        "fallback_success": "failed",
+        "utilization": "passed",
+        "quality": "failed",
+    }
+    unknown = {row["verdict"] for row in quality_report([])}
+    assert unknown == {"unknown", ""}
 
 
 def test_a_gate_without_a_measure_is_refused():
