@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from langchain_ctxwin.errors import ConfigError
 
@@ -62,19 +62,6 @@ def joined(path: str, key: str) -> str:
     """Return the path of `key` in the object at `path`, spelled so that it can be asked for."""
     spelled = key if _BARE_KEY.fullmatch(key) else json.dumps(key)
     return f"{path}.{spelled}" if path else spelled
-
-
-def exists(value: Any, steps: tuple[Step, ...]) -> bool:
-    """Say whether a path leads to anything in `value`."""
-    if not steps:
-        return True
-    if type(value) is list:
-        return any(exists(item, steps) for item in value)
-    if type(value) is not dict:
-        return False
-    if isinstance(steps[0], str):
-        return steps[0] in value and exists(value[steps[0]], steps[1:])
-    return any(exists(child, steps[1:]) for child in value.values())
 
 
 @lru_cache(maxsize=_COMPILED_MAX)

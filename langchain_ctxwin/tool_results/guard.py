@@ -540,10 +540,11 @@ def _taken_apart(tool: BaseTool, tool_input: Any) -> tuple[Any, dict[str, Any], 
     """The input that the tool expects, the arguments of the model, and the runtime."""
     if not isinstance(tool_input, dict):
         return tool_input, {"input": tool_input}, None
+    own_input = {**tool_input}
     runtimes = (one for one in tool_input.values() if isinstance(one, ToolRuntime))
-    own_input = {key: value for key, value in tool_input.items() if key != OUR_RUNTIME}
+    runtime = own_input.pop(OUR_RUNTIME, None) or next(runtimes, None)
     arguments = {key: value for key, value in own_input.items() if key in tool.args}
-    return own_input, arguments, next(runtimes, None)
+    return own_input, arguments, runtime
 
 
 def _asks_for_runtime(tool: BaseTool) -> bool:

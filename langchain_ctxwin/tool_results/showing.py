@@ -34,7 +34,6 @@ from langchain_ctxwin.core.field_paths import (
     Wanted,
     after,
     compile_fields,
-    exists,
 )
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.provider_blocks import MEDIA_TYPES, compact_json
@@ -194,11 +193,11 @@ class Layout:
 
     def has(self, path: str) -> bool:
         """Say whether a path leads to something in the value or in any row, or names no field at all."""
-        steps, inside = (*compile_fields([path]), *compile_fields([self.inside(path)]))
+        wanted, inside = compile_fields([path]), compile_fields([self.inside(path)])
         return (
-            not any(isinstance(step, str) for step in steps)
-            or exists(list(self.rows), inside)
-            or exists(self.beside, steps)
+            not any(isinstance(step, str) for step in wanted[0])
+            or any(_chosen(row, inside) != {} for row in self.rows)
+            or _chosen(self.beside, wanted) != {}
         )
 
     def those_in(self, paths: Sequence[str]) -> tuple[str, ...]:
@@ -662,13 +661,8 @@ def _addressed(block: Mapping[str, Any]) -> Any:
 
 
 def without_data(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a media block with the size of its data in the place of the data."""
-    return {
-        key: f"[{len(compact_json(value)):,} characters]"
-        if key in MEDIA_DATA
-        else value
-        for key, value in block.items()
-    }
+    """Return a media block without its data."""
+    return {key: value for key, value in block.items() if key not in MEDIA_DATA}
 
 
 def jsonable(value: Any) -> Any:

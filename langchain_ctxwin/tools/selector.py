@@ -18,20 +18,18 @@ from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import TokenCounter, ToolRanker
-from langchain_ctxwin.tools.entries import (
+from langchain_ctxwin.tools.ranking import (
     SEARCH_NAME,
     Entry,
     Needs,
     QueryOrMessages,
-    entry_of,
-    needs_of,
-)
-from langchain_ctxwin.tools.ranking import (
     Ranking,
     Wish,
     WordIndex,
     best_first,
     custom_ranking,
+    entry_of,
+    needs_of,
 )
 from langchain_ctxwin.util.log import log
 
@@ -404,17 +402,8 @@ def priced_room(
         "type": "function",
         "function": {"name": "a", "description": "a", "parameters": {"type": "object"}},
     }
-    try:  # twice and once tells what the first tool adds beside its own text
-        empty, one, two = (
-            count([]),
-            count([], tools=[probe]),
-            count([], tools=[probe, probe]),
-        )
-    except TypeError as error:
-        raise ConfigError(
-            f"counter={counter!r} cannot price tools ({error}): pass a callable `(messages, *, tools=None) -> int`"
-        ) from error
+    # twice and once tells what the first tool adds beside its own text
+    empty, one, two = (count([], tools=[probe] * times) for times in range(3))
     base = max(0, 2 * one - two - empty)
-
     each = (max(0, count([], tools=[tool]) - empty - base) for tool in tools)
     return ToolRoom(tokens=tokens, base=base, each=tuple(each))

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tools import ToolSelector
-from langchain_ctxwin.tools.entries import needs_of
+from langchain_ctxwin.tools.ranking import needs_of
 from langchain_ctxwin.tools.selector import NOTHING_FOUND
 from support.tool_sets import definition, one_each
 

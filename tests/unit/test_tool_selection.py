@@ -126,7 +126,6 @@ def test_a_tool_that_is_too_big_is_skipped_and_reported():
             lambda: ToolSelector(TOOLS, 10, None, ["send_email", "book_taxi"]),
             "always needs",
         ),
-        (lambda: ToolSelector(TOOLS, 10, counter=len), "tools=None"),
     ],
 )
 def test_what_cannot_work_is_refused(refused, told):
