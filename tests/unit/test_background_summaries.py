@@ -130,19 +130,6 @@ def test_the_report_says_why_no_summary_is_tried_any_more():
     assert state["context_report"]["stopped"] == ""
 
 
-@pytest.mark.parametrize(
-    "bound", [{"trigger_messages": 8}, {"max_history_tokens": 400, "keep": 0.5}]
-)
-def test_a_history_past_a_bound_of_its_own_waits_for_the_summary_and_shrinks_to_it(
-    bound,
-):
-    chat = chat_of(Writer(), **bound)
-    while "compacted" not in chat.ask():
-        assert chat.state["context_report"]["history_tokens"] <= 400 + 80
-    assert chat.state["context_report"]["history_tokens"] <= 400
-    assert SUMMARY in chat.account
-
-
 # --- faults of summarizers, stores and clocks
 
 BAD = {

@@ -5,7 +5,6 @@ import json
 from decimal import Decimal
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
@@ -14,9 +13,6 @@ from langchain_ctxwin import (
     BudgetExceededError,
     ContextConfig,
     ModelInfo,
-    ModelRouter,
-    RoutedChatModel,
-    RoutingConfig,
     ToolResultConfig,
     ToolResultGuard,
 )
@@ -44,7 +40,6 @@ from support.agents import (
 )
 from support.conversations import CharCounter
 from support.fakes import ScriptedChatModel, core_overflow, script
-from support.routing import table_registry
 from support.tool_runs import results
 
 LIMIT = 1_000
@@ -73,13 +68,6 @@ def watched(adapter, model, **options):
     return agent_on(
         adapter, model, **{"sinks": [sink], "prices": PRICED, **PLAIN, **options}
     ), sink
-
-
-def writer_of(said="They talked.", name="writer", **options):
-    """A summarizer that is a model."""
-    return ScriptedChatModel(
-        policy=lambda *_: AIMessage(said), model_name=name, **options
-    )
 
 
 def chat(agent, turns, words=60, jobs=None):
@@ -297,72 +285,3 @@ def test_a_guard_tells_of_every_result(wiring, is_async):
     )
     assert large.tokens > large.budget_tokens >= large.shown_tokens
     assert {(event.thread, event.tool) for event in (fits, large)} == {("1", "read")}
-
-
-def routed(**options):
-    """A routed model, and its small candidate, which is cheaper."""
-    models = [
-        model_of(window, model_name=name)
-        for name, window in (("small", 500), ("large", 5_000))
-    ]
-    infos = {}
-    for model, price in zip(models, (Decimal(1), Decimal(10)), strict=True):
-        prices = {
-            "input_price": price,
-            "output_price": price,
-            "capabilities": frozenset({"tools"}),
-        }
-        infos[model.model_name] = ModelInfo(
-            name=model.model_name, context_window=model.input_limit, **prices
-        )
-    router = ModelRouter(
-        models, table_registry(infos), RoutingConfig(complexity="low"), counter=COUNT
-    )
-    return RoutedChatModel(router, **options), models[0]
-
-
-@on_both
-def test_a_route_is_told_for_each_answer(adapter):
-    """With what failed before it."""
-    model, small = routed()
-    small.faults.append(ConnectionError("down"))
-    sink = MemorySink()
-    agent = agent_on(adapter, model, sinks=[sink])
-    ask(agent, "hello")
-    ask(agent, "hello again")
-    steps = sink.of(StepEvent)
-    routes = [step.route for step in steps]
-    assert [(route["model"], bool(route["fallbacks"])) for route in routes] == [
-        ("large", True),
-        ("large", False),
-    ]
-    assert Decimal(routes[0]["estimated_cost"]) > 0
-    assert [step.cost is not None for step in steps] == [True, True]
-    assert [(event.model, event.name) for event in sink.of(RouteEvent)][-1] == (
-        "large",
-        "context.model_chosen",
-    )
-
-
-class Started(BaseCallbackHandler):
-    """Keeps the metadata of every call of a model."""
-
-    def __init__(self):
-        self.metadata = []
-
-    def on_chat_model_start(self, serialized, messages, **kwargs):
-        self.metadata.append(kwargs["metadata"])
-
-
-def test_calls_of_summarizers_carry_metadata():
-    """For LangSmith and other tracers."""
-    handler, writer = Started(), writer_of()
-    agent = agent_on("nodes", model_of(), summarizer=writer, **INLINE)
-    for n in range(9):
-        asked = {"messages": [HumanMessage(f"{n} " + WORD * 90)]}
-        agent.invoke(asked, {**THREAD, "callbacks": [handler]})
-    written = [one for one in handler.metadata if "ctxwin_call" in one]
-    assert len(written) == len(writer.requests) > 0
-    assert {(one["ls_model_name"], one["lc_source"]) for one in written} == {
-        ("writer", "summarization")
-    }

@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +20,7 @@ from langgraph.store.memory import InMemoryStore
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.summarize import jobs as module
-from langchain_ctxwin.summarize.jobs import Job, SummaryStore, Written, default_jobs
+from langchain_ctxwin.summarize.jobs import Job, SummaryStore, Written
 from langchain_ctxwin.summarize.model import as_summarizer, writer_of
 from support.fakes import ScriptedChatModel
 from support.graphs import chat_on
@@ -273,10 +272,6 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
     assert jobs.find("key") == Job(state="running")
 
 
-def test_engines_share_the_jobs_of_the_process():
-    assert default_jobs() is default_jobs()
-
-
 class Wording:
     def __init__(self, word: str) -> None:
         self.word = word
@@ -285,54 +280,33 @@ class Wording:
         return self.word
 
 
-def chain(model: str, prompt: str = "Summarize.", **settings: Any) -> Any:
-    chat = ChatOpenAI(model=model, api_key="key", **settings)
+def chat(model: str, key: str = "key") -> Any:
+    return ChatOpenAI(model=model, api_key=key)
+
+
+def chain(prompt: str) -> Any:
     return (
         ChatPromptTemplate.from_messages([("system", prompt)])
-        | chat
+        | chat("a")
         | StrOutputParser()
     )
 
 
-def replying(word: str) -> Any:
-    return lambda messages: word
-
-
-WRITERS: dict[str, Callable[[], Any]] = {
-    "model": lambda: ChatOpenAI(model="a", api_key="key"),
-    "another model": lambda: ChatOpenAI(model="b", api_key="key"),
-    "model with settings": lambda: ChatOpenAI(model="a", api_key="key").bind(
-        temperature=0.1
-    ),
-    "model with other settings": lambda: ChatOpenAI(model="a", api_key="key").bind(
-        temperature=0.2
-    ),
-    "chain": lambda: chain("a"),
-    "chain of another model": lambda: chain("b"),
-    "chain of another prompt": lambda: chain("a", "Say what was decided."),
-}
-UNIQUE = (
-    replying("a"),
-    replying("a"),
-    Wording("a"),
-    Wording("a"),
-    Wording("a").summarize,
-    Wording("a").summarize,
-)
-
-
 def test_no_two_summarizers_are_taken_for_each_other():
     """Models and chains are known by their settings, as in another process; what cannot be compared is its own."""
+
+    def settings():
+        bound = [chat("a").bind(temperature=share) for share in (0.1, 0.2)]
+        return [chat("a"), chat("b"), *bound, chain("Sum up."), chain("Decisions?")]
+
     first, again = (
-        [writer_of(as_summarizer(make())) for make in WRITERS.values()]
-        for _ in range(2)
+        [writer_of(as_summarizer(one)) for one in settings()] for _ in range(2)
     )
-    others = [writer_of(as_summarizer(one)) for one in UNIQUE]
+    own = [make for _ in range(2) for make in (lambda _: "a", Wording("a"))]
+    others = [writer_of(as_summarizer(one)) for one in own]
     assert first == again
-    assert len({*first, *others}) == len(WRITERS) + len(UNIQUE)
-    assert (
-        writer_of(as_summarizer(ChatOpenAI(model="a", api_key="another"))) == first[0]
-    )
+    assert len({*first, *others}) == len(first) + len(own)
+    assert writer_of(as_summarizer(chat("a", key="another"))) == first[0]
 
 
 def test_two_engines_with_one_thread_name_and_history_show_their_own_summaries():

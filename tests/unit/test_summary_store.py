@@ -70,9 +70,7 @@ async def test_the_last_summary_that_a_job_put_is_read_by_both_ways(store):
     assert (read, len(items), logs) == ([(None, None), (WRITTEN, WRITTEN)], 1, [])
 
 
-@pytest.mark.parametrize(
-    "thread", ["", "a.b", "langgraph", "\0", "\ud800", "x" * 10_000, "日本"]
-)
+@pytest.mark.parametrize("thread", ["", "a.b", "\0 \ud800 日本", "x" * 10_000])
 async def test_any_thread_id_and_any_text_can_be_stored(store, thread):
     """Ids with periods, empty ones and odd characters, and texts that databases refuse; each its own conversation."""
     written = Written(text="nul \0, lone \ud800 and 日本")

@@ -58,8 +58,6 @@ def piped(model):
 @pytest.mark.parametrize(
     ("work", "calls"),
     [
-        (lambda model: "text", 0),
-        (lambda model: model.invoke(ASK).text, 1),
         (
             lambda model: (
                 model.with_retry(wait_exponential_jitter=False).invoke(ASK).text
@@ -68,7 +66,7 @@ def piped(model):
         ),
         (piped, 4),
     ],
-    ids=["no model", "one call", "a retry", "nested runnables, a stream and a batch"],
+    ids=["a retry", "nested runnables, a stream and a batch"],
 )
 def test_calls_are_counted_once_with_their_tokens(work, calls):
     """Failed ones too, although they report no tokens; a call outside is not."""
