@@ -349,11 +349,9 @@ class AgentStep:
             output_tokens=self._output_tokens,
             reserve=settings_of(window).output_reserve,
             sizes=self._sizes(window),
+            shrinks=True,
         )
-        try:
-            route = router.decide(request)
-        except NoModelFitsError:
-            route = router.largest(request, is_to_shrink=True)
+        route = router.decide(request)
         self._take_model(
             route.name, route.reason, is_told=stays or route.name != before
         )

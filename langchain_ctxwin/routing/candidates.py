@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -35,17 +34,6 @@ from langchain_ctxwin.util.chat_models import chat_model_named
 CandidateModel = Any  # as the caller passes it: a chat model, a binding around one, a `ModelInfo`, or `provider:name`
 # a chat model and the arguments bound around it
 Instance = tuple[BaseChatModel, dict[str, Any]]
-
-# Providers whose LangChain integration goes by another name than theirs.
-INTEGRATIONS = {
-    "google": "google_genai",
-    "google-vertex": "google_vertexai",
-    "mistral": "mistralai",
-    "azure": "azure_openai",
-    "togetherai": "together",
-    "fireworks-ai": "fireworks",
-    "amazon-bedrock": "bedrock_converse",
-}
 
 # What a model has to be able to take for each kind of media; files are sent as text by some integrations.
 MEDIA_CAPABILITIES = {"image": "images", "audio": "audio", "video": "video"}
@@ -206,8 +194,7 @@ def _info(name: str, model: CandidateModel, registry: ModelRegistry) -> ModelInf
 def made_model(candidate: Candidate) -> BaseChatModel:
     """Return the chat model that a name or facts stand for; a `ConfigError` says what is missing."""
     # in a mapping a candidate has a name of its own
-    provider, *name = re.split("[/:]", _name_of(candidate.model), maxsplit=1)
-    named = ":".join([INTEGRATIONS.get(provider, provider), *name])
+    named = _name_of(candidate.model).replace("/", ":", 1)
     return chat_model_named(named, f"candidate {candidate.name!r}")
 
 
@@ -243,6 +230,9 @@ class RouteRequest:
     )
     prefer: str = (
         ""  # candidate to take if it can do what the request needs, whatever its size
+    )
+    shrinks: bool = (
+        False  # the caller makes it fit the largest window, where it fits none
     )
     prefer_reason: str = ""  # why, when another decision stands behind it
     kept: str = ""  # candidate that the conversation had so far, when the caller keeps count of that

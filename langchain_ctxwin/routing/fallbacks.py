@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -128,12 +128,10 @@ class Fallbacks:
         return self._route.metadata([f"{name}: {what}" for name, what in self._tried])
 
     def _chosen(self) -> Route:
-        """The next candidate; the largest window may still take what surely fits nowhere, before anyone gives up."""
+        """The next candidate."""
         try:
             return self._router.decide(self._request)
         except NoModelFitsError as nothing:
-            with suppress(NoModelFitsError):
-                return self._router.largest(self._request)
             last = self._error or nothing
         self._annotate(last)
         raise last

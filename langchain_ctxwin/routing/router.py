@@ -87,7 +87,7 @@ class Route:
     bucket: str
     """Kind and complexity of the task: where the outcome is counted."""
 
-    chance: float = 1.0
+    chance: float
     """Chance of a good answer, by the strength of the model and the outcomes in this bucket."""
 
     def metadata(self, fallbacks: Sequence[str] = ()) -> dict[str, Any]:
@@ -253,48 +253,40 @@ class ModelRouter:
         )
 
     def decide(self, request: RouteRequest) -> Route:
-        """Choose a model for a request; see `route`."""
+        """Choose a model for a request; see `route`.
+
+        Where no candidate is sure to take it, the largest window may still do so, or be refused.
+        """
         candidates, request = self._measured(request)
         rejected = self._unfit(candidates, request)
         able = [one for one in candidates if one.name not in rejected]
-        if not able:
-            raise _no_model_fits(rejected)
         chances = self._chances(candidates, request)
-        asks = f"{request.judged} complexity"
         wanted = self._wanted(able, chances, request)
-        chosen, reason = wanted or self._best(able, chances, request)
+        if not able:
+            chosen, reason = self._largest(candidates, request, rejected)
+            del rejected[chosen.name]
+        else:
+            chosen, reason = wanted or self._best(able, chances, request)
         for one in able:
-            why = (
-                "costs no less"
-                if chances[one.name] >= ENOUGH
-                else f"is not strong enough for {asks}"
-            )
+            why = "costs no less"
+            if chances[one.name] < ENOUGH:
+                why = f"is not strong enough for {request.judged} complexity"
             if wanted:
                 why = f"{chosen.name} is taken ({reason})"
             if one is not chosen:
                 rejected[one.name] = f"fits, but {why}"
-        return self._route(chosen, request, reason, rejected, chances[chosen.name])
-
-    def largest(self, request: RouteRequest, *, is_to_shrink: bool = False) -> Route:
-        """Choose the largest window, for a request of which no candidate is sure that it fits: it may, or be refused.
-
-        Raises:
-            NoModelFitsError: it surely does not fit and is not to shrink, or no candidate can do what it asks for.
-        """
-        candidates, request = self._measured(request)
-        rejected = self._unfit(candidates, request)
-        able = [one for one in candidates if not one.unable(request)]
-        if not able:
-            raise _no_model_fits(rejected)
-        largest = max(able, key=lambda one: one.input_limit(request))
-        limit, size = largest.input_limit(request), request.sizes[largest.family]
-        if not is_to_shrink and size.lower > limit:
-            raise _no_model_fits(rejected)
-        smaller = {one.name: "fits, but its window is smaller" for one in candidates}
-        others = smaller | rejected
-        del others[largest.name]
-        reason = f"largest window: nothing else fits {size.tokens:,} tokens"
-        return self._route(largest, request, reason, others)
+        self._last_candidates.put(request.conversation, chosen.name)
+        return Route(
+            model=chosen.model,
+            name=chosen.name,
+            info=chosen.info,
+            reason=reason,
+            rejected=rejected,
+            estimated_tokens=request.sizes[chosen.family].tokens,
+            estimated_cost=self._cost(chosen, request),
+            bucket=self._bucket(request),
+            chance=chances[chosen.name],
+        )
 
     def record(self, route: Route | Mapping[str, Any], success: bool) -> None:
         """Count an outcome, so that later chances follow it.
@@ -441,30 +433,29 @@ class ModelRouter:
             return config.cost * share - config.quality * quality
 
         chosen = min(able, key=rank)
+        if len(able) == 1:
+            return chosen, f"the only one that fits ({asks})"
         if chances[chosen.name] >= ENOUGH:
             return chosen, f"cheapest that is strong enough for {asks}"
         return chosen, f"best balance of chance and cost for {asks}"
 
-    def _route(
+    def _largest(
         self,
-        candidate: Candidate,
+        candidates: Sequence[Candidate],
         request: RouteRequest,
-        reason: str,
         rejected: Mapping[str, str],
-        chance: float = 1.0,
-    ) -> Route:
-        """Write down a decision; the conversation stays with the candidate from now on."""
-        self._last_candidates.put(request.conversation, candidate.name)
-        return Route(
-            model=candidate.model,
-            name=candidate.name,
-            info=candidate.info,
-            reason=reason,
+    ) -> tuple[Candidate, str]:
+        """The largest window, for a request that it may take, or that is made smaller for it."""
+        able = [one for one in candidates if not one.unable(request)]
+        for one in sorted(able, key=lambda one: -one.input_limit(request))[:1]:
+            size = request.sizes[one.family]
+            if request.shrinks or size.lower <= one.input_limit(request):
+                reason = f"largest window: nothing else fits {size.tokens:,} tokens"
+                return one, reason
+        lines = "".join(f"\n  {name}: {why}" for name, why in rejected.items())
+        raise NoModelFitsError(
+            f"none of {len(rejected)} candidates can take the request: shorten it, bind fewer tools or add one:{lines}",
             rejected=rejected,
-            estimated_tokens=request.sizes[candidate.family].tokens,
-            estimated_cost=self._cost(candidate, request),
-            bucket=self._bucket(request),
-            chance=chance,
         )
 
     def _cost(self, candidate: Candidate, request: RouteRequest) -> Decimal | None:
@@ -480,11 +471,3 @@ class ModelRouter:
 def _of(conversation: str, name: str) -> str:
     """Key of what one conversation knows of a candidate."""
     return f"{conversation}\0{name}"
-
-
-def _no_model_fits(rejected: Mapping[str, str]) -> NoModelFitsError:
-    lines = "".join(f"\n  {name}: {reason}" for name, reason in rejected.items())
-    return NoModelFitsError(
-        f"none of {len(rejected)} candidates can take the request: shorten it, bind fewer tools or add one:{lines}",
-        rejected=rejected,
-    )

@@ -1,5 +1,6 @@
 """Does the router choose what fits, then what is worth it, and say why?"""
 
+from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -116,9 +117,11 @@ def test_the_upper_bound_of_a_counter_decides(counter, upper_of):
     """An estimator's own quantile; a plain callable, which says nothing of its errors, gets a fifth on top."""
     upper = upper_of(counter([HumanMessage("word " * 800)]))
     request = RouteRequest(messages=[HumanMessage("word " * 800)], reserve=0)
-    assert of_infos(info("a", upper), counter=counter).decide(request).name == "a"
-    with pytest.raises(NoModelFitsError):
-        of_infos(info("a", upper - 1), counter=counter).decide(request)
+    larger, liked = info("b", 128_000), {"a": 1, "b": 0}
+    for window, name in ((upper, "a"), (upper - 1, "b")):
+        options = {"counter": counter, "chances": liked}
+        routes = of_infos(info("a", window), larger, **options)
+        assert routes.decide(request).name == name
 
 
 def sized(tokens: int, **wish) -> RouteRequest:
@@ -130,10 +133,9 @@ def sized(tokens: int, **wish) -> RouteRequest:
 def test_the_upper_bound_of_a_size_measured_elsewhere_decides():
     assert two().decide(sized(50_000)).name == "b"
     routes = of_infos(info("a", 1_000, tokenizer_family="openai"))
-    fits, not_fits = (Size(tokens=10, upper=upper, lower=1) for upper in (1_000, 1_001))
+    sizes = [Size(tokens=10, upper=upper, lower=upper) for upper in (1_000, 1_001)]
     fitting, larger = (
-        RouteRequest(messages=[], sizes={"openai": size}, reserve=0)
-        for size in (fits, not_fits)
+        RouteRequest(messages=[], sizes={"openai": size}, reserve=0) for size in sizes
     )
     assert routes.decide(fitting).name == "a"
     with pytest.raises(
@@ -216,11 +218,13 @@ def test_a_candidate_that_lacks_a_capability_is_left_out(
 def test_the_largest_window_takes_what_may_still_fit():
     """Between the lower and the upper bound a request may be sent; beyond it is refused here."""
     routes = of_infos(info("small", 512), info("large", 1_400), counter=exact)
-    route = routes.largest(RouteRequest(messages=[HumanMessage("word " * 1_000)]))
+    route = routes.route("word " * 1_000)
     reason = f"largest window: nothing else fits {route.estimated_tokens:,} tokens"
     assert (route.name, route.reason) == ("large", reason)
+    too_large = RouteRequest(messages=[HumanMessage("word " * 2_000)])
     with pytest.raises(NoModelFitsError):
-        routes.largest(RouteRequest(messages=[HumanMessage("word " * 2_000)]))
+        routes.decide(too_large)
+    assert routes.decide(replace(too_large, shrinks=True)).name == "large"
 
 
 @pytest.mark.parametrize(
