@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pytest
@@ -17,11 +15,9 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres import PostgresStore
-from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from langchain_ctxwin import (
     ConfigError,
@@ -180,26 +176,6 @@ def test_a_conversation_leaves_every_place_and_all_others_stay(places):
     assert {name: held for name, held in places.texts().items() if SECRET in held} == {}
     everything_holds(places, OTHER)
     forget(SECRET, **places.given())  # what is not there is no error
-
-
-async def test_async_checkpointers_and_stores_are_emptied_alike(tmp_path):
-    path = str(tmp_path / "threads.db")
-    async with (
-        AsyncSqliteSaver.from_conn_string(path) as saver,
-        AsyncSqliteStore.from_conn_string(path) as store,
-    ):
-        await store.setup()
-        places = Places(
-            checkpointer=saver,
-            store=store,
-            results=LangGraphResultStore(store),
-        )
-        await asyncio.to_thread(places.talk, SECRET, SECRET)
-        await asyncio.to_thread(places.talk, "other", OTHER)
-        await asyncio.to_thread(partial(forget, SECRET, **places.given()))
-        left = await store.asearch(("ctxwin",))
-        assert {item.namespace[1] for item in left} == {"summaries", "results"}
-        assert await saver.aget_tuple({"configurable": {"thread_id": "other"}})
 
 
 @pytest.mark.parametrize("thread", ["", None, 7])

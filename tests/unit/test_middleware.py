@@ -28,8 +28,6 @@ from support.agents import LONG, THREAD, ask, model_of, values
 from support.fakes import (
     ScriptedChatModel,
     SdkError,
-    core_overflow,
-    openai_overflow,
     script,
 )
 
@@ -86,23 +84,6 @@ def test_the_session_is_stored_and_hidden(schema):
     ) == (True, 600)
     assert "question" in str(stored["context_record"]["lines"])
     assert "forged" not in str(stored)
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("overflow", [core_overflow, openai_overflow])
-async def test_a_refused_request_is_sent_again_smaller_and_its_limit_is_not_hit_again(
-    overflow, is_async
-):
-    model = ScriptedChatModel(
-        profile={"max_input_tokens": 4000}, input_limit=600, overflow=overflow
-    )
-    agent = agent_of(model, middleware=ContextWindowMiddleware(config=OFF))
-    for number in range(12):
-        given = {"messages": [HumanMessage(f"question {number} {LONG[:400]}")]}
-        await agent.ainvoke(given, THREAD) if is_async else agent.invoke(given, THREAD)
-    refused = [request.refused for request in model.requests]
-    assert (refused.count(True), refused.count(False)) == (1, 12)
-    assert values(agent)["context_report"]["input_limit"] <= 600
 
 
 @pytest.mark.parametrize(

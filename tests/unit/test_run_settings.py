@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langgraph.checkpoint.memory import InMemorySaver
 from typing_extensions import TypedDict
 
 from langchain_ctxwin import (
@@ -14,7 +13,7 @@ from langchain_ctxwin import (
     ModelLimits,
     create_context_agent,
 )
-from langchain_ctxwin.errors import ConfigError, ThreadBudgetError
+from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.testing import ScriptedChatModel, count_tokens
 
@@ -103,19 +102,6 @@ def test_an_engine_with_other_settings_is_made_once_and_keeps_the_rest():
     own = engine.with_settings({"summary_sections": ["Decisions"]})
     assert own.writer != engine.writer
     assert "Decisions" in own.summarizer.sections
-
-
-@pytest.mark.parametrize("make", [nodes, middleware])
-def test_a_run_bounds_what_its_thread_may_spend(make):
-    """By its own settings; a run without them goes on."""
-    agent, saver = make(ScriptedChatModel(), Settings), InMemorySaver()
-    agent.checkpointer = saver
-    thread = {"configurable": {"thread_id": "1"}}
-    bounded = Settings(ctxwin={"max_thread_tokens": 10})
-    agent.invoke(LONG, thread, context=bounded)
-    with pytest.raises(ThreadBudgetError, match="max_thread_tokens=10"):
-        agent.invoke({"messages": [("user", "More?")]}, thread, context=bounded)
-    agent.invoke(None, thread)
 
 
 def test_a_reserve_that_leaves_no_input_is_refused():

@@ -15,7 +15,6 @@ from langgraph.types import interrupt
 from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
-    ContextEngine,
     ContextWindowError,
     acompact,
     aundo,
@@ -184,25 +183,6 @@ def test_a_model_writes_the_summary_with_the_focus_and_one_that_fails_leaves_the
     assert not made.summary
     # the next steps know of the failure
     assert values(agent)["context_guard"]["ineffective"] == 1
-
-
-def test_an_engine_without_a_graph_compacts_on_request_with_a_focus():
-    asked = []
-
-    def write(messages):
-        asked.append(messages[-1].content)
-        return SUMMARY
-
-    config = ContextConfig(summary_max_tokens=100)
-    engine = ContextEngine(LIMIT, exact_count, write, config)
-    window = engine.measure(talk(20))
-    compaction = engine.on_request(window, focus="the red fox")
-    session = engine.apply(compaction, window)
-    assert session["context_summary"] == SUMMARY
-    assert any("the red fox" in text for text in asked)
-    smaller = engine.measure(talk(20), session=session)
-    assert smaller.total_tokens < window.total_tokens
-    assert engine.on_request(smaller) is None
 
 
 def test_what_cannot_be_compacted_says_what_to_pass():
