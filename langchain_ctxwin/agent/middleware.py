@@ -410,7 +410,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             model=limited_by(engine, model),
             call=model,
             requires=("structured_output",) if is_native else (),
-            bind=lambda tools: bound_by_agent(request, model, tools),
+            bind=lambda call, tools: bound_by_agent(request, call, tools),
             place=place_of(request.runtime, prompt),
             stored_messages=stored["messages"],
         )

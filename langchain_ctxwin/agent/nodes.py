@@ -33,6 +33,7 @@ from langchain_ctxwin.agent.state import (
 from langchain_ctxwin.agent.step import (
     AgentStep,
     Destination,
+    as_bound,
     request_waits,
     route_of,
 )
@@ -174,9 +175,15 @@ class ContextNodes:
             "force_compress", self._doing(AgentStep.compressing)
         )
         """Makes the request fit without calling a model, or raises `BudgetExceededError`."""
-        self.build_messages = self._node("build_messages", self._build)
+        self.build_messages = self._node(
+            "build_messages", self._doing(_require_check, shows_request=True)
+        )
         """Writes the request to `llm_input_messages`."""
-        self.pre_model_hook = HookNode("pre_model_hook", self._prepare, self._step)
+        self.pre_model_hook = HookNode(
+            "pre_model_hook",
+            self._doing(AgentStep.prepare, shows_request=True),
+            self._step,
+        )
         """All of them in one node, for `create_react_agent(..., pre_model_hook=nodes.pre_model_hook)`."""
 
     def route_on_budget(self, state: State) -> Destination:
@@ -207,9 +214,9 @@ class ContextNodes:
 
         def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
             def send(attempt: Attempt) -> Work[Any]:
-                # a recovery may choose others
-                bound = self._bound(runnable, step.tools)
                 options = attempt.arguments
+                # with the tools chosen now: a recovery may choose others
+                bound = step.bind(runnable, step.tools)
                 return (
                     yield Wait.on(bound, "invoke", attempt.request, config, **options)
                 )
@@ -256,9 +263,7 @@ class ContextNodes:
             all_tools=self._all_tools(_resolved(self._tools, state, runtime)),
             model=_resolved(self._model, state, runtime),
             call=self._call,
-            bind=lambda tools: (
-                None if self._call is None else self._bound(self._call, tools)
-            ),
+            bind=bind_inside if self._selector else as_bound,
             place=place_of(runtime, prompt),
         )
         # A step keeps its list of messages alive, so that an id cannot come to mean another one.
@@ -281,38 +286,26 @@ class ContextNodes:
         if new:
             self._tools = [*self._tools, *new]
 
-    def _bound(
-        self, model: Runnable[Any, Any], tools: Sequence[Any]
-    ) -> Runnable[Any, Any]:
-        """The model with the tools that a selector chose for this request."""
-        return model if self._selector is None else bind_inside(model, tools)
-
-    def _doing(self, work: Callable[[AgentStep], Work[None]]) -> Do:
+    def _doing(
+        self, work: Callable[[AgentStep], Work[None]], *, shows_request: bool = False
+    ) -> Do:
         """What a node does that keeps its step for the next node, unless the turn is over."""
 
-        def do(step: AgentStep, _: RunnableConfig | None) -> Work[Update]:
+        def do(
+            step: AgentStep, _: RunnableConfig | None
+        ) -> Work[Update | Command[Any]]:
             yield from work(step)
+            update = step.news
+            if shows_request:
+                update = {**update, "llm_input_messages": step.request()}
             if not turn_is_finished(step.state):
                 self._steps.put(id(step.state.get("messages")), step)
-            return step.news
+            if not shows_request or current_runtime() is None:
+                return update
+            # As pairs: LangGraph streams messages that it finds in a dict, and a request is not for the user.
+            return Command(update=list(update.items()))
 
         return do
-
-    def _build(
-        self, step: AgentStep, _: RunnableConfig | None
-    ) -> Work[Update | Command[Any]]:
-        yield from ()
-        if current_runtime() is not None and not step.state.get("context_report"):
-            raise ConfigError(UNCHECKED)
-        request = step.request()
-        self._steps.put(id(step.state.get("messages")), step)
-        return _unstreamed({"llm_input_messages": request})
-
-    def _prepare(
-        self, step: AgentStep, _: RunnableConfig | None
-    ) -> Work[Update | Command[Any]]:
-        yield from step.prepare()
-        return _unstreamed({**step.news, "llm_input_messages": step.request()})
 
     def _check(self, step: AgentStep) -> Work[None]:
         """Measure the next request and decide where to go."""
@@ -337,9 +330,11 @@ class ContextNodes:
             )
 
 
-def _unstreamed(update: Update) -> Update | Command[Any]:
-    """A request as pairs: LangGraph streams messages that it finds in a dict, and these are not for the user."""
-    return update if current_runtime() is None else Command(update=list(update.items()))
+def _require_check(step: AgentStep) -> Work[None]:
+    """Raise `ConfigError` in a graph whose state tells nothing of a check."""
+    yield from ()
+    if current_runtime() is not None and not step.state.get("context_report"):
+        raise ConfigError(UNCHECKED)
 
 
 def current_runtime() -> Runtime[Any] | None:

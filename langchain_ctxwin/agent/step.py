@@ -14,7 +14,11 @@ from typing import Any, Literal, NamedTuple
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langgraph.types import interrupt
 
-from langchain_ctxwin.agent.choices import limited_by, require_free_name, router_of
+from langchain_ctxwin.agent.choices import (
+    limited_by,
+    require_free_name,
+    router_of,
+)
 from langchain_ctxwin.agent.state import (
     SESSION,
     State,
@@ -77,6 +81,11 @@ COMPACTS = "compacts: the conversation stays with its model"
 """Why a full conversation does not move."""
 
 
+def as_bound(call: Any, _: Sequence[Any]) -> Any:
+    """Return a model whose tools are bound already."""
+    return call
+
+
 @dataclass(kw_only=True, eq=False)
 class AgentStep:
     """The state of one conversation on its way through a step, and the request measured for it.
@@ -107,8 +116,8 @@ class AgentStep:
     requires: tuple[str, ...] = ()
     """Capabilities that the model needs beside those that tools and media show."""
 
-    bind: Callable[[Sequence[Any]], Any] = lambda _: None
-    """Returns what the request goes to with these tools bound; None when that is unknown."""
+    bind: Callable[[Any, Sequence[Any]], Any] = as_bound
+    """Returns the call with these tools bound; None when that is unknown."""
 
     place: RunPlace = NOWHERE
     """Where the conversation runs."""
@@ -200,7 +209,9 @@ class AgentStep:
     @property
     def called(self) -> Any:
         """What the request goes to, tools bound; None when that is unknown. A router's choice may change until then."""
-        return None if self.router else self.bind(self.tools)
+        if self.router is not None or self.call is None:
+            return None
+        return self.bind(self.call, self.tools)
 
     def request(self) -> list[AnyMessage]:
         """Return the messages of the request, built once; one that holds nothing to answer is refused.
