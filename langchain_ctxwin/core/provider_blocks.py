@@ -555,11 +555,6 @@ def _with_block(block: Any, change: Callable[[Block], Block]) -> Any:
         inner = {k: with_media(block[k], change) for k in RESULT_KEYS if k in block}
         is_same = all(value is block[key] for key, value in inner.items())
         return block if is_same else {**block, **inner}
-    if isinstance(block, Mapping) and block.get("type") == "non_standard":
-        value = _with_block(block.get("value"), change)
-        is_media = kind_of(value) in MEDIA_KINDS
-        is_same = value is block.get("value")
-        return block if is_same else {**block, "value": value} if is_media else value
     return block
 
 

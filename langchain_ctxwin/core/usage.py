@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, TypeGuard
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.model_info import ModelInfo, exact
 from langchain_ctxwin.core.provider_blocks import COMPACTION_TYPE, compaction_in
 from langchain_ctxwin.core.sizing import ReportedSize, Sizes
 
@@ -47,11 +47,8 @@ def as_money(value: object) -> Decimal:
     Raises:
         ValueError: it is none.
     """
-    try:
-        amount = Decimal(str(value))
-    except InvalidOperation:
-        amount = Decimal("NaN")
-    if not amount.is_finite() or amount < 0:
+    amount = exact(value)
+    if amount is None or amount < 0:
         raise ValueError(f"{value!r} is no amount")
     return amount
 
