@@ -9,7 +9,6 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -70,7 +69,6 @@ SOURCES = "OpenAI chat or LangChain messages (.jsonl or .json, also gzipped), La
 
 MAX_DIGITS = 15  # of a number: no window and no number of calls has more
 
-UNIT_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}  # of `--since`
 
 GATE = re.compile(
     r"(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)"
@@ -194,7 +192,7 @@ def _add_history(commands: Any) -> None:
     command.add_argument(
         "--since",
         metavar="TIME",
-        help="12h, 7d, 2w, or a date such as 2030-01-31 (UTC)",
+        help="a date such as 2030-01-31, or 2030-01-31T12:00 (UTC)",
     )
     command.set_defaults(run=_report)
 
@@ -405,12 +403,10 @@ def _since(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        if unit := UNIT_SECONDS.get(text[-1:]):
-            return time.time() - float(text[:-1]) * unit
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigError(
-            f"--since {text}: give 12h, 7d, 2w, or a date such as 2030-01-31"
+            f"--since {text}: give a date such as 2030-01-31, or 2030-01-31T12:00"
         ) from error
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
 

@@ -30,7 +30,6 @@ from langchain_core.messages import (
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command, interrupt
 
 from langchain_ctxwin.testing import ScriptedChatModel, ScriptedRequest
 
@@ -82,12 +81,6 @@ def read_all(name: str) -> str:
     return f"{name}: " + WORD * 4_000
 
 
-@tool
-def approve(name: str) -> str:
-    """Ask a person whether a file may be sent."""
-    return f"{name}: {interrupt('May it be sent?')}"
-
-
 def calling(
     steps: int, *, name: str = "read", parallel: int = 1, ids: str = "new"
 ) -> Answer:
@@ -102,7 +95,7 @@ def calling(
             // parallel
         )
         question_text = messages[start].text.split(":")[0]
-        if done >= steps or "again" in messages[-1].text:
+        if done >= steps:
             return AIMessage(f"{question_text} is done. {WORD * 5}")
         marks = (
             f"{question_text}-{done}-{n}" if ids == "new" else f"call-{n}"
@@ -344,21 +337,6 @@ class ContextMiddlewareTests:
                 )
         assert streamed
         assert not any(SUMMARY_MARK in text for text in streamed)
-
-    def test_an_interrupted_call_is_resumed(self) -> None:
-        """By another object, as in another process; the pending call is there, and gets its answer."""
-        model, saver = self.model(calling(1)), InMemorySaver()
-        agent = self.agent(model, [read, approve], Summaries(), saver)
-        for number in range(self.turns):
-            agent.invoke({"messages": [question(number)]}, THREAD)
-        model.script = calling(1, name="approve")
-        agent.invoke({"messages": [question(self.turns)]}, THREAD)
-        again = self.agent(model, [read, approve], Summaries(), saver)
-        state = again.invoke(Command(resume="yes, again"), THREAD)
-        assert state["messages"][-1].text.startswith(f"Question {self.turns} is done")
-        assert _shows(model.answered[-1], "yes, again")
-        assert _shows(model.answered[-1], question(self.turns).text)
-        self.require_fitting(model)
 
     def test_sync_and_async_runs_send_the_same_requests(self) -> None:
         """With the same answers, in the same order."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import takewhile
@@ -127,23 +128,6 @@ class Sent:
     guard: Mapping[str, Any]
     """The `context_report` and `context_guard` of ours; empty for a plain policy."""
 
-    def counted(self, policy: str, window: int) -> ReplayResult:
-        """Return its figures; one that was not sent is billed nowhere."""
-        is_sent = int(self.fits)
-        return ReplayResult(
-            policy=policy,
-            window=window,
-            requests=1,
-            sent=is_sent,
-            over_limit=self.tries - is_sent,
-            compactions=int(self.fits and not self.is_extended),
-            needed=self.needed,
-            shown=self.needed - len(self.missing),
-            sent_tokens=is_sent * self.tokens,
-            billed_tokens=is_sent
-            * (self.tokens - (1 - CACHED_PRICE) * self.cached_tokens),
-        )
-
 
 def replay(
     conversation: Conversation,
@@ -163,12 +147,25 @@ def replay(
     Raises:
         ConfigError: the window leaves no room for input.
     """
-    result = ReplayResult(policy=policy.name, window=window, conversations=1)
+    sums: Any = Counter(conversations=1)
     for sent in _Play(conversation, policy, window).requests():
-        result += sent.counted(policy.name, window)
+        sums.update(
+            requests=1,
+            over_limit=sent.tries - sent.fits,
+            needed=sent.needed,
+            shown=sent.needed - len(sent.missing),
+        )
+        if sent.fits:
+            cached = (1 - CACHED_PRICE) * sent.cached_tokens
+            sums.update(
+                sent=1,
+                compactions=not sent.is_extended,
+                sent_tokens=sent.tokens,
+                billed_tokens=sent.tokens - cached,
+            )
         if heard:
             heard(sent)
-    return result
+    return ReplayResult(policy=policy.name, window=window, **sums)
 
 
 def compare(

@@ -161,7 +161,6 @@ WRONG = {
     ),
     "test_requests_extend_each_other": over(with_time),
     "test_no_summary_leaks_into_the_stream_of_an_answer": summarizing(0),
-    "test_an_interrupted_call_is_resumed": over(without_results),
     "test_sync_and_async_runs_send_the_same_requests": lambda model, summarizer: [
         ContextWindowMiddleware(limits=limits_of(model)),
         OnlySync(),
