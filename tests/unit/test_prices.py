@@ -180,12 +180,10 @@ IMAGES = {
         "type": "image",
         "image": {"format": "png", "source": {"bytes": PNG}},
     },
-    "untyped bytes": {"image": {"source": {"bytes": PNG}}},
     "non-standard": {
         "type": "non_standard",
         "value": {"type": "image", "base64": b64(PNG)},
     },
-    "unknown block": {"type": "screenshot", "shot": b64(png(1024, 512, 2_000))},
     "inside a result": {
         "type": "tool_result",
         "content": [{"type": "image", "base64": b64(PNG)}],
