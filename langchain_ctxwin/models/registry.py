@@ -145,7 +145,7 @@ class ModelRegistry:
         info = self._facts(named)
         if info is None:
             # an error is final, a moment of patience is not
-            self._wait(self._running)
+            wait([*self._running.values()], TIMEOUT_SECONDS)
             info = self._facts(named)
         if info is None or not info.limits.known:
             raise UnknownModelError(self._unknown(named.name, info))
@@ -169,9 +169,10 @@ class ModelRegistry:
     def refresh(self) -> None:
         """Ask every source now and wait for the answers, for each only its limited time; failures are logged."""
         self._memory.refresh()
-        self._wait(self._running)  # these answers do not count
+        # these answers do not count
+        wait([*self._running.values()], TIMEOUT_SECONDS)
         self._ask(self._sources)
-        self._wait(self._running)
+        wait([*self._running.values()], TIMEOUT_SECONDS)
 
     @property
     def sources(self) -> dict[str, str]:
@@ -211,33 +212,33 @@ class ModelRegistry:
 
     def _settle(self) -> None:
         """Have the sources asked that are due, and wait: where old facts can serve, only for a moment."""
-        due = [name for name, at in self._due.items() if self._clock() >= at]
-        self._ask(due)
-        self._wait(self._running.keys() - self._answers.keys() - self._faults.keys())
-        wait([self._running[name] for name in due], GRACE_SECONDS)
+        asked = self._ask(name for name, at in self._due.items() if self._clock() >= at)
+        heard = self._answers.keys() | self._faults.keys()
+        wait(
+            [self._running[name] for name in asked if name not in heard],
+            TIMEOUT_SECONDS,
+        )
+        wait([self._running[name] for name in asked], GRACE_SECONDS)
 
-    def _wait(self, names: Iterable[str]) -> None:
-        """Wait for sources as long as any may take, and note those that take longer."""
-        asked = {name: self._running[name] for name in names}
-        wait(asked.values(), TIMEOUT_SECONDS)
-        for name, answer in asked.items():
-            if not answer.done():
-                self._failed(name, f"no answer within {TIMEOUT_SECONDS:g} seconds")
-
-    def _ask(self, names: Iterable[str]) -> None:
-        """Ask each source in a thread of its own; one that hangs is not asked again."""
+    def _ask(self, names: Iterable[str]) -> list[str]:
+        """Ask each source in a thread of its own, and return which; one that hangs is not asked again."""
+        asked = []
         with self._lock:
             for name in names:
                 if name not in self._running or self._running[name].done():
                     self._running[name] = in_daemon(partial(self._fetch, name))
+                    asked.append(name)
                 self._due[name] = max(self._due[name], self._clock() + RETRY_SECONDS)
+        return asked
 
     def _fetch(self, name: str) -> None:
         """Ask a source in this thread; an answer that comes too late to be waited for is used all the same."""
         try:
             models = list(self._sources[name].fetch(None))
         except Exception as error:  # noqa: BLE001  # a source may fail in any way: what it said before holds
-            self._failed(name, reason_of(error))
+            if self._faults.get(name) != (reason := reason_of(error)):
+                log.warning("models.source_failed", source=name, reason=reason)
+            self._faults[name] = reason
             return
         self._faults.pop(name, None)
         with self._lock:
@@ -254,11 +255,6 @@ class ModelRegistry:
             self._due[name] = self._clock() + self._ttl_seconds
         for event in changes(name, before, models):
             self._reporter.emit(event)
-
-    def _failed(self, name: str, reason: str) -> None:
-        if self._faults.get(name) != reason:
-            log.warning("models.source_failed", source=name, reason=reason)
-        self._faults[name] = reason
 
     # ---- what is known about a name ----------------------------------------------------------------------------------
 

@@ -322,11 +322,9 @@ def test_a_hanging_source_is_waited_for_once(monkeypatch):
     )
     monkeypatch.setattr(registry_module, "TIMEOUT_SECONDS", 0.1)
     known = registry(hanging, good, watch=watch)
-    with capture_logs() as logs:
-        for _ in range(3):
-            assert windows(known, "nova-1", "nova-1") == [8192, 8192]
-            watch.now += TTL
-    assert [log["reason"] for log in logs] == ["no answer within 0.1 seconds"]
+    for _ in range(3):
+        assert windows(known, "nova-1", "nova-1") == [8192, 8192]
+        watch.now += TTL
     hanging.released.set()
     assert (window(known, "late"), hanging.fetched) == (8192, [None])
 
