@@ -35,10 +35,6 @@ from langchain_ctxwin.errors import (
     escaped,
 )
 from langchain_ctxwin.models import sources
-from langchain_ctxwin.models.printing import (
-    model_table,
-    source_lines,
-)
 from langchain_ctxwin.models.probing import (
     LOW_TOKENS,
     most_of_a_probe,
@@ -73,6 +69,18 @@ MAX_DIGITS = 15  # of a number: no window and no number of calls has more
 GATE = re.compile(
     r"(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)"
 )
+
+MODEL_COLUMNS = {
+    "MODEL": "name",
+    "PROVIDER": "provider",
+    "WINDOW": "context_window",
+    "INPUT": "max_input_tokens",
+    "OUTPUT": "max_output_tokens",
+    "$ IN": "input_price",
+    "$ OUT": "output_price",
+    "$ CACHED": "cache_read_price",
+}
+MODEL_LEGEND = "Tokens; USD per million tokens; INPUT is a limit of its own beside the window; - is unknown."
 
 PROBED_BEYOND = (
     1.25  # times the limit that is stated: one that is stated too low is found, too
@@ -318,9 +326,15 @@ def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
     if args.probe is not None:
         return _probe(registry, args)
     infos = registry.models(args.provider)
-    if infos:
-        _print_lines(model_table(infos))
-    _print_lines(["", *source_lines(registry.sources)])
+    rows = [
+        {title: getattr(info, field) for title, field in MODEL_COLUMNS.items()}
+        | {"FROM": info.limits.source}
+        for info in infos
+    ]
+    if rows:
+        _print_lines([*lines_of(rows), MODEL_LEGEND])
+    lines = [f"{name} {fault}".strip() for name, fault in registry.sources.items()]
+    _print_lines(["", *lines])
     if not infos:
         wanted = f" of provider {args.provider!r}" if args.provider else ""
         hint = "correct its name, or pass --source or --catalog"

@@ -5,7 +5,6 @@
     sources      what states facts: the caller, profiles, catalogs, errors of providers; the snapshot that comes along
     apis         providers' own lists of models, a row of a table each
     reading      tokens, prices, days and names of providers, as tables and servers write them
-    printing     the lines that `ctxwin models` prints
     probing      finds a real input limit by requests of rising size
 
 Nothing here knows the engine: it takes `ModelInfo`s and chat models.

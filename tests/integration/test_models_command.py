@@ -64,9 +64,9 @@ def test_a_fleet_is_one_table_with_limits_prices_and_who_states_them(fleet, caps
         "96,000",
         "-",
         "16,000",
-        "0.25",
-        "2",
-        "0.025",
+        "0.2500",
+        "2.0000",
+        "0.0250",
     ]
     assert {"ollama", "anthropic"} <= set(out.splitlines())
 
