@@ -264,7 +264,7 @@ def test_any_content_and_any_tool_has_a_count(content, tools, family):
         assert CharRatioCounter()([made], tools=tools) >= 0
 
 
-@pytest.mark.parametrize("size", [0, 1, 5, 10, 999, 4_095, 65_537])
+@pytest.mark.parametrize("size", [0, 5, 4_095])
 def test_a_margin_is_added_to_every_count(size):
     assert CharRatioCounter(margin=0.2).count_text("x" * size) == size * 12 // 40
     assert (

@@ -25,7 +25,6 @@ from langchain_ctxwin.core.parts import (
 from langchain_ctxwin.core.record import Record, RecordLine
 from langchain_ctxwin.core.turns import (
     Before,
-    call_ids,
     may_follow,
     safe_boundary,
     show_step,
@@ -127,24 +126,11 @@ def test_a_step_holds_what_stands_or_falls_together(messages, steps):
 
 
 def test_a_user_message_starts_a_turn_and_a_note_of_this_package_none():
-    """What stands before the first question is turn 0; calls that could not be parsed are calls."""
+    """What stands before the first question is turn 0."""
     turns = split_turns([AIMessage("hello"), HumanMessage("q"), AIMessage("a")])
     assert [(turn.index, len(turn.steps)) for turn in turns] == [(0, 1), (1, 2)]
     steps = split_steps([note_message("n", "1"), HumanMessage("q"), AIMessage("a")])
     assert [starts_turn(step) for step in steps] == [False, True, False]
-    broken = {
-        "name": "f",
-        "args": "{",
-        "id": "x",
-        "error": None,
-        "type": "invalid_tool_call",
-    }
-    called = AIMessage(
-        "",
-        tool_calls=[{"name": "f", "args": {}, "id": None}],
-        invalid_tool_calls=[broken],
-    )
-    assert (call_ids(called), call_ids(HumanMessage("q"))) == (("", "x"), ())
 
 
 # ---- repairs ----------------------------------------------------------------------------------------------------
