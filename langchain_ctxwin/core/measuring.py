@@ -55,42 +55,34 @@ def measured(
     Raises:
         ConfigError: the limits leave no room for input.
     """
-    declared = parts.declared
-    if parts.history.media:
-        parts = replace(parts, media=_media_limits(parts, session, declared))
     sealed = session.unsealed.find(parts.messages) if session.unsealed else None
-    parts = replace(parts, unsealed=0 if sealed is None else sealed + 1)
+    parts = replace(
+        parts,
+        media=_media_limits(parts, session),
+        unsealed=0 if sealed is None else sealed + 1,
+    )
     request = _sized(parts, session)
-    reserve = parts.settings.output_reserve
-    limits = declared
-    reserved_tokens = reserve_within(declared, reserve, learned=False)
-    if learned := smaller_of(shared_limits, remembered_limit(session, parts.model)):
-        # by the lower of both counts: what reports made us believe of the fixed regions may be wrong
-        fixed = request.fixed_tokens, request.fixed_estimates.fixed_tokens
-        fixed_tokens = 0 if was_refused else min(fixed)
-        limits, reserved_tokens = _lowered(declared, learned, reserve, fixed_tokens)
+    learned = smaller_of(shared_limits, remembered_limit(session, parts.model))
+    # by the lower of both counts: what reports made us believe of the fixed regions may be wrong
+    fixed = request.fixed_tokens, request.fixed_estimates.fixed_tokens
+    limits, reserved_tokens = _limits(parts, learned, 0 if was_refused else min(fixed))
     limit = limits.input_limit(reserved_tokens)
-
-    def within(request: Request) -> Request:
-        return replace(
-            request,
-            limits=limits,
-            reserved_tokens=reserved_tokens,
-            input_limit=limit,
-            limit=limit,
-        )
-
-    request = within(request)
+    bounds: dict[str, Any] = {
+        "limits": limits,
+        "reserved_tokens": reserved_tokens,
+        "input_limit": limit,
+        "limit": limit,
+    }
+    request = replace(request, **bounds)
     for change in (with_record_anew, started_by_provider, with_reasoning_untied):
         if changed := change(request):
-            request = within(_sized(parts, changed))
+            request = replace(_sized(parts, changed), **bounds)
     return request
 
 
-def _media_limits(
-    parts: Parts, session: Session, declared: ModelLimits
-) -> dict[str, int]:
+def _media_limits(parts: Parts, session: Session) -> dict[str, int]:
     """The pictures and files that the request may have: the smallest of what is set, stated, documented, learned."""
+    declared = parts.declared
     window = declared.context_window or declared.max_input_tokens
     learned = (session.counts.get("media") or {}).get(parts.model) or {}
     documented = parts.rules.media_limits(window)
@@ -175,22 +167,19 @@ def with_reasoning_untied(request: Request) -> Session | None:
     )
 
 
-def _lowered(
-    declared: ModelLimits,
-    learned: Mapping[str, int],
-    output_reserve: int | None,
-    fixed_tokens: int,
+def _limits(
+    parts: Parts, learned: Mapping[str, int], fixed_tokens: int
 ) -> tuple[ModelLimits, int]:
     """Return the limits with what was learned, and the reserve; without it where no request could keep to it.
 
     A limit that the fixed regions alone exceed would end the conversation on the word of a refusal that may have been
     misread; the provider is asked instead, and its answer settles it.
     """
-    limits = lowered(declared, learned)
-    reserve = reserve_within(limits, output_reserve, learned=True)
-    if limits.input_limit(reserve) > fixed_tokens:
-        return limits, reserve
-    return declared, reserve_within(declared, output_reserve, learned=False)
+    limits, configured = lowered(parts.declared, learned), parts.settings.output_reserve
+    reserve = reserve_within(limits, configured, learned=bool(learned))
+    if learned and limits.input_limit(reserve) <= fixed_tokens:
+        return _limits(parts, {}, 0)
+    return limits, reserve
 
 
 # ---- the best known size --------------------------------------------------------------------------------------------
