@@ -350,9 +350,10 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         if self._routed is not None:
             request = request.override(model=self._routed)
         step = self._step(request)
+        response: ModelResponse[Any] = ModelResponse(result=[AIMessage("")])
         if take_step := sought_step.get():
             take_step(step)
-        response: ModelResponse[Any] = ModelResponse(result=[])
+            return ExtendedModelResponse(model_response=response)
 
         def send(attempt: Attempt) -> Work[AIMessage | None]:
             nonlocal response

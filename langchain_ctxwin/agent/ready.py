@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -232,7 +231,7 @@ def _chat_model(name: str | BaseChatModel) -> BaseChatModel:
 sought_step: ContextVar[Callable[[AgentStep], None] | None] = ContextVar(
     "sought_step", default=None
 )
-"""Called by the middleware with the step of a model call, before it does anything."""
+"""Called by the middleware with the step of a model call, which is not made then."""
 
 
 class LeftMessage(NamedTuple):
@@ -481,10 +480,6 @@ def _own_node(graph: Any) -> str | None:
     )
 
 
-class _StepMadeError(BaseException):
-    """Ends a model call before it is made; no exception that other middleware would answer."""
-
-
 def _middleware_step(graph: Any, values: Update) -> Work[AgentStep]:
     """Return the step that the middleware makes of the agent's next model call, which is not made."""
     if MODEL not in graph.nodes:
@@ -500,37 +495,17 @@ def _middleware_step(graph: Any, values: Update) -> Work[AgentStep]:
     call.add_edge(START, MODEL)
     only_call = call.compile(checkpointer=False)
     steps: list[AgentStep] = []
-
-    def invoke() -> None:
-        with _seeking(steps):
-            only_call.invoke(values)
-
-    async def ainvoke() -> None:
-        with _seeking(steps):
-            await only_call.ainvoke(values)
-
-    yield Wait(invoke, ainvoke)
+    token = sought_step.set(steps.append)
+    try:
+        yield Wait.on(only_call, "invoke", values)
+    finally:
+        sought_step.reset(token)
     if not steps:
         raise ContextWindowError(
             "the model call of this agent does not reach ContextWindowMiddleware: other middleware answers before it, "
             "so put it after ContextWindowMiddleware"
         )
     return steps[0]
-
-
-@contextmanager
-def _seeking(steps: list[AgentStep]) -> Iterator[None]:
-    def take(step: AgentStep) -> None:
-        steps.append(step)
-        raise _StepMadeError
-
-    token = sought_step.set(take)
-    try:
-        yield
-    except _StepMadeError:
-        pass
-    finally:
-        sought_step.reset(token)
 
 
 def _stored(agent: Any, config: Any, update: Update) -> Work[None]:

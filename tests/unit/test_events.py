@@ -16,7 +16,6 @@ from langchain_ctxwin import (
     ToolResultConfig,
     ToolResultGuard,
 )
-from langchain_ctxwin.core.events import RouteEvent
 from langchain_ctxwin.observe import (
     CompactionEvent,
     MemorySink,
