@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from langchain_ctxwin import ConfigError
 from langchain_ctxwin.observe import OverflowEvent, StepEvent, quality_report
 from langchain_ctxwin.observe.reports import DEFAULT_GATES, MEASURES
-from langchain_ctxwin.routing import fallbacks
+from langchain_ctxwin.routing import chat_model
 from support.told import EVENTS
 
 STEP = StepEvent(
@@ -29,7 +29,7 @@ REFUSED = OverflowEvent(reason="BadRequestError")
 NOT_SENT = OverflowEvent(reason="BudgetExceededError")
 DOWN = replace(STEP, route={"model": "large", "fallbacks": ["small: TimeoutError"]})
 SMALL = replace(
-    STEP, route={"model": "large", "fallbacks": [f"small: {fallbacks.TOO_SMALL}"]}
+    STEP, route={"model": "large", "fallbacks": [f"small: {chat_model.TOO_SMALL}"]}
 )
 
 
