@@ -79,11 +79,8 @@ EVENTS = [
     ROUTE,
     STEP,
     COMPACTION,
-    CompactionEvent(
-        **ABOUT, kind="force", tokens_before=800, tokens_after=200, duration_seconds=0.1
-    ),
+    CompactionEvent(**ABOUT, kind="force"),
     CacheMissEvent(**ABOUT, changed="messages", missed_tokens=4_000, is_compacted=True),
-    CacheMissEvent(**ABOUT, changed="messages", missed_tokens=1_000, is_stated=True),
     RECOVERY,
     FULLER,
     StepEvent(**OTHER, time=NOON + 86_400, estimated_tokens=70),
@@ -106,7 +103,6 @@ EVENTS = [
         is_oversized=True,
         is_reduced=True,
     ),
-    ToolResultEvent(**ABOUT, tool="read", tokens=40),
     AlertEvent(
         alert="accuracy", value=0.7, threshold=0.85, time=NOON, detail="of 20 requests"
     ),
@@ -127,18 +123,6 @@ EVENTS = [
 EVERY = [
     *EVENTS,
     SummaryEvent(**ABOUT, status="failed", seconds=2.0, reason="TimeoutError"),
-    SummaryEvent(**ABOUT, status="lost"),
-    SummaryEvent(**ABOUT, status="refused"),
     replace(STEP, answer_id="4", route={**CHOICE, "fallbacks": ["tiny: TimeoutError"]}),
-    RouteEvent(**ABOUT, before="small", reason="compacts"),
-    NoticeEvent(
-        **ABOUT, notice="tools_chosen", about={"added": ["search"], "tokens": 50}
-    ),
-    NoticeEvent(**ABOUT, notice="session_mended", about={"fault": "context_view"}),
-    NoticeEvent(
-        **ABOUT,
-        notice="compaction_undone",
-        about={"tokens_before": 90, "tokens_after": 200},
-    ),
 ]
 """These, and all other types and names of events."""

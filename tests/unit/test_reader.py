@@ -14,7 +14,6 @@ from langchain_ctxwin.replay.reader import (
     Surprise,
     read_conversation,
     regret,
-    table,
 )
 from langchain_ctxwin.replay.reading import Conversation
 
@@ -68,13 +67,6 @@ def test_regret_counts_the_steps_that_were_read_both_ways():
     assert found is not None
     assert (found.nats, found.steps, found.conversations) == (pytest.approx(0.5), 1, 1)
     assert regret(reads, "ours", FAR) is None
-
-
-def test_a_table_has_a_row_for_each_policy_that_was_read():
-    lines = list(table(reads_of(0.25, 0.25), ["ours", "other"]))
-    assert "nats a token" in lines[0]
-    assert [line.split()[:3] for line in lines[2:]] == [["ours", "2", "100"]]
-    assert "+0.250 [+0.250, +0.250]" in lines[2]
 
 
 class EvenReader:
