@@ -18,13 +18,10 @@ class ProviderError(Exception):
 
 
 def main():
-    path = parser_of(__doc__, DATA_FILE, needs_data=True).parse_args().data / DATA_FILE
-    measure(path, list(rows_of(path)))
-
-
-def measure(title, rows):
+    data = parser_of(__doc__, DATA_FILE, needs_data=True).parse_args().data
+    rows = list(rows_of(data / DATA_FILE))
     scored = [row for row in rows if not row["ambiguous"]]
-    print(f"\n{title}: {len(rows)} texts, {len(scored)} scored")
+    print(f"{len(rows)} texts, {len(scored)} scored")
     print_scores("text and status where seen", scored, with_status)
     print_scores("text alone", scored, text_alone)
     for row in rows:

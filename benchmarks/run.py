@@ -197,19 +197,9 @@ def run(benchmark: Benchmark, data: Path | None, *, quick: bool) -> Section:
         text, _ = process.communicate()
         ended = f"; stopped: not done after {limit:,} seconds"
     how = f"{datetime.now(UTC):%Y-%m-%d}, {time.perf_counter() - began:,.0f} seconds{ended}"
-    shown = (" ".join([*command, *given]), how, text)
-    stated, how, text = (without_paths(part, data) for part in shown)
+    stated = " ".join([*command, *(["--data", STATED] if given else [])])
+    text = "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
     return Section(name=name, command=stated, how=how, text=text)
-
-
-def without_paths(text: str, data: Path | None) -> str:
-    """Return the text as it would read on any machine."""
-    places = {str(FOLDER.parent): ".", str(Path.home()): "~"}
-    if data:
-        places = {str(data): STATED, str(data.resolve()): STATED, **places}
-    for place, name in places.items():
-        text = text.replace(place, name)
-    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
 
 
 # ---- the file -------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ import itertools
 import json
 import random
 import re
+import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -35,27 +36,25 @@ import exact
 from common import parser_of, quiet, rows_of
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.tool_results.cursors import (
-    Cursor,
-    CursorSigner,
-    ResultRecord,
     Style,
 )
-from langchain_ctxwin.tool_results.guard import ContentPrices
-from langchain_ctxwin.tool_results.pages import NotedPage, Page, PagePlace, Reader
+from langchain_ctxwin.tool_results.pages import NotedPage
 from langchain_ctxwin.tool_results.query import Question
 from langchain_ctxwin.tool_results.showing import (
     ResultView,
-    inside_text,
 )
 from transcripts import prose
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from support import walking  # how tests read a result to its end
 
 BUDGETS = (1_000, 4_000)
 MS_GOAL = 10.0
 RUNS = 3
 CUT_CHARS = 80_000
-PRICE = ContentPrices(None).text
+PRICE = walking.PRICE
 CONFIG = ToolResultConfig()
-SIGNER = CursorSigner("a key of the benchmark")
 EVERYTHING = Question(fields=("*",))
 IDENTIFIER = re.compile(
     r"(?:id|uuid|guid|sha|number|code|key|slug|login|node_id|email|username|symbol|sku)\Z"
@@ -117,13 +116,13 @@ def measured(text: str, budget: int, ways: Ways) -> Counter[str]:
         shown["first"] = text
         found.update(all=before, lossless=1)
     else:
-        record, reader = opened(text)
+        record, reader = walking.opened(text)
         first, seconds = fastest(
             lambda: reader.first(record, CONFIG, budget, is_stored=True)
         )
         shown["first"] = first.text
-        walked = [first, *following(reader, first, budget)]
-        whole = list(asked(reader, first, budget))
+        walked = walking.answers(text, budget)
+        whole = walking.answers(text, budget, EVERYTHING)
         sizes = [exact.text_tokens(answer.text) for answer in [*walked, *whole]]
         found.update(
             large=1,
@@ -158,16 +157,6 @@ def is_spelled(value: str, page: str) -> bool:
     return value in page or json.dumps(value, ensure_ascii=False)[1:-1] in page
 
 
-def opened(text: str) -> tuple[ResultRecord, Reader]:
-    record = ResultRecord(
-        tool="fetch",
-        args_digest="digest",
-        thread="one",
-        text=text,
-    )
-    return record, Reader("r1abcdefghij", SIGNER, PRICE, ttl_seconds=600)
-
-
 def fastest(work: Callable[[], NotedPage]) -> tuple[NotedPage, float]:
     seconds = []
     for _ in range(RUNS):
@@ -177,79 +166,16 @@ def fastest(work: Callable[[], NotedPage]) -> tuple[NotedPage, float]:
     return answer, min(seconds)
 
 
-def following(
-    reader: Reader, answer: NotedPage, budget: int, question: Question | None = None
-) -> Iterator[NotedPage]:
-    while answer.following:
-        place = reader.place(answer.record, answer.following)
-        answer = reader.answer(answer.record, place, question or Question(), budget)
-        yield answer
-
-
-def asked(reader: Reader, first: NotedPage, budget: int) -> Iterator[NotedPage]:
-    """The walk with all fields, from the cursor that every first view has."""
-    end = SIGNER.sign(
-        Cursor(
-            "fetch",
-            "digest",
-            "one",
-            "r1abcdefghij",
-            PagePlace(entry=len(first.layout)).offset,
-        )
-    )
-    answer = reader.answer(
-        first.record, reader.place(first.record, end), EVERYTHING, budget
-    )
-    yield answer
-    yield from following(reader, answer, budget, EVERYTHING)
-
-
 def holds_all(answers: list[NotedPage], style: Style) -> bool:
     """Say whether pages hold every entry once: whole ones in order, and all characters of those shown in parts."""
-    view = ResultView(answers[0].layout, style)
+    view, found = ResultView(answers[0].layout, style), [one.page for one in answers]
     if view.layout.is_text:
-        return (
-            "".join(answer.page.body for answer in answers) + answers[0].page.end
-            == view.layout.beside
-        )
-    found, read = [], 0
-    for answer in answers:
-        rest, part = answer.page.body, partial(answer.page)
-        whole = range(
-            answer.page.start.entry, answer.page.stop.entry if part is None else part
-        )
-        text = "\n".join(lines(view, whole))
-        if not rest.startswith(text) or (part is None and rest != text):
-            return False
-        found.extend(whole)
-        if part is None:
-            continue
-        inside = inside_text(view.value(part), view.layout.path_of(part))
-        rest = rest[len(text) :].removeprefix("\n" if whole else "")
-        if rest != inside[read : read + len(rest)]:
-            return False
-        is_done = not answer.page.stop.char
-        read = 0 if is_done else read + len(rest)
-        found.extend([part] * is_done)
-    return found == list(range(len(view)))
-
-
-def lines(view: ResultView, whole: range) -> list[str]:
-    """What is printed of whole entries: nothing of fields that are left out, at least an empty line of a row."""
-    first_row = view.layout.head
-    texts = view.printed(whole) if whole else ()
-    return [
-        text
-        for index, text in zip(whole, texts, strict=True)
-        if text or index >= first_row
-    ]
-
-
-def partial(page: Page) -> int | None:
-    """The entry of which a page holds a part, or all in parts."""
-    if page.stop.char:
-        return page.stop.entry
-    return page.stop.entry - 1 if page.inside else None
+        text = "".join(page.body for page in found) + found[0].end
+        return text == view.layout.beside
+    try:
+        return walking.entries_in(view, found) == list(range(len(view)))
+    except AssertionError:
+        return False
 
 
 # ---- what else is done with large results ---------------------------------------------------------------------------

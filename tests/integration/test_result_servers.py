@@ -9,7 +9,8 @@ import pytest
 from langgraph.store.postgres import PostgresStore
 
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
-from support.result_stores import CHECKS, FakeClock, elsewhere, opened_store
+from support.result_stores import CHECKS, elsewhere, opened_store
+from support.walking import FakeClock
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 

@@ -30,17 +30,6 @@ PATIENCE_SECONDS = (
 )
 
 
-class FakeClock:
-    """A clock that goes when it is told to."""
-
-    def __init__(self, now: float = 1_800_000_000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        """Return the time, in seconds."""
-        return self.now
-
-
 @asynccontextmanager
 async def opened_store(
     kind: str, request: Any, clock: Any = time.time

@@ -10,13 +10,23 @@ from langchain_ctxwin.tool_results.guard import ContentPrices
 from langchain_ctxwin.tool_results.pages import PagePlace, Reader
 from langchain_ctxwin.tool_results.query import Question
 from langchain_ctxwin.tool_results.showing import content_text, inside_text
-from support.result_stores import FakeClock
 
 TOOL = "rows"
 RESULT_ID = "r1abcdefghij"
 PRICE = ContentPrices(None).text
 CURSOR = re.compile(r'cursor="([^"]+)"')
 BODY = re.compile(rf"<data {RESULT_ID}>\n(.*)\n</data {RESULT_ID}>", re.DOTALL)
+
+
+class FakeClock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        """Return the time, in seconds."""
+        return self.now
 
 
 def guard_of(*, clock=None, store=None, **settings):
@@ -68,20 +78,18 @@ async def awalk(guard, result, **question):
     return pages
 
 
+def opened(result):
+    """A result as a guard keeps it, and who reads it."""
+    record = ResultRecord(
+        tool=TOOL, args_digest="digest", thread="one", text=content_text(result)
+    )
+    signer = CursorSigner("a key of the tests", 600, FakeClock())
+    return record, Reader(RESULT_ID, signer, PRICE, ttl_seconds=600)
+
+
 def answers(result, tokens, question=None, config=None):
     """What a reader answers: the pages of a plain walk, or those of a question, with all that is known of them."""
-    record = ResultRecord(
-        tool=TOOL,
-        args_digest="digest",
-        thread="one",
-        text=content_text(result),
-    )
-    reader = Reader(
-        RESULT_ID,
-        CursorSigner("a key of the tests", 600, FakeClock()),
-        PRICE,
-        ttl_seconds=600,
-    )
+    record, reader = opened(result)
     first = reader.first(record, config or ToolResultConfig(), tokens, is_stored=True)
     found, cursor = [first], first.following
     if question is not None:

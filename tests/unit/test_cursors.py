@@ -11,7 +11,7 @@ from langchain_ctxwin import CursorSigner
 from langchain_ctxwin.errors import ConfigError, CursorExpiredError, CursorTamperedError
 from langchain_ctxwin.tool_results import Cursor
 from langchain_ctxwin.tool_results.cursors import args_digest
-from support.result_stores import FakeClock
+from support.walking import FakeClock
 
 KEY = "the first key of this test, 32 characters"
 CURSOR = Cursor("search", "d1", "tenant/thread", "r-1_x", 40)

@@ -15,7 +15,8 @@ from langchain_ctxwin.tool_results.stores import (
     MemoryResultStore,
     RedisResultStore,
 )
-from support.result_stores import CHECKS, FakeClock, elsewhere, opened_store
+from support.result_stores import CHECKS, elsewhere, opened_store
+from support.walking import FakeClock
 
 TTL = 600.0
 KINDS = ["memory", "langgraph memory", "sqlite", "async sqlite"]

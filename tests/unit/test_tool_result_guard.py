@@ -18,8 +18,8 @@ from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.guard import ContentPrices
 from support.oracle import text_tokens
-from support.result_stores import FakeClock
 from support.tool_runs import WIRINGS, call, everything, next_cursor, results
+from support.walking import FakeClock
 
 ROWS = 120
 BUDGET = 600

@@ -21,8 +21,8 @@ from langchain_ctxwin.errors import (
 from langchain_ctxwin.tool_results.cursors import namespace_of_results
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from support.oracle import text_tokens
-from support.result_stores import FakeClock
 from support.tool_runs import call, last_cursor, results
+from support.walking import FakeClock
 
 ROWS = [
     {"id": index, "note": f"the note of row {index} says {index * 7919}"}

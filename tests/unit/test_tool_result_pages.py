@@ -7,8 +7,15 @@ from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.config import ToolOverrides
 from langchain_ctxwin.errors import ConfigError, ResultGoneError
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore
-from support.result_stores import FakeClock
-from support.walking import PRICE, answers, body_of, cursor_in, guard_of, walk
+from support.walking import (
+    PRICE,
+    FakeClock,
+    answers,
+    body_of,
+    cursor_in,
+    guard_of,
+    walk,
+)
 
 LOGIN = "Signing in fails on the second try. "
 
