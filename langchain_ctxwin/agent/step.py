@@ -135,9 +135,7 @@ class AgentStep:
     def __post_init__(self) -> None:
         self.state = dict(self.state)
         self.router = router_of(self.call)
-        self.summaries = BackgroundSummaries(
-            self.engine, self.place, called=lambda: self.called
-        )
+        self.summaries = BackgroundSummaries(self)
 
     def take_over(self, before: AgentStep) -> None:
         """Take the request of an earlier node, where that measured this very state for this call.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Pending, content_digest
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import ConfigError, SummarizationError
-from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.jobs import SummaryStore, Written, writing_summary
 from langchain_ctxwin.summarize.native import NativeSummarizer
 from langchain_ctxwin.util.stores import MediaStore
@@ -100,27 +98,10 @@ time too, and clocks differ."""
 
 
 class BackgroundSummaries:
-    """The background summaries of one conversation: begun when due, collected when ready; nothing waits for them.
+    """The background summaries of one conversation: begun when due, collected when ready; nothing waits for them."""
 
-    Args:
-        engine: decides, and has the jobs that write.
-        place: where the conversation runs.
-        called: returns what the request goes to, tools bound; asked only when a summary is begun.
-        clock: seconds since the epoch.
-    """
-
-    def __init__(
-        self,
-        engine: ContextEngine,
-        place: RunPlace = NOWHERE,
-        *,
-        called: Callable[[], Any] = lambda: None,
-        clock: Clock = time.time,
-    ) -> None:
-        self._engine = engine
-        self._place = place
-        self._called = called
-        self._clock = clock
+    def __init__(self, step: AgentStep) -> None:
+        self._step, self._engine, self._place = step, step.engine, step.place
 
     def stored(self, window: Window) -> Work[Written | None]:
         """Return what another process put into the store for the summary on its way."""
@@ -159,7 +140,7 @@ class BackgroundSummaries:
         job = self._engine.jobs.find(pending.key)
         if job:  # one that ended at this moment is collected by the next step
             return False
-        age_seconds = abs(self._clock() - pending.since_seconds)
+        age_seconds = abs(self._engine.clock() - pending.since_seconds)
         return (
             self._place.summaries is None
             or age_seconds > PATIENCE * settings_of(window).summary_timeout_seconds
@@ -181,7 +162,7 @@ class BackgroundSummaries:
 
     def _writing(self, window: Window, pending: Pending) -> Callable[[], str]:
         start, stop, size = pending.start.index, pending.stop, pending.max_tokens
-        call, thread = self._called(), self._place.thread
+        call, thread = self._step.called, self._place.thread
         return self._engine.writing(
             window, start, stop, size, call=call, conversation=thread
         )
@@ -242,7 +223,9 @@ class BackgroundSummaries:
         )
         work = "\0".join(about)
         digest = hashlib.blake2b(work.encode("utf-8", "surrogatepass"), digest_size=12)
-        pending = replace(due, key=digest.hexdigest(), since_seconds=self._clock())
+        pending = replace(
+            due, key=digest.hexdigest(), since_seconds=self._engine.clock()
+        )
         is_begun = self._engine.jobs.start(
             pending.key,
             self._writing(window, pending),

@@ -39,26 +39,35 @@ MAX_REMEMBERED = 2_048
 DRAIN_SECONDS = 5.0  # longest wait at exit: what a person or an orchestrator bears, and most summaries need
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """The state of one summary."""
-
-    state: Literal["running", "ready", "failed"]
-    written: Written | None = None
-    reason: str = ""
-    """Why it failed."""
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Run:
+class Job:
     """One attempt to write a summary; its thread ends when the text was stored, too."""
 
     timeout_seconds: float
-    deadline: float
     store: SummaryStore | None
     thread_id: str
+    clock: Clock
+    began: float
     ended: Future[None] = field(default_factory=Future)
     written: Written | None = None
+    """The summary, once it is there."""
+
+    @property
+    def state(self) -> Literal["running", "ready", "failed"]:
+        """What became of it so far."""
+        if self.written is not None:  # perhaps only the store is late
+            return "ready"
+        is_late = self.clock() >= self.began + self.timeout_seconds
+        return "failed" if is_late or self.ended.done() else "running"
+
+    @property
+    def reason(self) -> str:
+        """Why it failed; empty while it did not."""
+        if self.state != "failed":
+            return ""
+        has_ended = self.ended.done()
+        error = self.ended.exception() if has_ended else None
+        return str(error or _too_slow(self.timeout_seconds))
 
 
 class SummaryJobs:
@@ -100,9 +109,9 @@ class SummaryJobs:
     def renew(self) -> None:
         """Forget everything: threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
-        self._runs: OrderedDict[str, _Run] = OrderedDict()
+        self._runs: OrderedDict[str, Job] = OrderedDict()
         # whose threads have not ended, cancelled ones included
-        self._living: list[_Run] = []
+        self._living: list[Job] = []
 
     def start(
         self,
@@ -126,12 +135,12 @@ class SummaryJobs:
             self._living = self._unended()
             if len(self._living) >= self._max_running:
                 return False
-            deadline = self._clock() + timeout_seconds
-            run = _Run(
+            run = Job(
                 timeout_seconds=timeout_seconds,
-                deadline=deadline,
                 store=store,
                 thread_id=thread_id,
+                clock=self._clock,
+                began=self._clock(),
             )
             try:
                 run.ended = in_daemon(lambda: _work(key, run, writing))
@@ -148,17 +157,9 @@ class SummaryJobs:
     def find(self, key: str) -> Job | None:
         """Return what is known of a key, None when nothing is; never blocks."""
         with self._lock:
-            run = self._runs.get(key)
-            if run is None:
-                return None
-            self._runs.move_to_end(key)
-        has_ended = run.ended.done()
-        if not has_ended and self._clock() < run.deadline:
-            return Job(state="running")
-        if run.written is not None:  # perhaps only the store is late
-            return Job(state="ready", written=run.written)
-        error = run.ended.exception() if has_ended else _too_slow(run.timeout_seconds)
-        return Job(state="failed", reason=str(error))
+            if key in self._runs:
+                self._runs.move_to_end(key)
+            return self._runs.get(key)
 
     def cancel(self, key: str) -> None:
         """Forget a job whatever its state; what it still writes is neither kept nor stored."""
@@ -205,11 +206,11 @@ class SummaryJobs:
             self.drain, timeout_seconds, stored_only=stored_only
         )
 
-    def _unended(self) -> list[_Run]:
+    def _unended(self) -> list[Job]:
         return [run for run in self._living if not run.ended.done()]
 
 
-def _work(key: str, run: _Run, writing: Callable[[], Written]) -> None:
+def _work(key: str, run: Job, writing: Callable[[], Written]) -> None:
     """What the thread of a job does."""
     if run.store is not None:
         run.written = run.store.get(key)

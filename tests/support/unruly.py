@@ -6,6 +6,7 @@ import asyncio
 import json
 from contextvars import copy_context
 from dataclasses import replace
+from types import SimpleNamespace
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
@@ -16,7 +17,7 @@ from langchain_ctxwin.core.compaction import dropped_positions
 from langchain_ctxwin.core.turns import last_user
 from langchain_ctxwin.core.view import View
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
-from langchain_ctxwin.summarize.jobs import Job, SummaryJobs, SummaryStore, attempt
+from langchain_ctxwin.summarize.jobs import SummaryJobs, SummaryStore, attempt
 from langchain_ctxwin.testing import request_faults
 from support.conversations import CharCounter, payload
 from support.stepping import Steps
@@ -76,6 +77,11 @@ class Writer:
         return self.made[int(summary[2 : summary.index(">>")])]
 
 
+def told(**about):
+    """What a job says of itself."""
+    return SimpleNamespace(**{"written": None, "reason": "", **about})
+
+
 class Desk(SummaryJobs):
     """Background jobs that end when and as a test says."""
 
@@ -92,7 +98,7 @@ class Desk(SummaryJobs):
 
     def find(self, key):
         return self.ended.get(key) or (
-            Job(state="running") if key in self.open else None
+            told(state="running") if key in self.open else None
         )
 
     def cancel(self, key):
@@ -107,9 +113,9 @@ class Desk(SummaryJobs):
             try:
                 written = copy_context().run(attempt, write)
             except SummarizationError as error:
-                self.ended[key] = Job(state="failed", reason=str(error))
+                self.ended[key] = told(state="failed", reason=str(error))
             else:
-                self.ended[key] = Job(state="done", written=written)
+                self.ended[key] = told(state="done", written=written)
                 if store:
                     store.put(key, written)
             del self.open[key]

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -20,7 +20,7 @@ from langgraph.store.memory import InMemoryStore
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.summarize import jobs as module
-from langchain_ctxwin.summarize.jobs import Job, SummaryStore, Written
+from langchain_ctxwin.summarize.jobs import SummaryStore, Written
 from langchain_ctxwin.summarize.model import as_summarizer, writer_of
 from support.fakes import ScriptedChatModel
 from support.graphs import chat_on
@@ -31,6 +31,14 @@ PanicError = type("PanicError", (BaseException,), {})  # as of an extension
 needs_fork = pytest.mark.skipif(
     not hasattr(os, "fork"), reason="this system has no fork"
 )
+
+
+class Told(NamedTuple):
+    """What a job says of itself."""
+
+    state: str
+    written: Written | None = None
+    reason: str = ""
 
 
 class Jobs(SummaryJobs):
@@ -54,10 +62,15 @@ class Jobs(SummaryJobs):
     def ended(self, key="key"):
         """Wait for a job and return what became of it, its time left out."""
         assert self.drain(PATIENCE) == 0
+        told = self.told(key)
+        if told and told.written:
+            return told._replace(written=replace(told.written, seconds=0.0))
+        return told
+
+    def told(self, key="key"):
+        """What is known of a job now."""
         job = self.find(key)
-        if job and job.written:
-            return replace(job, written=replace(job.written, seconds=0.0))
-        return job
+        return job and Told(job.state, job.written, job.reason)
 
 
 class Gate:
@@ -93,7 +106,7 @@ def store():
 
 
 def done(text, **cost):
-    return Job(state="ready", written=Written(text=text, **cost))
+    return Told(state="ready", written=Written(text=text, **cost))
 
 
 def raising(error):
@@ -108,7 +121,7 @@ def test_a_key_is_written_once_beside_the_caller_however_many_start_it(gate):
     assert jobs.find("key") is None
     with ThreadPoolExecutor(20) as pool:
         started = set(pool.map(lambda _: jobs.begin(gate), range(200)))
-    assert jobs.find("key") == Job(state="running")
+    assert jobs.told() == Told(state="running")
     gate.opened.set()
     assert jobs.ended() == done("tea")
     assert (started, jobs.begin(gate), gate.calls) == ({True}, True, 1)
@@ -137,7 +150,7 @@ def test_whatever_a_summarizer_raises_ends_its_job_alone(write, reason):
     """The key stays known until it is forgotten."""
     jobs = Jobs()
     jobs.begin(write)
-    assert jobs.ended() == Job(state="failed", reason=reason)
+    assert jobs.ended() == Told(state="failed", reason=reason)
     jobs.begin()
     assert jobs.ended().state == "failed"
     jobs.forget("key")
@@ -171,9 +184,7 @@ def test_a_job_past_its_time_is_failed_and_its_late_text_is_there_for_who_asks_a
     jobs.begin(gate, seconds=30, store=store)
     gate.wait_entered()
     jobs.now += seconds
-    assert jobs.find("key") == Job(
-        state=state, reason=LATE if state == "failed" else ""
-    )
+    assert jobs.told() == Told(state=state, reason=LATE if state == "failed" else "")
     jobs.forget("key")
     gate.opened.set()
     jobs.settle()
@@ -195,8 +206,8 @@ def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(
     jobs.begin(second)
     gate.opened.set()
     wait(first, PATIENCE)
-    assert (jobs.find("key"), store.get("key"), jobs.threads) == (
-        Job(state="running"),
+    assert (jobs.told(), store.get("key"), jobs.threads) == (
+        Told(state="running"),
         None,
         1,
     )
@@ -269,7 +280,7 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
             assert jobs.ended() == done("child's")
         else:
             jobs._lock.release()
-    assert jobs.find("key") == Job(state="running")
+    assert jobs.told() == Told(state="running")
 
 
 class Wording:
