@@ -370,8 +370,7 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
         return _complain("nothing was sent: answer yes, or pass --yes", EXIT_FAILED)
     probe = probe_limit(model, high=high)
     say(f"calls    {probe.calls}, {probe.input_tokens:,} tokens of input")
-    for name, tokens in (("took", probe.accepted_tokens), ("limit", probe.limit)):
-        say(f"{name:8} {f'{tokens:,} tokens' if tokens else 'unknown'}")
+    say(f"limit    {f'{probe.limit:,} tokens' if probe.limit else 'unknown'}")
     if probe.stopped_by:
         return _complain(f"the probe ended early: {probe.stopped_by}", EXIT_FAILED)
     if probe.limit:

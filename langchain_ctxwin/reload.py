@@ -64,8 +64,8 @@ class ConfigFile:
         """The file, as it was given; links are followed anew at each look."""
         self.problem = ""
         """Why the file as it is now was rejected; empty when it is what is active."""
-        self._judged = self._content()
-        self._current = self._parsed(self._judged)
+        self._content = read_bytes(self.path)
+        self._current = FileConfig.from_bytes(self._content, self.path)
         self._lock = threading.Lock()
         self._watching: tuple[threading.Thread, threading.Event] | None = None
 
@@ -122,28 +122,25 @@ class ConfigFile:
             True when what the file holds is active now, changed or not; False when it was rejected.
         """
         with self._lock:
-            content, path = self._content(), str(self.path)
-            if content != self._judged:
-                self._judged = content
-                before, was_rejected = self._current, bool(self.problem)
-                try:
-                    after = self._parsed(content)
-                except ConfigError as error:
-                    self.problem = str(error)
+            path, after = str(self.path), self._current
+            try:
+                content = read_bytes(self.path)
+                if content != self._content:
+                    after = FileConfig.from_bytes(content, self.path)
+            except ConfigError as error:
+                if self.problem != str(error):
+                    self.problem, active = str(error), "the last good settings"
                     log.warning(
-                        "config.rejected",
-                        path=path,
-                        error=self.problem,
-                        active="the last good settings",
+                        "config.rejected", path=path, error=self.problem, active=active
                     )
-                    return False
-                self.problem = ""
-                if after != before or was_rejected:
-                    self._current = after
-                    log.info(
-                        "config.reloaded", path=path, changes=changes(before, after)
-                    )
-            return not self.problem
+                return False
+            if after != self._current or self.problem:
+                difference = changes(self._current, after)
+                log.info("config.reloaded", path=path, changes=difference)
+            self._content, self.problem = content, ""
+            if after != self._current:
+                self._current = after
+            return True
 
     def _watch(self, watchfiles: ModuleType, stopped: threading.Event) -> None:
         options: dict[str, Any] = {**NOTICES, "watch_filter": None}
@@ -160,15 +157,3 @@ class ConfigFile:
             except (OSError, RuntimeError):  # no folder, or no more watches to be had
                 stopped.wait(NOTICES["rust_timeout"] / 1_000)
                 self.reload()
-
-    def _content(self) -> bytes | str:
-        """The content of the file, or, as a text, why it cannot be read."""
-        try:
-            return read_bytes(self.path)
-        except ConfigError as error:
-            return str(error)
-
-    def _parsed(self, content: bytes | str) -> FileConfig:
-        if isinstance(content, str):
-            raise ConfigError(content)
-        return FileConfig.from_bytes(content, self.path)

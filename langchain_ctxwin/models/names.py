@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from langchain_ctxwin.core.limits import GUESS_FACTOR
 from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo
 from langchain_ctxwin.models.reading import provider_id
 
 TIERS = ("explicit", "learned", "provider", "profile", "catalog", "snapshot")
 """Kinds of sources in order of trust."""
 
-LEARNED, CATALOG, GUESS = "learned", "catalog", "guess"
+LEARNED, CATALOG = "learned", "catalog"
 # tiers whose window is meant as one, whatever tables say
 OWN_WORD = ("explicit", LEARNED)
 
@@ -269,12 +268,3 @@ def _reconcile(taken: dict[str, Value]) -> None:
     output = taken.get("max_output_tokens")
     if window and output and output[1] > taken["context_window"][1]:
         del taken["max_output_tokens"]
-
-
-def guessed(info: ModelInfo) -> ModelInfo:
-    """Return the facts with a window guessed from the output limit, where no input limit is known; else unchanged."""
-    if info.limits.known or info.max_output_tokens is None:
-        return info
-    window = GUESS_FACTOR * info.max_output_tokens
-    provenance = {**info.provenance, "context_window": GUESS}
-    return replace(info, context_window=window, provenance=provenance)

@@ -31,11 +31,8 @@ class Probe:
     """What a probe found."""
 
     limit: int | None
-    """Largest input, as a refusal stated it, else the largest that was taken before one was refused; None when the
-    probe ended before that was sure."""
-
-    accepted_tokens: int | None
-    """Largest input that the provider took, by its own count where it reported one; None when it took none."""
+    """Largest input, as a refusal stated it, else the largest that was taken before one was refused, by the provider's
+    count; None when the probe ended before that was sure."""
 
     calls: int
     input_tokens: int
@@ -110,7 +107,6 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
     found = stated or reported if refused and not stopped else 0
     return Probe(
         limit=found or None,
-        accepted_tokens=reported or None,
         calls=calls,
         input_tokens=sent,
         stopped_by=stopped,

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Any, Literal
@@ -34,7 +34,7 @@ from langchain_ctxwin.errors import (
     expect_each,
 )
 from langchain_ctxwin.models.apis import provider_at
-from langchain_ctxwin.models.names import Listing, Resolved, Statement, guessed, merged
+from langchain_ctxwin.models.names import Listing, Resolved, Statement, merged
 from langchain_ctxwin.models.reading import provider_id
 from langchain_ctxwin.models.sources import (
     MODELS_DEV,
@@ -276,7 +276,11 @@ class ModelRegistry:
 
     def _merged(self, model: Resolved, more: Iterable[Statement] = ()) -> ModelInfo:
         info = merged(model, more)
-        return guessed(info) if self._allow_guess else info
+        if info.limits.known or not (self._allow_guess and info.max_output_tokens):
+            return info
+        window = info.limits.guessed().context_window
+        provenance = {**info.provenance, "context_window": "guess"}
+        return replace(info, context_window=window, provenance=provenance)
 
     def _filed(self, name: Any) -> str:
         """The name under which something is learned: that of the listed model that is meant."""

@@ -109,21 +109,15 @@ def test_a_file_that_goes_and_comes_back_is_seen(path, watched, harm, problem):
     assert watched.settings.problem == ""
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "keep: x",
-        "x: !!bool maybe",
-        '"\\uD800": 1',
-    ],
-)
+@pytest.mark.parametrize("text", ['"keep"', '{"\\uD800": 1}'])
 def test_no_file_ends_the_watching(tmp_path, text):
-    (tmp_path / "settings.json").write_text('{"keep": 0.9}')
-    watched = Watched(tmp_path / "settings.json")
+    path = tmp_path / "settings.json"
+    path.write_text('{"keep": 0.9}')
+    watched = Watched(path)
     with watched.settings as settings:
-        watched.path.write_text(f"{text}\n")
+        path.write_text(text)
         until(lambda: settings.problem)
-        watched.path.write_text("keep: 0.1\n")
+        path.write_text('{"keep": 0.1}')
         watched.until(0.1)
 
 
