@@ -1,7 +1,6 @@
 """Pictures of a request: they stay within what its API takes, the newest in it, before and after a refusal."""
 
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -78,8 +77,6 @@ def test_limits_of_a_model_may_say_how_many_pictures_and_bytes_it_takes():
     ]
     assert infos[0].limits.max_images == 10
     assert RoutedChatModel(ModelRouter(infos)).limits.max_images == 10
-    bound = ModelLimits.of(SimpleNamespace(limits=limits, max_tokens=100))
-    assert (bound.max_images, bound.max_request_bytes) == (10, 10**9)
     with pytest.raises(
         ConfigError, match="max_images=0: give a whole number of images, at least 1"
     ):
