@@ -51,7 +51,7 @@ DROP_BLOCK, BINDING_BETA = (
     {"prefix_mismatch_behavior": "drop_block"},
     "thinking-binding-controls-2026-08-01",
 )
-REFUSED_PARTS = {
+REFUSALS = {
     # OpenAI's code for an id that its server no longer has
     "history": ("previous_response_not_found",),
     # How Anthropic refuses reasoning that is tied to another prefix.
@@ -214,9 +214,9 @@ def _may_drop(window: Window, model_arguments: Mapping[str, Any]) -> bool:
 
 
 def refused_part(error: BaseException) -> str:
-    """Return which part of a request a provider refused, by its words: a key of `REFUSED_PARTS`; empty for another."""
+    """Return which part of a request a provider refused, by its words: a key of `REFUSALS`; empty for another."""
     texts = [evidence.text.lower() for evidence in evidence_of(error)]
-    for part, wordings in REFUSED_PARTS.items():
+    for part, wordings in REFUSALS.items():
         if any(words in text for text in texts for words in wordings):
             return part
     return ""
