@@ -170,7 +170,7 @@ def _add_models(commands: Any) -> None:
     models.add_argument(
         "--high", type=_positive, metavar="TOKENS", help="largest request of a probe"
     )
-    models.add_argument("--yes", action="store_true", help="probe without asking")
+    models.add_argument("--yes", action="store_true", help="probe at that cost")
     kinds = ", ".join(SOURCE_KINDS)
     help_text = f"ask a server: KIND is one of {kinds}; its usual address, or one as its client takes it (repeatable)"
     models.add_argument(
@@ -363,11 +363,8 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
         else f"and cost up to ${cost:.2f}"
     )
     say(f"probing {args.probe} up to {high:,} tokens: at most {calls} calls, {money}")
-    agrees = args.yes or (
-        sys.stdin.isatty() and input("go on? [yes/no] ").strip().lower() in {"y", "yes"}
-    )
-    if not agrees:
-        return _complain("nothing was sent: answer yes, or pass --yes", EXIT_FAILED)
+    if not args.yes:
+        return _complain("nothing was sent: pass --yes to probe", EXIT_FAILED)
     probe = probe_limit(model, high=high)
     say(f"calls    {probe.calls}, {probe.input_tokens:,} tokens of input")
     say(f"limit    {f'{probe.limit:,} tokens' if probe.limit else 'unknown'}")

@@ -42,7 +42,7 @@ CREATE INDEX IF NOT EXISTS events_answer ON events (answer_id);
 
 
 class HistorySink:
-    """Writes events into a file that `History`, `ctxwin report` and `ctxwin check` read.
+    """Writes events into a file that `History` and `ctxwin report` read.
 
     Several processes may write one file. Whatever is wrong with it (a full disk, a folder that cannot be written, a
     file that is locked or foreign) is logged once as `history.not_saved` and costs events, which

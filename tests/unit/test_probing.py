@@ -69,17 +69,16 @@ def test_sizes_that_are_none_are_refused(sizes):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "typed", "code", "said"),
+    ("arguments", "code", "said"),
     [
-        (["--yes"], None, 0, "cost up to $"),
-        ([], "yes", 0, "limit    "),
-        ([], "no", 1, "nothing was sent"),
-        ([], None, 1, "pass --yes"),
-        (["--yes", "--high", "500"], None, 2, "pass --high TOKENS above 1,000"),
+        (["--yes"], 0, "cost up to $"),
+        (["--yes"], 0, "limit    "),
+        ([], 1, "pass --yes"),
+        (["--yes", "--high", "500"], 2, "pass --high TOKENS above 1,000"),
     ],
 )
-def test_the_command_says_what_it_costs_before_it_asks(
-    monkeypatch, capsys, arguments, typed, code, said
+def test_the_command_says_what_it_costs_before_it_probes(
+    monkeypatch, capsys, arguments, code, said
 ):
     """And says how what was found is stated."""
     model = model_of(3_000, overflow=llama_overflow)
@@ -88,10 +87,6 @@ def test_the_command_says_what_it_costs_before_it_asks(
     )
     monkeypatch.setattr(cli.ModelRegistry, "lookup", lambda *_: info)
     monkeypatch.setattr(cli, "chat_model_named", lambda *_: model)
-    monkeypatch.setattr(
-        cli.sys.stdin, "isatty", lambda: typed is not None, raising=False
-    )
-    monkeypatch.setattr("builtins.input", lambda _: typed)
     assert main(["models", "--probe", "maker:m", *arguments]) == code
     told = capsys.readouterr()
     assert said in told.out + told.err
