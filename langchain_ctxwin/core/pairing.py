@@ -166,11 +166,8 @@ def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:
         _tool_message(block, message.id if is_alone else f"{message.id}:{number}")
         for number, block in enumerate(blocks)
     ]
-    return (
-        (*results, message.model_copy(update={"content": beside}))
-        if beside
-        else tuple(results)
-    )
+    said = [message.model_copy(update={"content": beside})] if beside else []
+    return (*results, *said)
 
 
 def _calls_in_blocks(
@@ -178,14 +175,8 @@ def _calls_in_blocks(
 ) -> Iterator[AnyCall]:
     """The calls in blocks that `tool_calls` do not state, too; a block without an id belongs to those."""
     stated_ids = {call["id"] for call in listed_calls}
-    for block in content:
-        if not is_call_block(block):
-            continue
-        ids = {
-            block_id
-            for key in ("call_id", "id")
-            if isinstance(block_id := block.get(key), str) and block_id
-        }
+    for block in filter(is_call_block, content):
+        ids = {block.get("call_id"), block.get("id")} - {None, ""}
         is_stated = bool(ids & stated_ids) if ids else bool(listed_calls)
         if not is_stated:
             yield _call_in(block)
@@ -517,10 +508,8 @@ def _lone(
     """A message that is part of no exchange, as the provider takes it."""
     if isinstance(message, ToolMessage | RemoveMessage):
         # A result without an id can only be told to be late, not for which call.
-        is_late = any(
-            name in unanswered or (not name and bool(unanswered))
-            for name in result_ids(message)
-        )
+        names = result_ids(message) if unanswered else ()
+        is_late = any(not name or name in unanswered for name in names)
         return (_late(message),) if is_late else ()
     if isinstance(message, SystemMessage) and (
         is_empty(message) or not rules.takes_system
