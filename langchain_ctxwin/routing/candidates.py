@@ -52,6 +52,7 @@ class Candidate:
     info: ModelInfo
     limits: ModelLimits  # with the output that its requests are set to ask for
     family: str  # of its tokenizer
+    chance: float = 1.0  # that it answers the request well
 
     def input_limit(self, request: RouteRequest) -> int:
         """Return the input tokens that it takes beside its answer; 0 when the answer alone fills its window."""

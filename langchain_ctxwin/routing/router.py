@@ -196,7 +196,7 @@ class ModelRouter:
         """
         for one in self._read:
             if one.name == name:
-                learned = self._learned.get(_of(conversation, name)) or {}
+                learned = self._learned.get((conversation, name)) or {}
                 return replace(one, limits=lowered(one.limits, learned))
         names = ", ".join(one.name for one in self._read)
         raise ConfigError(f"route={name!r} is no candidate: use one of {names}")
@@ -260,16 +260,15 @@ class ModelRouter:
         candidates, request = self._measured(request)
         rejected = self._unfit(candidates, request)
         able = [one for one in candidates if one.name not in rejected]
-        chances = self._chances(candidates, request)
-        wanted = self._wanted(able, chances, request)
+        wanted = self._wanted(able, request)
         if not able:
-            chosen, reason = self._largest(candidates, request, rejected)
+            chosen, reason = _largest(candidates, request, rejected)
             del rejected[chosen.name]
         else:
-            chosen, reason = wanted or self._best(able, chances, request)
+            chosen, reason = wanted or self._best(able, request)
         for one in able:
             why = "costs no less"
-            if chances[one.name] < ENOUGH:
+            if one.chance < ENOUGH:
                 why = f"is not strong enough for {request.judged} complexity"
             if wanted:
                 why = f"{chosen.name} is taken ({reason})"
@@ -283,9 +282,9 @@ class ModelRouter:
             reason=reason,
             rejected=rejected,
             estimated_tokens=request.sizes[chosen.family].tokens,
-            estimated_cost=self._cost(chosen, request),
-            bucket=self._bucket(request),
-            chance=chances[chosen.name],
+            estimated_cost=_cost(chosen, request),
+            bucket=_bucket(request),
+            chance=chosen.chance,
         )
 
     def record(self, route: Route | Mapping[str, Any], success: bool) -> None:
@@ -304,7 +303,7 @@ class ModelRouter:
 
     def answered(self, route: Route, conversation: str, *, tokens: int = 0) -> None:
         """Note that a candidate answered: its conversation stays with it, and it takes this input."""
-        own = _of(conversation, route.name)
+        own = conversation, route.name
         if learned := self._learned.get(own):
             self._learned.put(own, unrefuted(learned, tokens))
         self._last_candidates.put(conversation, route.name)
@@ -321,7 +320,7 @@ class ModelRouter:
         stated_limits = for_everybody(stated_limits, refusing.limits)
         if not stated_limits:
             return
-        own = _of(conversation, route.name)
+        own = conversation, route.name
         self._learned.put(own, smaller_of(self._learned.get(own) or {}, stated_limits))
         if self._registry.is_shared_memory:
             self._registry.learn(refusing.info, stated_limits)
@@ -333,21 +332,27 @@ class ModelRouter:
         except UnknownModelError:
             return one
 
-    def _measured(
-        self, request: RouteRequest
-    ) -> tuple[Sequence[Candidate], RouteRequest]:
-        """The candidates as they are now, and the request with its size for each and all that it needs of them."""
+    def _measured(self, request: RouteRequest) -> tuple[list[Candidate], RouteRequest]:
+        """The candidates as they are now with their chances, and the request with all that it needs of them."""
         self._read = tuple(map(self._read_again, self._read))
         candidates = self.candidates_of(request.conversation)
         sizes = dict(request.sizes)
         for family in {one.family for one in candidates} - {*sizes}:
             sizes[family] = counted(request, self._counter, family)
-        return candidates, replace(
+        request = replace(
             request,
             sizes=sizes,
             requires=needed_capabilities(request),
             judged=self._judged(request),
         )
+        ranks = strengths([one.info for one in candidates])
+        liked = []
+        for one, rank in zip(candidates, ranks, strict=True):
+            strength = self._strengths.get(one.name, rank)
+            outcomes = self._outcomes.get((_bucket(request), one.name), (0, 0))
+            chance = chance_of(strength, NEEDED[request.judged], *outcomes)
+            liked.append(replace(one, chance=chance))
+        return liked, request
 
     def _unfit(
         self, candidates: Sequence[Candidate], request: RouteRequest
@@ -372,33 +377,8 @@ class ModelRouter:
             )
         return complexity
 
-    def _chances(
-        self, candidates: Sequence[Candidate], request: RouteRequest
-    ) -> dict[str, float]:
-        """The chance that each candidate answers the request well."""
-        names = [one.name for one in candidates]
-        ranks = strengths([one.info for one in candidates])
-        strength_of = {**dict(zip(names, ranks, strict=True)), **self._strengths}
-        bucket, needed = self._bucket(request), NEEDED[request.judged]
-        return {
-            name: chance_of(
-                strength_of[name], needed, *self._outcomes.get((bucket, name), (0, 0))
-            )
-            for name in names
-        }
-
-    def _bucket(self, request: RouteRequest) -> str:
-        return bucket_of(
-            last_question(request.messages),
-            request.judged,
-            needs_tools=bool(request.tools),
-        )
-
     def _wanted(
-        self,
-        able: Sequence[Candidate],
-        chances: Mapping[str, float],
-        request: RouteRequest,
+        self, able: Sequence[Candidate], request: RouteRequest
     ) -> tuple[Candidate, str] | None:
         """The candidate that the caller prefers, else that of the conversation, if it can take the request."""
         by_name = {one.name: one for one in able}
@@ -410,64 +390,58 @@ class ModelRouter:
             return None
         complexity = request.complexity or self.config.complexity
         may_leave = complexity is not None or request.judged == "high"
-        has_stronger = any(chances[one.name] >= ENOUGH for one in able)
-        if may_leave and has_stronger and chances[current.name] < ENOUGH:
+        has_stronger = any(one.chance >= ENOUGH for one in able)
+        if may_leave and has_stronger and current.chance < ENOUGH:
             return None
         return current, "kept: the conversation's prompt cache"
 
     def _best(
-        self,
-        able: Sequence[Candidate],
-        chances: Mapping[str, float],
-        request: RouteRequest,
+        self, able: Sequence[Candidate], request: RouteRequest
     ) -> tuple[Candidate, str]:
         """The best balance of chance and cost; an unknown cost counts as the largest."""
-        costs = {one.name: self._cost(one, request) for one in able}
+        costs = {one.name: _cost(one, request) for one in able}
         dearest = max(filter(None, costs.values()), default=Decimal(1))
         config, asks = self.config, f"{request.judged} complexity"
 
         def rank(one: Candidate) -> float:
             cost = costs[one.name]
             share = 1.0 if cost is None else float(cost / dearest)
-            quality = min(chances[one.name], ENOUGH)
-            return config.cost * share - config.quality * quality
+            return config.cost * share - config.quality * min(one.chance, ENOUGH)
 
         chosen = min(able, key=rank)
         if len(able) == 1:
             return chosen, f"the only one that fits ({asks})"
-        if chances[chosen.name] >= ENOUGH:
+        if chosen.chance >= ENOUGH:
             return chosen, f"cheapest that is strong enough for {asks}"
         return chosen, f"best balance of chance and cost for {asks}"
 
-    def _largest(
-        self,
-        candidates: Sequence[Candidate],
-        request: RouteRequest,
-        rejected: Mapping[str, str],
-    ) -> tuple[Candidate, str]:
-        """The largest window, for a request that it may take, or that is made smaller for it."""
-        able = [one for one in candidates if not one.unable(request)]
-        for one in sorted(able, key=lambda one: -one.input_limit(request))[:1]:
-            size = request.sizes[one.family]
-            if request.shrinks or size.lower <= one.input_limit(request):
-                reason = f"largest window: nothing else fits {size.tokens:,} tokens"
-                return one, reason
-        lines = "".join(f"\n  {name}: {why}" for name, why in rejected.items())
-        raise NoModelFitsError(
-            f"none of {len(rejected)} candidates can take the request: shorten it, bind fewer tools or add one:{lines}",
-            rejected=rejected,
-        )
 
-    def _cost(self, candidate: Candidate, request: RouteRequest) -> Decimal | None:
-        """USD of one request that is in no cache, with a usual answer."""
-        requested = request.output_tokens
-        output = requested or candidate.limits.output_reserve(request.reserve)
-        return Usage(
-            input_tokens=request.sizes[candidate.family].tokens,
-            output_tokens=min(EXPECTED_OUTPUT_TOKENS, output or EXPECTED_OUTPUT_TOKENS),
-        ).cost(candidate.info)
+def _bucket(request: RouteRequest) -> str:
+    return bucket_of(
+        last_question(request.messages),
+        request.judged,
+        needs_tools=bool(request.tools),
+    )
 
 
-def _of(conversation: str, name: str) -> str:
-    """Key of what one conversation knows of a candidate."""
-    return f"{conversation}\0{name}"
+def _cost(candidate: Candidate, request: RouteRequest) -> Decimal | None:
+    """USD of one request that is in no cache, with a usual answer."""
+    tokens = request.sizes[candidate.family].tokens
+    usage = Usage(input_tokens=tokens, output_tokens=EXPECTED_OUTPUT_TOKENS)
+    return usage.cost(candidate.info)
+
+
+def _largest(
+    candidates: Sequence[Candidate], request: RouteRequest, rejected: Mapping[str, str]
+) -> tuple[Candidate, str]:
+    """The largest window, for a request that it may take, or that is made smaller for it."""
+    able = [one for one in candidates if not one.unable(request)]
+    for one in sorted(able, key=lambda one: -one.input_limit(request))[:1]:
+        size = request.sizes[one.family]
+        if request.shrinks or size.lower <= one.input_limit(request):
+            return one, f"largest window: nothing else fits {size.tokens:,} tokens"
+    lines = "".join(f"\n  {name}: {why}" for name, why in rejected.items())
+    raise NoModelFitsError(
+        f"none of {len(rejected)} candidates can take the request: shorten it, bind fewer tools or add one:{lines}",
+        rejected=rejected,
+    )
