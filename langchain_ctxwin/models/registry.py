@@ -70,6 +70,18 @@ class _NamedModel:
     own: tuple[Statement, ...] = ()  # what the chat model's own profile states
 
 
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A source, and how it stands with it."""
+
+    name: str
+    source: ModelSource
+    due: float = -inf
+    running: Future[None] | None = None
+    fault: str = ""
+    models: list[ModelInfo] | None = None  # None before its first answer
+
+
 class ModelRegistry:
     """Knows limits, prices and capabilities of models by asking sources, and says of each value who stated it.
 
@@ -119,16 +131,12 @@ class ModelRegistry:
         """True when a `LearnedSource` was passed: a limit that one conversation learns holds for others."""
         self._memory = memory or LearnedSource(clock=clock)
         others = [one for one in (*own, *_catalogs(catalogs)) if one is not memory]
-        self._sources = _with_names([self._memory, *others])
+        self._asked = _with_names([self._memory, *others])
         self._clock = clock
         self._ttl_seconds = ttl_seconds
         self._allow_guess = allow_guess
         self._reporter = Reporter(sinks, own=(), clock=clock)
         self._lock = threading.Lock()
-        self._running: dict[str, Future[None]] = {}
-        self._faults: dict[str, str] = {}
-        self._answers: dict[str, list[ModelInfo]] = {}
-        self._due = dict.fromkeys(self._sources, -inf)
         self._listing = Listing()
 
     def lookup(self, model: Any) -> ModelInfo:
@@ -145,7 +153,7 @@ class ModelRegistry:
         info = self._facts(named)
         if info is None:
             # an error is final, a moment of patience is not
-            wait([*self._running.values()], TIMEOUT_SECONDS)
+            _wait(self._asked, TIMEOUT_SECONDS)
             info = self._facts(named)
         if info is None or not info.limits.known:
             raise UnknownModelError(self._unknown(named.name, info))
@@ -169,16 +177,13 @@ class ModelRegistry:
     def refresh(self) -> None:
         """Ask every source now and wait for the answers, for each only its limited time; failures are logged."""
         self._memory.refresh()
-        # these answers do not count
-        wait([*self._running.values()], TIMEOUT_SECONDS)
-        self._ask(self._sources)
-        wait([*self._running.values()], TIMEOUT_SECONDS)
+        _wait(self._asked, TIMEOUT_SECONDS)  # these answers do not count
+        _wait(self._started(self._asked), TIMEOUT_SECONDS)
 
     @property
     def sources(self) -> dict[str, str]:
         """Each source, and why its last answer could not be had; empty when it was."""
-        _, *names = self._sources  # behind the memory
-        return {name: self._faults.get(name, "") for name in names}
+        return {one.name: one.fault for one in self._asked[1:]}  # behind the memory
 
     def learn(self, name: Any, said: Any) -> None:
         """Remember what a provider stated: an exception, an error text, or a mapping of limits.
@@ -202,7 +207,7 @@ class ModelRegistry:
             limits = for_everybody(stated_limit(overflow, known), known)
         if limits:
             self._memory.learn(self._filed(name), limits)
-            self._fetch(LearnedSource.name)
+            self._fetch(self._asked[0])
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the limits learned under this name, so that a registry serves as an engine's `learned=`."""
@@ -212,48 +217,42 @@ class ModelRegistry:
 
     def _settle(self) -> None:
         """Have the sources asked that are due, and wait: where old facts can serve, only for a moment."""
-        asked = self._ask(name for name, at in self._due.items() if self._clock() >= at)
-        heard = self._answers.keys() | self._faults.keys()
-        wait(
-            [self._running[name] for name in asked if name not in heard],
-            TIMEOUT_SECONDS,
-        )
-        wait([self._running[name] for name in asked], GRACE_SECONDS)
+        now = self._clock()
+        started = self._started([one for one in self._asked if now >= one.due])
+        unheard = [one for one in started if one.models is None and not one.fault]
+        _wait(unheard, TIMEOUT_SECONDS)
+        _wait(started, GRACE_SECONDS)
 
-    def _ask(self, names: Iterable[str]) -> list[str]:
+    def _started(self, sources: Iterable[_Asked]) -> list[_Asked]:
         """Ask each source in a thread of its own, and return which; one that hangs is not asked again."""
-        asked = []
         with self._lock:
-            for name in names:
-                if name not in self._running or self._running[name].done():
-                    self._running[name] = in_daemon(partial(self._fetch, name))
-                    asked.append(name)
-                self._due[name] = max(self._due[name], self._clock() + RETRY_SECONDS)
-        return asked
+            free = [one for one in sources if not one.running or one.running.done()]
+            for one in free:
+                one.due = self._clock() + RETRY_SECONDS
+                one.running = in_daemon(partial(self._fetch, one))
+        return free
 
-    def _fetch(self, name: str) -> None:
+    def _fetch(self, asked: _Asked) -> None:
         """Ask a source in this thread; an answer that comes too late to be waited for is used all the same."""
         try:
-            models = list(self._sources[name].fetch(None))
+            models = list(asked.source.fetch(None))
         except Exception as error:  # noqa: BLE001  # a source may fail in any way: what it said before holds
-            if self._faults.get(name) != (reason := reason_of(error)):
-                log.warning("models.source_failed", source=name, reason=reason)
-            self._faults[name] = reason
+            reason = reason_of(error)
+            if asked.fault != reason:
+                log.warning("models.source_failed", source=asked.name, reason=reason)
+            asked.fault = reason
             return
-        self._faults.pop(name, None)
         with self._lock:
-            before = self._answers.get(name, [])
-            answers = {**self._answers, name: models}
+            before, asked.fault = asked.models or [], ""
             if models != before:
                 self._listing = Listing(
-                    Statement(one, getattr(source, "tier", "provider"), info)
-                    for one, source in self._sources.items()
-                    for info in answers.get(one, ())
+                    Statement(one.name, getattr(one.source, "tier", "provider"), info)
+                    for one in self._asked
+                    for info in (models if one is asked else one.models or ())
                 )
             # at last: whoever finds an answer here finds it listed
-            self._answers = answers
-            self._due[name] = self._clock() + self._ttl_seconds
-        for event in changes(name, before, models):
+            asked.models, asked.due = models, self._clock() + self._ttl_seconds
+        for event in changes(asked.name, before, models):
             self._reporter.emit(event)
 
     # ---- what is known about a name ----------------------------------------------------------------------------------
@@ -331,13 +330,18 @@ def _catalogs(catalogs: Catalogs) -> list[ModelSource]:
     return [CatalogSource(one) for one in catalogs]
 
 
-def _with_names(sources: Iterable[ModelSource]) -> dict[str, ModelSource]:
+def _with_names(sources: Iterable[ModelSource]) -> list[_Asked]:
     """Sources by a name of their own, so that provenance and conflicts tell them apart."""
-    named: dict[str, ModelSource] = {}
+    named: dict[str, _Asked] = {}
     for source in sources:
         name = getattr(source, "name", None) or type(source).__name__
-        named[f"{name} #{len(named) + 1}" if name in named else name] = source
-    return named
+        name = f"{name} #{len(named) + 1}" if name in named else name
+        named[name] = _Asked(name, source)
+    return [*named.values()]
+
+
+def _wait(sources: Iterable[_Asked], seconds: float) -> None:
+    wait([one.running for one in sources if one.running], seconds)
 
 
 def _named_model(model: Any) -> _NamedModel:

@@ -7,13 +7,11 @@
 A route is data: the model, why, and why not each of the others.
 """
 
-from langchain_ctxwin.routing.candidates import RouteRequest
 from langchain_ctxwin.routing.chat_model import RoutedChatModel
 from langchain_ctxwin.routing.router import ModelRouter, Route
 
 __all__ = [
     "ModelRouter",
     "Route",
-    "RouteRequest",
     "RoutedChatModel",
 ]

@@ -13,8 +13,8 @@ from langchain_core.tools import tool
 from langchain_ctxwin import ContextOverflow, ModelLimits, TokenEstimator
 from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError, UnknownModelError
-from langchain_ctxwin.routing import ModelRouter, RouteRequest
-from langchain_ctxwin.routing.candidates import Size
+from langchain_ctxwin.routing import ModelRouter
+from langchain_ctxwin.routing.candidates import RouteRequest, Size
 from support.fakes import ScriptedChatModel
 from support.routing import exact, info, likely, scripted
 
