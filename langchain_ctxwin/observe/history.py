@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 from pydantic import TypeAdapter
@@ -24,7 +24,6 @@ from langchain_ctxwin.util.work import in_daemon, renew_after_fork
 MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
 BUSY_SECONDS = 1.0  # how long a write waits for another process; each of them takes some milliseconds
 EXIT_SECONDS = 1.0  # how long the end of the process waits
-BATCH_ROWS = 1_000  # events that are read at once
 SCHEMA = """
 PRAGMA journal_mode = WAL;
 CREATE TABLE IF NOT EXISTS events (
@@ -148,16 +147,16 @@ class History:
         Args:
             since: earliest time, in seconds since the epoch.
         """
-        query = "SELECT id, json FROM events WHERE ifnull(time, 0) >= ? AND id > ? ORDER BY id LIMIT ?"
-        last_id = 0
-        while rows := self._execute("ro", query, (since or 0, last_id, BATCH_ROWS))[0]:
-            for _, text in rows:
-                event = event_of(text)
-                if event is None:
+        query = "SELECT json FROM events WHERE ifnull(time, 0) >= ? ORDER BY id"
+        with self._file("ro") as file:
+            for (text,) in file.execute(query, (since or 0,)):
+                try:
+                    values = json.loads(text)
+                    event = READERS[values["event"]].validate_python(values)
+                except (ValueError, TypeError, LookupError):
                     self.skipped += 1
                 else:
                     yield event
-            last_id = rows[-1][0]
 
     def score(self, answer_id: str, quality: float) -> None:
         """Set the quality of an answer.
@@ -173,7 +172,9 @@ class History:
         if not 0 <= quality <= 1:
             raise ConfigError(f"quality={brief(quality)}: give a number from 0 to 1")
         update = "UPDATE events SET json = json_set(json, '$.quality', ?) WHERE answer_id = ? AND answer_id != ''"
-        if not self._execute("rw", update, (float(quality), answer_id))[1]:
+        with self._file("rw") as file:
+            scored = file.execute(update, (float(quality), answer_id)).rowcount
+        if not scored:
             raise ConfigError(
                 f"answer_id={brief(answer_id)}: {self.path} has no event of this answer: give the id of the model's "
                 "message, after the event was written and before the oldest events left"
@@ -187,30 +188,25 @@ class History:
         Raises:
             ConfigError: the file cannot be written.
         """
-        deleted = self._execute(
-            "rw", "DELETE FROM events WHERE thread = ?", (thread_id,)
-        )[1]
-        if deleted:
-            self._execute("rw", "VACUUM")
-            self._execute("rw", "PRAGMA wal_checkpoint(TRUNCATE)")
-        return deleted
+        with self._file("rw") as file:
+            thread = (thread_id,)
+            deleted = file.execute("DELETE FROM events WHERE thread = ?", thread)
+        with self._file("rw") as file:
+            file.execute("VACUUM")
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return deleted.rowcount
 
-    def _execute(
-        self, mode: str, statement: str, values: Sequence[Any] = ()
-    ) -> tuple[list[Any], int]:
-        """Run a statement on the file; its rows, and how many rows it changed."""
+    @contextmanager
+    def _file(self, mode: str) -> Iterator[sqlite3.Connection]:
         if not self.path.is_file():
             raise ConfigError(
                 f"there is no history {self.path}: name the file that a HistorySink writes"
             )
         try:
             with _opened(self.path, mode) as file:
-                cursor = file.execute(statement, values)
-                return cursor.fetchall(), cursor.rowcount
-        except (
-            sqlite3.Error,
-            ValueError,
-        ) as error:  # ValueError: a text that is no Unicode
+                yield file
+        # ValueError: a text that is no Unicode
+        except (sqlite3.Error, ValueError) as error:
             raise ConfigError(
                 f"cannot use the history {self.path}: {error}: name the file that a HistorySink writes"
             ) from error
@@ -219,15 +215,6 @@ class History:
 READERS: dict[str, TypeAdapter[Any]] = {
     kind.__name__: TypeAdapter(kind) for kind in TYPES
 }
-
-
-def event_of(text: str) -> Event | None:
-    """Return the event that `json.dumps(event.to_dict())` describes; None when it is none of this version's."""
-    try:
-        values = json.loads(text)
-        return cast("Event", READERS[values["event"]].validate_python(values))
-    except (ValueError, TypeError, LookupError):
-        return None
 
 
 @contextmanager

@@ -57,11 +57,7 @@ def test_all_types_are_tried():
     }
 
 
-def test_a_clock_that_is_set_back_changes_no_order_and_the_oldest_events_leave(
-    path, monkeypatch
-):
-    """Also where a reader gets more events than it reads at once."""
-    monkeypatch.setattr("langchain_ctxwin.observe.history.BATCH_ROWS", 2)
+def test_a_clock_that_is_set_back_changes_no_order_and_the_oldest_events_leave(path):
     events = [
         StepEvent(time=seconds) for seconds in (400.0, 500.0, 300.0, 100.0, 200.0)
     ]
