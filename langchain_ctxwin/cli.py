@@ -26,7 +26,6 @@ from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.demo import stories
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.talk import Claim, ending
 from langchain_ctxwin.errors import (
     ConfigError,
     ContextWindowError,
@@ -274,7 +273,7 @@ def _positive(text: str) -> int:
 
 def _demo(args: argparse.Namespace) -> int:
     folder, window = Folder.open(Path(langchain_core.__file__).parent), args.window
-    claims = list[Claim]()
+    claims = list[stories.Claim]()
     try:
         claims += stories.long_work(folder, window=window)
         claims += stories.large_results(window=window)
@@ -282,7 +281,7 @@ def _demo(args: argparse.Namespace) -> int:
             claims += stories.any_size(folder, window=window)
     except ContextOverflowError as error:  # nothing could help
         return _complain(f"raise --window, {error}", EXIT_USAGE)
-    return 0 if ending(claims) else EXIT_FAILED
+    return 0 if stories.ending(claims) else EXIT_FAILED
 
 
 def _check(args: argparse.Namespace) -> int:

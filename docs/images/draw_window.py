@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 
 from langchain_ctxwin import create_context_agent
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.stories import EXPLORER_PROMPT, explore, interview
-from langchain_ctxwin.demo.talk import offline
+from langchain_ctxwin.demo.stories import EXPLORER_PROMPT, explore, interview, offline
 from langchain_ctxwin.observe import CompactionEvent, MemorySink, StepEvent
 from langchain_ctxwin.testing import count_tokens
 

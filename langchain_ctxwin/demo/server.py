@@ -13,8 +13,7 @@ from pathlib import Path
 
 from langchain_ctxwin.agent.ready import create_context_agent
 from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.stories import EXPLORER_PROMPT, explore
-from langchain_ctxwin.demo.talk import offline
+from langchain_ctxwin.demo.stories import EXPLORER_PROMPT, explore, offline
 from langchain_ctxwin.observe import StreamSink
 
 # the window is small enough that a handful of questions fills it

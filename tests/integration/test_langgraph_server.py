@@ -133,7 +133,7 @@ async def test_the_shipped_graph_streams_its_gauge(client):
     thread = (await client.threads.create())["thread_id"]
     told = []
     for last, term in ((60, "import"), (180, "model")):
-        question = TOUR.format(file="talk.py", last=last, page=20, term=term)
+        question = TOUR.format(file="stories.py", last=last, page=20, term=term)
         asked = {"messages": [{"role": "user", "content": question}]}
         async for part in client.runs.stream(
             thread, "explorer", input=asked, stream_mode="custom"
