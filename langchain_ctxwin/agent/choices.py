@@ -66,31 +66,23 @@ def recall_tool() -> BaseTool:
     return create_recall_tool()
 
 
-def with_recall(
-    tools: Sequence[Any], model: Any, *, is_given: bool = False
-) -> list[Any]:
-    """Return the tools of a request, with the recall tool where the model takes tools and none of them is like it.
+def with_recall(tools: Sequence[Any], model: Any) -> list[Any]:
+    """Return tools, of which the recall tool comes last, or is left out.
 
-    Args:
-        tools: those of the agent.
-        model: what the request goes to.
-        is_given: the recall tool is among them already; it is left out where it may not be there.
+    It is left out where the model takes no tools, or where one of the others is like it.
     """
-    ours = recall_tool()
+    ours, router = recall_tool(), router_of(model)
     others = [tool for tool in tools if tool is not ours]
-    if is_given and len(others) == len(tools):
-        return others
-    is_free = not recall_name(others) and all(
-        name_of(tool) != ours.name for tool in others
-    )
-    none, models, router = BaseChatModel.bind_tools, [model], router_of(model)
-    if router:
-        candidates = (one.model for one in router.candidates)
-        models = [one for one in candidates if isinstance(one, Runnable)]
+    models = [one.model for one in router.candidates] if router else [model]
+    none = BaseChatModel.bind_tools
     takes_tools = all(
-        getattr(type(unbound(one)), "bind_tools", none) is not none for one in models
+        getattr(type(unbound(one)), "bind_tools", none) is not none
+        for one in models
+        if isinstance(one, Runnable)
     )
-    return [*others, ours] if is_free and takes_tools else others
+    is_alone = ours.name not in map(name_of, others) and not recall_name(others)
+    is_kept = len(others) < len(tools) and takes_tools and is_alone
+    return [*others, ours] if is_kept else others
 
 
 def checked_tools(value: Any) -> list[Any]:

@@ -406,7 +406,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             engine=engine,
             selector=self._selector,
             system_prompt=prompt,
-            all_tools=with_recall(request.tools, model, is_given=True),
+            all_tools=with_recall(request.tools, model),
             format_tools=definitions_of(request.response_format),
             model=limited_by(engine, model),
             call=model,

@@ -26,6 +26,7 @@ from langgraph.types import Checkpointer
 
 from langchain_ctxwin.agent.choices import (
     checked_tools,
+    recall_tool,
     router_of,
     runnable_tools,
     with_recall,
@@ -116,7 +117,7 @@ def create_context_agent(
     _require_compile_options(compile_options)
     expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
     chat, tools = _chat_model(model), checked_tools(tools)
-    tools = with_recall(tools, chat) if recall else tools
+    tools = with_recall([*tools, recall_tool()], chat) if recall else tools
     counted_by = counter or TokenEstimator(family_of(chat))
     engine = ContextEngine(
         _limits(limits, chat),
