@@ -149,8 +149,15 @@ def only_model(call: object) -> tuple[Any, dict[str, Any]] | None:
 
 
 # The answer ended because something was full: the requested output, or the window.
-LENGTH_STOPS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
-WINDOW_STOP = "model_context_window_exceeded"  # the one reason that names the window
+LENGTH_STOPS = frozenset(
+    {
+        "length",
+        "max_tokens",
+        "max_output_tokens",
+        "model_length",
+        "model_context_window_exceeded",
+    }
+)
 # An answer shorter than this part of what was requested did not end at the request's own limit, and a size this close
 # to the window has reached it: servers that count a stop token or a template differ by a few tokens, not by 5 %.
 CUT_SHARE, EDGE_SHARE = 0.95, 0.01
@@ -188,19 +195,15 @@ def silent_overflow(
         accepted_tokens: the largest input that the server is known to have read whole.
     """
     sizes = _reported(reply)
-    reasons = {reason.rpartition(".")[2].lower() for reason in stop_reasons(reply)}
-    names_window = WINDOW_STOP in reasons
-    is_short = sizes is None or sizes[0] < CERTAIN_SHARE * least_input_tokens
-    if names_window and is_short:
-        return ContextOverflow(None, None, "input_plus_output", requested_output_tokens)
     if sizes is None:
         return None
     input_tokens, output_tokens = sizes
+    reasons = {reason.rpartition(".")[2].lower() for reason in stop_reasons(reply)}
     total, window = sum(sizes), context_window or 0
-    is_at_edge = abs(total - window) <= EDGE_SHARE * window
-    is_ended = bool(reasons & LENGTH_STOPS) and is_at_edge and not is_short
+    is_short = input_tokens < CERTAIN_SHARE * least_input_tokens
+    is_at_edge = abs(total - window) <= EDGE_SHARE * window and not is_short
     is_cut_early = output_tokens < CUT_SHARE * (requested_output_tokens or inf)
-    if names_window or (is_ended and is_cut_early):
+    if is_at_edge and is_cut_early and reasons & LENGTH_STOPS:
         return ContextOverflow(
             total, input_tokens, "input_plus_output", requested_output_tokens
         )
