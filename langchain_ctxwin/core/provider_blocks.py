@@ -159,12 +159,9 @@ def text_of(content: Any) -> str:
 
 def spoken(message: BaseMessage) -> str:
     """Return the transcript of a spoken answer, whose content is empty: its integration sends the id of the audio."""
-    audio = message.additional_kwargs.get("audio")
-    if not isinstance(audio, Mapping) or not (
-        audio.get("id") or audio.get("transcript")
-    ):
-        return ""
-    return str(audio.get("transcript") or "[audio]")
+    audio = message.additional_kwargs.get("audio") or {}
+    text = audio.get("transcript")
+    return str(text or "[audio]") if text or audio.get("id") else ""
 
 
 def said_in(message: BaseMessage) -> str:
@@ -369,13 +366,15 @@ def unsealed(message: AnyMessage) -> AnyMessage:
 
 def is_stored(message: AnyMessage) -> bool:
     """True for an answer whose reasoning only a server has that stored it."""
-    blocks = blocks_of(message.content) if isinstance(message, AIMessage) else ()
-    kept_reasoning = message.additional_kwargs.get("reasoning")
-    reasoning = [block for block in blocks if kind_of(block) == "reasoning"]
-    reasoning += [kept_reasoning] if isinstance(kept_reasoning, Mapping) else []
+    if not isinstance(message, AIMessage):
+        return False
+    kept = message.additional_kwargs.get("reasoning")
+    blocks = [*blocks_of(message.content), *blocks_of([kept])]
     return any(
-        _maker(message, block) == "openai" and not block.get("encrypted_content")
-        for block in reasoning
+        kind_of(block) == "reasoning"
+        and _maker(message, block) == "openai"
+        and not block.get("encrypted_content")
+        for block in blocks
     )
 
 
@@ -400,23 +399,18 @@ def without_bound_reasoning(message: AnyMessage) -> AnyMessage:
     if not isinstance(message, AIMessage):
         return message
     content = without_blocks(message.content, lambda block: _is_bound(message, block))
-    return (
-        message
-        if content is message.content
-        else message.model_copy(update={"content": content})
-    )
+    return with_fields(message, content=content)
 
 
 def loading(message: AnyMessage) -> AnyMessage:
     """Return the result of a tool search as references that load the found tools; any other message as it is."""
     artifact = message.artifact if isinstance(message, ToolMessage) else None
     names = artifact.get(FOUND_KEY) if isinstance(artifact, Mapping) else None
-    if not names or not isinstance(names, list):
+    if not names:
         return message
-    references = [
-        {"type": TOOL_REFERENCE_TYPE, "tool_name": str(name)} for name in names
-    ]
-    return message.model_copy(update={"content": references})
+    kind = {"type": TOOL_REFERENCE_TYPE}
+    references = [{**kind, "tool_name": str(name)} for name in names]
+    return with_fields(message, content=references)
 
 
 def deferred(tool: Any) -> Any:
@@ -434,11 +428,9 @@ def deferred(tool: Any) -> Any:
 
 def is_deferred(tool: Any) -> bool:
     """True for a tool that is marked `defer_loading`: its definition is not in the prompt until a search loads it."""
-    about = (
-        tool if isinstance(tool, Mapping) else {"extras": getattr(tool, "extras", None)}
-    )
-    extras = about.get("extras")
-    marks = extras if isinstance(extras, Mapping) else {}
+    is_mapping = isinstance(tool, Mapping)
+    about = tool if is_mapping else {"extras": getattr(tool, "extras", None)}
+    marks = about.get("extras") or {}
     return about.get("defer_loading") is True or marks.get("defer_loading") is True
 
 
