@@ -11,9 +11,7 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import (
     ConfigError,
-    ContextEngine,
     ModelInfo,
-    ModelLimits,
     create_context_agent,
 )
 from langchain_ctxwin.core.events import Event
@@ -87,12 +85,6 @@ def test_a_memory_sink_forgets_the_oldest_events():
         (
             lambda: create_context_agent(model_of(), [], prices=3),
             "prices=3: pass a ModelInfo, a ModelRegistry",
-        ),
-        (
-            lambda: ContextWindowMiddleware(
-                ContextEngine(ModelLimits(context_window=9)), sinks=[]
-            ),
-            "set sinks on the eng",
         ),
     ],
 )
