@@ -1,6 +1,6 @@
-"""Are tasks still done when the window is small? Customers of tau2-bench's shop, by its own tools, database and reward.
+"""Are tasks still done when the window is small? Customers of tau2-bench, by its own tools, databases and reward.
 
-    python benchmarks/tasks.py --tau CHECKOUT [--windows 8192 16384 32768] [--queue 10]
+    python benchmarks/tasks.py --tau CHECKOUT [--domain airline] [--windows 8192 16384 32768] [--queue 10]
 
 CHECKOUT is one of https://github.com/sierra-research/tau2-bench (MIT), whose modules need
 `pip install addict deepdiff docstring-parser loguru python-dotenv pyyaml toml`.
@@ -35,6 +35,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic_core import to_json
 
 import exact
 from common import head, parser_of, pooled, quiet, row
@@ -44,12 +45,13 @@ from transcripts import Transcript
 WINDOWS = (8_192, 16_384, 32_768)
 QUEUE = 10  # customers of one thread: about 30,000 tokens
 SEED = 5
-WRITES = (
-    "cancel_",
-    "exchange_",
-    "modify_",
-    "return_",
-)  # how tools that change the database begin
+# how tools that change the database begin
+WRITES = ("book_", "cancel_", "exchange_", "modify_", "return_", "update_")
+MODELS = {
+    "retail": ("RetailTools", "RetailDB"),
+    "airline": ("AirlineTools", "FlightDB"),
+}
+"""By domain: the class of its tools, and of its database."""
 # Of what tau2 tells its simulated user: what somebody would say first, in the first person.
 SENTENCES = 2
 FIRST_PERSON = {"you": "I", "You": "I", "your": "my", "Your": "My", "are": "am"}
@@ -69,18 +71,21 @@ class Task:
 
 
 class Shop:
-    """tau2's shop: its policy, tools and database."""
+    """A domain of tau2: its policy, tools and database."""
 
-    def __init__(self, checkout: Path) -> None:
+    def __init__(self, checkout: Path, domain: str) -> None:
         # their own `__init__` imports every provider
-        for name in ("tau2", "tau2.domains.retail", "tau2.environment"):
+        for name in ("tau2", f"tau2.domains.{domain}", "tau2.environment"):
             package = ModuleType(name)
             package.__path__ = [str(checkout.joinpath("src", *name.split(".")))]
             sys.modules.setdefault(name, package)
-        self._tools = importlib.import_module("tau2.domains.retail.tools").RetailTools
-        model = importlib.import_module("tau2.domains.retail.data_model").RetailDB
-        data = checkout / "data" / "tau2" / "domains" / "retail"
-        self.database = model.load(str(data / "db.json"))
+        tools, model = MODELS[domain]
+        place = f"tau2.domains.{domain}"
+        self._tools = getattr(importlib.import_module(f"{place}.tools"), tools)
+        data_model = importlib.import_module(f"{place}.data_model")
+        data = checkout / "data" / "tau2" / "domains" / domain
+        self.database = getattr(data_model, model).load(str(data / "db.json"))
+        self._looks_of = {"retail": self._in_shop, "airline": self._in_flights}[domain]
         self.policy = (data / "policy.md").read_text("utf-8")
         self.tasks = json.loads((data / "tasks.json").read_text("utf-8"))
 
@@ -92,7 +97,7 @@ class Shop:
         """What a tool says that changes nothing."""
         name, arguments = action
         found = self._tools(self.database).use_tool(name, **arguments)
-        return found if isinstance(found, str) else found.model_dump_json()
+        return found if isinstance(found, str) else to_json(found).decode()
 
     def after(self, actions: Sequence[Action]) -> str:
         """The hash of the database after changes; one that the tools refuse changes nothing."""
@@ -119,23 +124,33 @@ class Shop:
                 yield Task(name=task["id"], opening=opening, looks=looks, writes=writes)
 
     def _looks(self, writes: Sequence[Action]) -> Iterator[Action]:
-        seen = set[str]()
+        """What has to be looked up before the changes, each once."""
+        seen = list[Action]()
         for _, arguments in writes:
-            order = self.database.orders.get(arguments.get("order_id"))
-            user = arguments.get("user_id") or (order.user_id if order else None)
-            products = [
-                product.product_id
-                for product in self.database.products.values()
-                if {*arguments.get("new_item_ids", ())} & product.variants.keys()
-            ]
-            for name, key, value in (
-                ("get_user_details", "user_id", user),
-                ("get_order_details", "order_id", order and order.order_id),
-                *(("get_product_details", "product_id", one) for one in products),
-            ):
-                if value and value not in seen:
-                    seen.add(value)
-                    yield name, {key: value}
+            for name, found in self._looks_of(arguments):
+                if all(found.values()) and (name, found) not in seen:
+                    seen.append((name, found))
+                    yield name, found
+
+    def _in_shop(self, arguments: dict[str, Any]) -> Iterator[Action]:
+        order = self.database.orders.get(arguments.get("order_id"))
+        user = arguments.get("user_id") or (order.user_id if order else None)
+        yield "get_user_details", {"user_id": user}
+        yield "get_order_details", {"order_id": order and order.order_id}
+        for product in self.database.products.values():
+            if {*arguments.get("new_item_ids", ())} & product.variants.keys():
+                yield "get_product_details", {"product_id": product.product_id}
+
+    def _in_flights(self, arguments: dict[str, Any]) -> Iterator[Action]:
+        booked = self.database.reservations.get(arguments.get("reservation_id"))
+        user = arguments.get("user_id") or (booked.user_id if booked else None)
+        yield "get_user_details", {"user_id": user}
+        booked_id = booked and booked.reservation_id
+        yield "get_reservation_details", {"reservation_id": booked_id}
+        for wanted in arguments.get("flights", ()):
+            flight = self.database.flights[wanted["flight_number"]]
+            way = {"origin": flight.origin, "destination": flight.destination}
+            yield "search_direct_flight", {**way, "date": wanted["date"]}
 
 
 def thread(shop: Shop, tasks: Sequence[Task]) -> Transcript:
@@ -219,15 +234,15 @@ class Played(Play):
 
 
 @cache
-def shop_of(checkout: Path) -> Shop:
-    return Shop(checkout)
+def shop_of(checkout: Path, domain: str) -> Shop:
+    return Shop(checkout, domain)
 
 
-def play(given: tuple[Path, Sequence[Task], int]) -> Tally:
+def play(given: tuple[Path, str, Sequence[Task], int]) -> Tally:
     """Rewards, changes and what was billed, by arm."""
-    checkout, tasks, window = given
+    checkout, domain, tasks, window = given
     quiet()
-    shop = shop_of(checkout)
+    shop = shop_of(checkout, domain)
     played = Played(Job(transcript=thread(shop, tasks), window=window))
     tally = Counter(played.run())
     for task in tasks:
@@ -249,11 +264,12 @@ def main() -> None:
     parser.add_argument(
         "--tau", type=Path, required=True, help="checkout of tau2-bench"
     )
+    parser.add_argument("--domain", choices=MODELS, default="retail")
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS)
     parser.add_argument("--queue", type=int, default=QUEUE, help="customers a thread")
     parser.add_argument("--threads", type=int, help="the first so many; all without it")
     options = parser.parse_args()
-    tasks = [*shop_of(options.tau).readable_tasks()]
+    tasks = [*shop_of(options.tau, options.domain).readable_tasks()]
     random.Random(SEED).shuffle(tasks)  # noqa: S311  # a reproducible order, not a secret
     size = options.queue
     begins = range(0, len(tasks) - size + 1, size)
@@ -262,7 +278,7 @@ def main() -> None:
     columns = ("reward", "changes possible", "billed a call", "over the limit")
     head("window", "who", *columns, left=range(6))
     for window in options.windows:
-        jobs = [(options.tau, queue, window) for queue in queues]
+        jobs = [(options.tau, options.domain, queue, window) for queue in queues]
         total = sum(pooled(play, jobs), Tally())
         for arm in ARMS:
             rewards, writes = (
