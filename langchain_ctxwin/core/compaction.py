@@ -11,7 +11,6 @@ from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.notes import lasting, record_lines
 from langchain_ctxwin.core.pairing import is_user, result_ids
 from langchain_ctxwin.core.parts import Parts, swaps_prefix, unbound_under
-from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.core.record import (
     FOCUSED,
     REWRITTEN_SHARE,
@@ -271,11 +270,9 @@ def recorded(
     if parts.focus:
         lines = _named([*record.lines, *lines], parts.focus)
         record = replace(record, lines=())
-    visible_text = "\n".join(text_of(message.content) for message in after.messages)
     record = extended(
         record,
         lines,
-        visible_text=visible_text,
         room_tokens=room,
         free_tokens=free,
         price=after.text_tokens,

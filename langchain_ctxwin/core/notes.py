@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby, islice, pairwise, takewhile
+from itertools import chain, islice, pairwise, takewhile
 from textwrap import wrap
 from typing import Any
 
@@ -54,7 +53,7 @@ PAGE_FRAME = re.compile(
     r"</?data [\w-]{1,40}>|\((?:rows of|left out:|cut short:|no field matches) .*\)"
 )
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
-# taken from one text that a result showed, the rarest first: more are words of a program
+# taken from one text that a result showed: more are words of a program
 MAX_NAMES = 8
 MAX_VALUES = 2_000  # things taken from one message: many times more than a record holds
 OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents without tool calls get their results
@@ -110,10 +109,6 @@ _SMALL_WORDS = frozenset(
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
 _NAMING = re.compile(r"\d{6}|[A-Za-z][_-]?\d|\d[A-Za-z]|\w/\w")
-_SHAPE = str.maketrans(
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
-    "a" * 26 + "A" * 26 + "9" * 10,
-)
 _CODE = re.compile(r"(?:```[^\n`]*|<command>)\n(.*?)(?:```|</command>|\Z)", re.DOTALL)
 _NEXT = re.compile(
     r"\b(?:I['\u2019]ll|I will|I'm going to|let (?:me|us)|let['\u2019]s|next,? I|now I|I need to|I still)\b",
@@ -151,13 +146,6 @@ _FAILURE = re.compile(
 _ESCAPED_QUOTE = re.compile(r"\\+\"")
 _COUNTED = re.compile(
     r"\b\d+ (?:passed|failed|errors?|skipped)\b|\bRan \d+ tests?\b|\bFAILED \([^)\n]*\)"
-)
-# One of these words, in small letters, is in all that such a pattern finds: few texts have one.
-_EXIT_WORDS = ("exit", "return")
-_COUNTED_WORDS = ("passed", "failed", "error", "skipped", "ran ")
-_FAILURE_WORDS = (
-    *("error", "exception", "fatal"),
-    *("not found", "no such file", "denied", "cannot ", "invalid "),
 )
 # where an agent is, as its shell shows it; and the last line of a program that says in words what came of it
 _PROMPT = re.compile(
@@ -439,13 +427,13 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
         if len(text) < 2 * TAIL_CHARS
         else f"{text[:OUTCOME_CHARS]}\n{text[-TAIL_CHARS:]}"
     )
-    failures = _matches(end, _FAILURE, _FAILURE_WORDS) or [text][:is_error]
+    failures = _FAILURE.findall(end) or [text][:is_error]
     endings = [
         _clipped(_ESCAPED_QUOTE.sub('"', failure), OUTCOME_CHARS)
         for failure in failures[-1:]
     ]
-    endings += dict.fromkeys(_matches(end, _COUNTED, _COUNTED_WORDS))
-    statuses = _matches(end, _EXIT, _EXIT_WORDS)[-1:]
+    endings += dict.fromkeys(_COUNTED.findall(end))
+    statuses = _EXIT.findall(end)[-1:]
     endings += [f"exit {status}" for status in statuses if status != "0"]
     if endings:
         return f"error {', '.join(endings)}" if is_error else ", ".join(endings)
@@ -479,12 +467,6 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
     return f"{len(lines):,} lines" + (
         f', last "{last}"' if _SENTENCE.fullmatch(last) else ""
     )
-
-
-def _matches(text: str, pattern: re.Pattern[str], words: Iterable[str]) -> list[str]:
-    """The matches of a pattern, which is tried only where one of the words stands."""
-    small = text.lower()
-    return pattern.findall(text) if any(word in small for word in words) else []
 
 
 def _text(content: Any) -> str:
@@ -653,20 +635,15 @@ def _use_of(thing: str) -> int:
 
 
 def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
-    """The values of a text; of a result those first whose like it has fewest of."""
+    """The values of a text; of a result its first ones."""
     parts: dict[str, str] = {}
     for label, value in islice(_tokens(text), MAX_VALUES):
         parts.setdefault(value, _part(label, value))
     if uses != SHOWN:
         yield from (RecordLine("seen", part, key, uses) for part in parts.values())
         return
-    likes = {
-        value: tuple(sign for sign, _ in groupby(value[:LABEL_CHARS].translate(_SHAPE)))
-        for value in parts
-    }
-    number = Counter(likes.values())
-    for value in sorted(parts, key=lambda value: number[likes[value]])[:MAX_NAMES]:
-        yield RecordLine("seen", parts[value], key, _use_of(parts[value]))
+    for part in islice(parts.values(), MAX_NAMES):
+        yield RecordLine("seen", part, key, _use_of(part))
 
 
 def _data(text: str) -> Any:

@@ -13,7 +13,6 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -52,9 +51,6 @@ LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
 VALUE_CHARS = (
     32  # of what was seen, a call with a key or two: longer things wait longer
 )
-# used things of one message that share a rank; more are a log or a listing (20, 60 and no bound: 60 showed most in
-# `benchmarks/sufficiency.py`)
-FEW_THINGS = 60
 # Of its room: what a record that was full is written anew to, so that lines can be added to it for a while. Between
 # two writings its text only grows, and what stands in it stays in the provider's prompt cache. What holds has all of
 # the room. Of .65, .8 and .85 this one showed most of `benchmarks/sufficiency.py` for what it cost.
@@ -284,7 +280,6 @@ def extended(
     record: Record,
     added: Iterable[RecordLine],
     *,
-    visible_text: str,
     room_tokens: int,
     free_tokens: int,
     price: Price,
@@ -293,8 +288,7 @@ def extended(
     """Return the record with lines added behind its own, so that what is shown begins as before.
 
     One past `room_tokens`, or with a statement that was corrected, is written anew: what was met again moves to the
-    end. Where room is short, values of results that stand in `visible_text`, the text of the messages that stay, get no
-    line yet. The view can show `free_tokens` of lines now; the others wait for a roomier view. Where they have no room
+    end. The view can show `free_tokens` of lines now; the others wait for a roomier view. Where they have no room
     `chosen_share` of it is filled.
     """
     old, new = _merged(record.lines), _merged(added)
@@ -308,7 +302,7 @@ def extended(
     # what is shown once may be stored many times
     stored = sum(1 + len(line.text) // MAX_CHARS_PER_TOKEN for line in lines)
     if max(stored, price(_text(lines))) > room_tokens:
-        order = _by_worth(items, words_of(visible_text))
+        order = _by_worth(items)
         most = int(REWRITTEN_SHARE * room_tokens)
         number = _fitting(items, order, most, price)
         lasting = (key for key in order[number:] if items[key].uses >= HOLDS)
@@ -415,11 +409,10 @@ def _key(kind: Kind, text: str) -> Key:
     return kind, " ".join(words)
 
 
-def _by_worth(items: Items, visible: AbstractSet[str] = frozenset()) -> list[Key]:
+def _by_worth(items: Items) -> list[Key]:
     """The lines in the order in which they get room: by age among their like, of which each can bear so much.
 
-    Of what one message showed, long things and those that stand far behind wait longer; what `visible` has needs no
-    line.
+    Of what one message showed, long things and those that stand far behind wait longer.
     """
     waits: dict[Key, float] = {}
     ages = Counter[tuple[Kind, int]]()
@@ -434,8 +427,8 @@ def _by_worth(items: Items, visible: AbstractSet[str] = frozenset()) -> list[Key
             wait = ages[kind, uses] / LASTING[kind][uses]
             if kind != "seen":
                 waits[key] = wait
-            elif not words_of(line.text) <= visible:
-                place = 1 if uses >= USED and len(group) <= FEW_THINGS else rank
+            else:
+                place = 1 if uses >= USED else rank
                 waits[key] = wait * place * max(1, len(line.text) / VALUE_CHARS)
     return sorted(waits, key=lambda key: waits[key])
 

@@ -133,6 +133,4 @@ def added(
     price: Callable[[str], int] = len,
 ) -> Record:
     """Return the record with lines added."""
-    return extended(
-        record, more, visible_text="", room_tokens=room, free_tokens=ROOMY, price=price
-    )
+    return extended(record, more, room_tokens=room, free_tokens=ROOMY, price=price)

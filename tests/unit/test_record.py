@@ -786,7 +786,6 @@ def test_only_what_is_free_is_shown_and_the_rest_waits(price, before, free):
     record = extended(
         Record(),
         before,
-        visible_text="",
         room_tokens=ROOMY,
         free_tokens=free,
         price=price,
@@ -797,21 +796,6 @@ def test_only_what_is_free_is_shown_and_the_rest_waits(price, before, free):
         added(record, [], price=price).lines
         == added(Record(), before, price=price).lines
     )
-
-
-def test_a_value_that_the_view_still_shows_needs_no_line():
-    found = lines_of(result("order 11111, bill 22222, case 33333 " + "more " * 30))
-    whole = "seen earlier: order=11111 bill=22222 case=33333"
-    record = extended(
-        Record(),
-        found,
-        visible_text="order 11111 and case 33333",
-        room_tokens=len(whole) - 1,
-        free_tokens=ROOMY,
-        price=len,
-    )
-    assert [line.text for line in record.lines] == ["bill=22222"]
-    assert render_record(added(Record(), found)) == whole
 
 
 @given(st.lists(lines, max_size=12), st.lists(lines, max_size=12))
