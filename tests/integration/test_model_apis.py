@@ -98,10 +98,6 @@ OPENAI_SHAPES = {
     "/llamacpp/v1": [served("/models/tiny.gguf", 8192)],
     "/lmstudio/v1": [served("test-desk", 4096)],
     "/together/v1": [served("maker/test-joint", 131_072)],
-    "/fireworks/inference/v1": [
-        served("accounts/fireworks/models/test-spark", 163_840)
-    ],
-    "/deepseek": [served("test-depth")],
     "/cohere/v1": [served("test-reply", 256_000)],
 }
 

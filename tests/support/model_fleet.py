@@ -18,15 +18,9 @@ LISTS: dict[str, Any] = {
     "/lmstudio/v1/models": shapes.LM_STUDIO,
     "/lmstudio/api/v0/models": shapes.LM_STUDIO_OWN,
     "/together/v1/models": shapes.TOGETHER,
-    "/fireworks/inference/v1/models": shapes.FIREWORKS,
-    "/deepseek/models": shapes.DEEPSEEK,
     "/cohere/v1/models": shapes.COHERE,
     "/ollama/api/tags": shapes.OLLAMA_TAGS,
     "/ollama/api/ps": shapes.OLLAMA_LOADED,
-    "/catalog/api.json": shapes.CATALOG,
-    "/catalog/prices.json": shapes.PRICE_TABLE,
-    "/gemini/v1beta/models/test-pro": shapes.GEMINI["models"][0],
-    "/anthropic/v1/models/test-verse": shapes.ANTHROPIC["data"][0],
 }
 """Path -> JSON."""
 
@@ -48,7 +42,7 @@ PAGES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class ModelFleet(Loopback):
-    """Serves every provider of the tests while the `with` block runs; `/hang` never answers, `/http500` says so.
+    """Serves every provider of the tests while the `with` block runs; `/hang` never answers.
 
     Example:
         >>> with ModelFleet() as fleet:
@@ -69,8 +63,6 @@ class ModelFleet(Loopback):
         self.asked.append(call)
         if call.path.startswith("/hang"):
             self.released.wait()
-        if call.path.startswith("/http500"):
-            return Answer(body={"error": "secret-key was here"}, status=500)
         if call.path in PAGES:
             parameter, pages = PAGES[call.path]
             return Answer(body=pages[call.query.get(parameter, "")])

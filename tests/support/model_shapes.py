@@ -13,12 +13,9 @@ GEMINI = {
     "models": [
         {
             "name": "models/test-pro",
-            "version": "001",
-            "displayName": "Test Pro",
             "inputTokenLimit": 1000000,
             "outputTokenLimit": 64000,
             "supportedGenerationMethods": ["generateContent", "countTokens"],
-            "thinking": True,
         },
         {
             "name": "models/test-vectors",
@@ -43,22 +40,17 @@ ANTHROPIC = {
     "data": [
         {
             "id": "test-verse-20990101",
-            "type": "model",
-            "display_name": "Test Verse",
-            "created_at": "2099-01-01T00:00:00Z",
             "max_input_tokens": 200000,
             "max_tokens": 64000,
         }
     ],
     "has_more": True,
-    "first_id": "test-verse-20990101",
     "last_id": "test-verse-20990101",
 }
 ANTHROPIC_SECOND = {
     "data": [
         {
             "id": "test-haiku",
-            "type": "model",
             "max_input_tokens": None,
             "max_tokens": None,
         }
@@ -67,7 +59,7 @@ ANTHROPIC_SECOND = {
     "last_id": "test-haiku",
 }
 
-OPENAI = listed({"id": "test-plain", "created": 1, "owned_by": "system"})
+OPENAI = listed({"id": "test-plain"})
 
 OPENROUTER = {
     "data": [
@@ -96,7 +88,6 @@ OPENROUTER = {
 MISTRAL = listed(
     {
         "id": "test-wind-latest",
-        "owned_by": "mistralai",
         "max_context_length": 131072,
     }
 )
@@ -104,8 +95,6 @@ MISTRAL = listed(
 GROQ = listed(
     {
         "id": "maker/test-fast",
-        "owned_by": "Maker",
-        "active": True,
         "context_window": 131072,
         "max_completion_tokens": 32768,
     }
@@ -117,8 +106,6 @@ VLLM = {
         {
             "id": "maker/test-8b",
             "object": "model",
-            "owned_by": "vllm",
-            "root": "/m",
             "max_model_len": 16384,
         }
     ],
@@ -131,22 +118,17 @@ LLAMA_CPP = {
         {
             "id": "/models/tiny.gguf",
             "object": "model",
-            "owned_by": "llamacpp",
             "meta": {
-                "vocab_type": 2,
                 "n_ctx": 8192,
                 "n_ctx_train": 131072,
-                "n_embd": 32,
-                "n_params": 544992,
             },
         }
     ],
 }
-LM_STUDIO = listed({"id": "test-desk", "owned_by": "organization_owner"})
+LM_STUDIO = listed({"id": "test-desk"})
 LM_STUDIO_OWN = listed(
     {
         "id": "test-desk",
-        "state": "loaded",
         "max_context_length": 131072,
         "loaded_context_length": 4096,
     }
@@ -156,21 +138,9 @@ TOGETHER = [
     {
         "id": "maker/test-joint",
         "object": "model",
-        "type": "chat",
         "context_length": "131072",
     }
 ]
-
-FIREWORKS = listed(
-    {
-        "id": "accounts/fireworks/models/test-spark",
-        "owned_by": "fireworks",
-        "kind": "HF_BASE_MODEL",
-        "context_length": 163840,
-    }
-)
-
-DEEPSEEK = listed({"id": "test-depth", "owned_by": "deepseek"})
 
 COHERE = {
     "models": [
@@ -214,12 +184,10 @@ CATALOG = {
     "maker": {
         "id": "maker",
         "name": "Maker",
-        "env": ["MAKER_API_KEY"],
         "models": {
             "test-pro": {
                 "id": "test-pro",
                 "name": "Test Pro",
-                "attachment": True,
                 "reasoning": True,
                 "temperature": True,
                 "tool_call": True,
