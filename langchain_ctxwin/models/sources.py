@@ -437,14 +437,16 @@ class LearnedSource:
 
     def recall(self, model: str) -> Mapping[str, int]:
         """Return the stated limits that have not expired, by field name; empty when there are none."""
-        limits = self._learned.get(model, {})
-        return {field: one[0] for field, one in limits.items() if self._is_live(one)}
+        since = self._clock() - LEARNED_TTL_SECONDS
+        limits = self._learned.get(model, {}).items()
+        return {field: tokens for field, (tokens, at) in limits if at > since}
 
     def fetch(self, name: str | None) -> list[ModelInfo]:
         """Return the learned limits of one model, or of all models by name; reads no file."""
-        models = sorted(self._learned) if name is None else [name]
-        infos = (model_info_of(model, **self.recall(model)) for model in models)
-        return [info for info in infos if info and info.limits.known]
+        infos = (
+            model_info_of(one, **self.recall(one)) for one in sorted(self._learned)
+        )
+        return [info for info in named(filter(None, infos), name) if info.limits.known]
 
     def refresh(self) -> None:
         """Take over what other processes saved. Reads the file: in async code call it in a thread."""
@@ -452,19 +454,15 @@ class LearnedSource:
             self._absorb(stored)
 
     def _absorb(self, said: Limits) -> Limits:
-        """Merge stated limits, and return all that have not expired: per field the newest."""
+        """Merge stated limits, and return all: per field the newest."""
         with self._lock:
-            live: Limits = {}
-            for model, limits in (*self._learned.items(), *said.items()):
+            merged = {model: dict(limits) for model, limits in self._learned.items()}
+            for model, limits in said.items():
+                known = merged.setdefault(model, {})
                 for field, one in limits.items():
-                    if self._is_live(one):
-                        known = live.setdefault(model, {})
-                        known[field] = max(one, known.get(field, one), key=_stated_at)
-            self._learned = live
-            return live
-
-    def _is_live(self, said: tuple[int, float]) -> bool:
-        return self._clock() - _stated_at(said) < LEARNED_TTL_SECONDS
+                    known[field] = max(one, known.get(field, one), key=_stated_at)
+            self._learned = merged
+            return merged
 
 
 def _stated_at(said: tuple[int, float]) -> float:

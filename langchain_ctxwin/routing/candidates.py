@@ -15,6 +15,7 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_ctxwin.core.limits import ModelLimits, smallest
 from langchain_ctxwin.core.model_info import (
+    LIMIT_FIELDS,
     ModelInfo,
     family_of,
     model_name,
@@ -181,13 +182,11 @@ def _info(name: str, model: CandidateModel, registry: ModelRegistry) -> ModelInf
     if isinstance(model, str):
         return registry.lookup(model)
     with suppress(UnknownModelError):
-        return registry.lookup((only_model(model) or (model,))[0])
+        return registry.lookup(model)
     own = ModelLimits.of(model)
     return ModelInfo(
         name=model_name(model) or name,
-        context_window=own.context_window,
-        max_input_tokens=own.max_input_tokens,
-        max_output_tokens=own.max_output_tokens,
+        **{field: getattr(own, field) for field in LIMIT_FIELDS},
         provenance={"context_window": own.source},
     )
 
