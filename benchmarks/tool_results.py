@@ -171,7 +171,7 @@ def holds_all(answers: list[NotedPage], style: Style) -> bool:
     view, found = ResultView(answers[0].layout, style), [one.page for one in answers]
     if view.layout.is_text:
         text = "".join(page.body for page in found) + found[0].end
-        return text == view.layout.beside
+        return text == view.layout.entries[0]
     try:
         return walking.entries_in(view, found) == list(range(len(view)))
     except AssertionError:

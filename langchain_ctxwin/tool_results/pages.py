@@ -142,9 +142,10 @@ def _has_room(view: ResultView, stop: int, room: PageRoom) -> bool:
 
 def _part(view: ResultView, place: PagePlace, room: PageRoom) -> Page:
     """The page that is a part of one entry."""
-    text, entry = view.layout.beside, place.entry
+    entry = place.entry
+    (text,) = view.values(range(entry, entry + 1))
     if not view.layout.is_text:
-        text = inside_text(view.value(entry), view.layout.path_of(entry))
+        text = inside_text(text, view.layout.path_of(entry))
     start = min(place.char, len(text))
     end = page_end(text, start, room.tokens, room.price)
     stop = replace(place, char=end)
@@ -165,7 +166,7 @@ def first_page(view: ResultView, room: PageRoom) -> Page:
         return page
     beginning = replace(room, tokens=int(room.tokens * HEAD_SHARE))
     page = page_at(view, PagePlace(), beginning)
-    rest = view.layout.beside[len(page.body) :]
+    rest = view.layout.entries[0][len(page.body) :]
     chars = int(len(page.body) * (1 - HEAD_SHARE) / HEAD_SHARE)
     return replace(page, end=rest[max(0, len(rest) - chars) :])
 
@@ -252,7 +253,7 @@ class Reader:
             styles += [replace(record, text_chars=chars) for chars in lengths]
         views = [ResultView(layout, style) for style in styles]
         room = PageRoom(tokens=tokens - NOTE_TOKENS, price=self._price)
-        rows = min(len(layout.rows), config.page_rows or len(layout.rows))
+        rows = min(layout.row_count, config.page_rows or layout.row_count)
         shown = (view for view in views if _has_room(view, layout.head + rows, room))
         view = next(shown, views[-1])
         style: Any = view.style
@@ -302,7 +303,7 @@ class Reader:
             rows, number = select(question, view)
             found = number if rows else "There is nothing"
             matches = f"{found} in the result of {record.tool} with what was asked for."
-            view = ResultView(Layout(rows=rows), Style())
+            view = ResultView(Layout(entries=rows), Style())
         if place.entry >= len(view):
             nothing = Page(body="", start=place, stop=place)
             text = f'[No more pages: all of the result of {record.tool} was shown. Other fields: add fields=["*"].]'
@@ -411,7 +412,7 @@ class _Asked:
 
 def _what(asked: _Asked, page: Page) -> str:
     record, view = asked.record, asked.view
-    is_first, rows = asked.question.is_first, len(view.layout.rows)
+    is_first, rows = asked.question.is_first, view.layout.row_count
     size = f"Result of {record.tool}"
     if is_first:
         size = f"{record.tool} returned {len(record.text):,} characters"
@@ -432,7 +433,7 @@ def _here(layout: Layout, page: Page) -> str:
         start, tail = page.start.char, ""
         if page.end:
             tail = f" and the last {len(page.end):,}"
-        return f"Here: characters {start:,}-{start + len(page.body):,} of {len(layout.beside):,}{tail}."
+        return f"Here: characters {start:,}-{start + len(page.body):,} of {len(layout.entries[0]):,}{tail}."
     if page.inside:
         return f"Here: part of {page.inside}."
     # whole rows, counted from 1
@@ -442,5 +443,5 @@ def _here(layout: Layout, page: Page) -> str:
     )
     parts = [layout.name(0)] if page.start.entry < layout.head else []
     if last >= first:
-        parts.append(f"rows {first:,}-{last:,} of {len(layout.rows):,}")
+        parts.append(f"rows {first:,}-{last:,} of {layout.row_count:,}")
     return f"Here: {', '.join(parts)}."

@@ -141,16 +141,15 @@ def select(question: Question, view: ResultView) -> tuple[Sequence[Any], str]:
         ConfigError: rows are asked for, and the result has none; or the search takes too long.
     """
     layout, search = view.layout, Pattern(question.contains)
-    if not layout.rows and question.is_about_rows:
+    if not layout.row_count and question.is_about_rows:
         raise ConfigError(
             "this result has no rows to choose from: use contains or fields"
         )
-    if not layout.rows:
+    if not layout.row_count:
+        (value,) = view.values(range(1)) if view.style.fields else layout.entries
         places = [
             {"at": path, "text": passage} if path else passage
-            for path, passage in search.places(
-                view.value(0) if view.style.fields else layout.beside
-            )
+            for path, passage in search.places(value)
         ]
         return places, f"{len(places):,} places"
     holds, _ = condition_of(question.where, layout)
@@ -158,11 +157,11 @@ def select(question: Question, view: ResultView) -> tuple[Sequence[Any], str]:
     indexes = [
         index
         for index in range(first, len(layout))
-        if holds(layout.entry(index)) and search.finds(layout.entry(index))
+        if holds(layout.entries[index]) and search.finds(layout.entries[index])
     ]
-    number = f"{len(indexes):,} of {len(layout.rows):,} rows"
+    number = f"{len(indexes):,} of {layout.row_count:,} rows"
     if question.count_by:
-        entries = map(layout.entry, indexes)
+        entries = map(layout.entries.__getitem__, indexes)
         return _counted(entries, question.count_by, layout), number
     by = (
         path[: path.startswith("-")] + layout.inside(path.removeprefix("-"))
@@ -177,12 +176,12 @@ def select(question: Question, view: ResultView) -> tuple[Sequence[Any], str]:
 
 def _matching_entry(index: int, view: ResultView, search: Pattern) -> dict[str, Any]:
     """A matching entry as its view shows it, with the matching passages where it shows none of them."""
-    value = view.value(index)
+    (value,) = view.values(range(index, index + 1))
     entry = value if isinstance(value, dict) else {"value": value}
     if view.style.fields or search.finds(entry):
         return entry
     passages: dict[str, list[str]] = {}
-    for path, passage in search.places(view.layout.entry(index)):
+    for path, passage in search.places(view.layout.entries[index]):
         passages.setdefault(path or "value", []).append(passage)
     return {**entry, **{path: GAP.join(texts) for path, texts in passages.items()}}
 
@@ -210,7 +209,7 @@ def _sorted(indexes: list[int], by: Iterable[str], layout: Layout) -> list[int]:
     for path in reversed(list(by)):
         (steps,) = compile_fields([path.removeprefix("-")])
         values = {
-            index: next(values_at(layout.entry(index), steps), None)
+            index: next(values_at(layout.entries[index], steps), None)
             for index in indexes
         }
         is_falling = path.startswith("-")
@@ -245,7 +244,10 @@ def values_at(value: Any, steps: Sequence[Step]) -> Iterator[Any]:
 
 # ----------------------------------------------------------------------------------------------------------- contains
 
-PIECE_CHARS = 200  # of a long line, of which a match is shown: two printed lines
+PIECE_CHARS, AROUND_CHARS = (
+    200,
+    100,
+)  # of a long line a piece with a match is shown, and as much on either side of it
 
 
 class Pattern:
@@ -270,10 +272,10 @@ class Pattern:
                 f"contains={text!r:.60} matches an empty text, and so everything: say what must be there"
             )
         # pieces of a line share so many characters that what is looked for is whole in one of them
-        shared = max(PIECE_CHARS // 2, len(text))
+        shared, around = max(AROUND_CHARS, len(text)), f"{{0,{AROUND_CHARS}}}"
         sign = "." if "\n" in text else r"[^\n]"
         self._pieces = re.compile(
-            f"(?s)(?=({sign}{{1,{PIECE_CHARS + shared}}})){sign}{{1,{PIECE_CHARS}}}"
+            f"(?s)(?=({sign}{{1,{PIECE_CHARS + shared}}})({sign}{around})){sign}{{1,{PIECE_CHARS}}}"
         )
 
     def finds(self, value: Any) -> bool:
@@ -288,12 +290,14 @@ class Pattern:
 
     def passages(self, text: str) -> Iterator[str]:
         """Yield the lines, or parts of long lines, that match, in order and apart."""
-        last = 0
+        searched = shown = 0
         for piece in self._pieces.finditer(text):
-            passage = text[max(piece.start(), last) : piece.end(1)]
-            if self._finds(passage):
-                yield passage
-                last = piece.end(1)
+            start = max(piece.start(), searched)
+            if self._finds(text[start : piece.end(1)]):
+                low = max(shown, start - AROUND_CHARS)
+                first = max(low, text.rfind("\n", low, start) + 1)
+                searched, shown = piece.end(1), piece.end(2)
+                yield text[first:shown]
 
 
 def _compiled(pattern: str) -> Callable[[str], bool]:

@@ -163,24 +163,23 @@ class Layout:
     An object without a list of rows is one entry, and so is a text.
     """
 
-    rows: Sequence[Any] = ()
-    beside: Any = None  # the value without its rows; None when they are all of it
-    path: str = (
-        ""  # of the list of rows, as it can be asked for; empty for a list at the top
-    )
+    entries: Sequence[Any]
+    head: int = 0  # number of entries before the first row: 0 or 1
+    # of the list of rows, as it can be asked for; empty for a list at the top
+    path: str = ""
 
     @property
     def is_text(self) -> bool:
         """True for a result that is no JSON."""
-        return isinstance(self.beside, str)
+        return self.head > 0 and isinstance(self.entries[0], str)
 
     @property
-    def head(self) -> int:
-        """Number of entries before the first row: 0 or 1."""
-        return 0 if self.beside is None else 1
+    def row_count(self) -> int:
+        """Number of rows."""
+        return len(self.entries) - self.head
 
     def __len__(self) -> int:
-        return self.head + len(self.rows)
+        return len(self.entries)
 
     def inside(self, path: str) -> str:
         """Return a path in the whole value as a path in one row; other paths are taken as paths in the row.
@@ -196,17 +195,13 @@ class Layout:
         wanted, inside = compile_fields([path]), compile_fields([self.inside(path)])
         return (
             not any(isinstance(step, str) for step in wanted[0])
-            or any(_chosen(row, inside) != {} for row in self.rows)
-            or _chosen(self.beside, wanted) != {}
+            or any(_chosen(row, inside) != {} for row in self.entries[self.head :])
+            or any(_chosen(entry, wanted) != {} for entry in self.entries[: self.head])
         )
 
     def those_in(self, paths: Sequence[str]) -> tuple[str, ...]:
         """Return the paths that lead to something; an error has none of the fields that were chosen of its tool."""
         return tuple(path for path in paths if not self.is_text and self.has(path))
-
-    def entry(self, index: int) -> Any:
-        """Return an entry, what stands beside the rows first."""
-        return self.beside if index < self.head else self.rows[index - self.head]
 
     def path_of(self, index: int) -> str:
         """Return the path at which an entry stands; empty for what states its own."""
@@ -218,7 +213,7 @@ class Layout:
             return f"row {index - self.head + 1:,}"
         if self.is_text:
             return "the text"
-        return "the fields beside the rows" if self.rows else "the fields"
+        return "the fields beside the rows" if self.row_count else "the fields"
 
 
 def layout_of(text: str) -> Layout:
@@ -229,8 +224,8 @@ def layout_of(text: str) -> Layout:
 
     Examples:
         >>> found = layout_of('{"total": 2, "data": {"items": [{"id": 1}, {"id": 2}]}}')
-        >>> found.path, found.beside
-        ('data.items', {'total': 2})
+        >>> found.path, found.entries
+        ('data.items', [{'total': 2}, {'id': 1}, {'id': 2}])
     """
     keys: list[str] = []
     node = value = json_value(text)
@@ -239,12 +234,10 @@ def layout_of(text: str) -> Layout:
         keys.append(max(sizes, key=sizes.__getitem__))
         node = node[keys[-1]]
     if not isinstance(node, list) or len(node) < 1 + bool(keys):
-        return Layout(beside=value or text)
-    return Layout(
-        rows=node,
-        beside=_without(value, keys) or None if keys else None,
-        path=reduce(joined, keys, ""),
-    )
+        return Layout(entries=[value or text], head=1)
+    beside = _without(value, keys) if keys else {}
+    head = [beside] if beside else []
+    return Layout(entries=[*head, *node], head=len(head), path=reduce(joined, keys, ""))
 
 
 def _without(value: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -277,10 +270,6 @@ class ResultView:
     def __len__(self) -> int:
         return len(self.layout)
 
-    def value(self, index: int) -> Any:
-        """Return the visible part of an entry; an empty object when all of it is left out."""
-        return self.values([index])[0]
-
     def printed(self, indexes: range) -> list[str]:
         """Print entries in order, one text each; the header of a table is part of the first row's."""
         # pages are tried in several sizes, and the same one again with its notes
@@ -290,11 +279,11 @@ class ResultView:
             self._printed[indexes] = [*head_lines, *row_lines(values[heads:])]
         return self._printed[indexes]
 
-    def values(self, indexes: Sequence[int]) -> list[Any]:
-        """Return the visible part of entries."""
-        entries = [self.layout.entry(index) for index in indexes]
+    def values(self, indexes: range) -> list[Any]:
+        """Return the visible part of entries; an empty object when all of one is left out."""
+        entries = self.layout.entries[indexes.start : indexes.stop]
         heads, fields = self._heads(indexes), self.style.fields
-        head, rows = entries[:heads], entries[heads:]
+        head, rows = [*entries[:heads]], [*entries[heads:]]
         # The fields beside the rows tell about all rows, so few of them are shown as they are.
         if fields or len(compact_json(head)) > HEAD_CHARS:
             head = self._projected(head, fields)
@@ -303,10 +292,11 @@ class ResultView:
 
     def shortens(self, indexes: range) -> bool:
         """Say whether anything of these entries is left out."""
-        return self.values(indexes) != [self.layout.entry(index) for index in indexes]
+        entries = self.layout.entries[indexes.start : indexes.stop]
+        return self.values(indexes) != [*entries]
 
-    def _heads(self, indexes: Sequence[int]) -> int:
-        return sum(1 for index in indexes if index < self.layout.head)
+    def _heads(self, indexes: range) -> int:
+        return max(0, self.layout.head - indexes.start)
 
     def _projected(self, values: list[Any], fields: Sequence[str]) -> list[Any]:
         if self.style.shows_everything or self.style.fields == ("*",):

@@ -136,7 +136,9 @@ def entries_in(view, found):
         if part is None:
             assert rest == ""
             continue
-        inside = inside_text(view.value(part), view.layout.path_of(part))
+        inside = inside_text(
+            view.values(range(part, part + 1))[0], view.layout.path_of(part)
+        )
         assert rest == inside[read : read + len(rest)]
         read += len(rest)
         if not page.stop.char:

@@ -126,11 +126,11 @@ def view_of(result, style):
 @given(RESULTS)
 def test_entries_are_all_of_the_result(result):
     layout = layout_of(as_json(result))
-    entries = [layout.entry(index) for index in range(len(layout))]
+    entries = [*layout.entries]
 
     if layout.is_text:
         rebuilt = json.loads(entries[0])
-    elif not layout.rows:
+    elif not layout.row_count:
         (rebuilt,) = entries
     else:
         (keys,) = compile_fields([layout.path]) if layout.path else ((),)
@@ -243,7 +243,7 @@ def rows_with_needles(draw):
     for at in range(draw(st.integers(2, 15))):
         key, filler = draw(FIELDS), draw(FILLERS)
         is_holder = draw(st.booleans())
-        text = f"{filler}{needle if is_holder else 'nothing'}@{at}@{filler}"
+        text = f"{filler}@{at}@{needle if is_holder else 'nothing'}{filler}"
         rows.append({"number": at, key: {"inner": [text]} if key == "nested" else text})
         holders |= {at} if is_holder else set()
     return needle, rows, holders
