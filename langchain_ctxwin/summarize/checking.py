@@ -1,8 +1,9 @@
-"""Checks a model's summary against the conversation: what stands nowhere in it is marked, and reported."""
+"""Checks a model's summary against the conversation: what it makes up is marked, and what is no summary is refused."""
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,11 +12,17 @@ from langchain_core.messages import AnyMessage
 from langchain_ctxwin.core.record import EDGES, is_value
 from langchain_ctxwin.core.standing import is_standing
 from langchain_ctxwin.core.tokens import readable_text
+from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize.native import ProviderSummary
-from langchain_ctxwin.text import sentence_spans, statement_spans
+from langchain_ctxwin.text import query_terms, sentence_spans, statement_spans
 
 MARK = " [not in the conversation]"
 SUPPORTED_SHARE = 0.5  # of the words of an order: summaries reword what people said
+# Times its compressed size: texts that people and good models write reach 3, lists of like lines 4, runaways 5 to 13.
+MOST_REPETITION = 5.0
+# Share of its terms that stand in what a summary covers: in another language names and numbers alone. A few words are
+# not enough to tell.
+HELD_SHARE, LEAST_TERMS = 0.2, 8
 _WORD = re.compile(r"[^\W\d_]{4,}")
 # Digits, with what writers put between them; longer ones are encoded data.
 _NUMBER = re.compile(r"[0-9][0-9.,'\u2019\u00a0\u202f]{0,38}[0-9]|[0-9]")
@@ -30,10 +37,33 @@ def checked(summary: Any, conversation: Sequence[AnyMessage], previous: str) -> 
 
     All of the conversation counts: a summary may name what comes later than its own messages. A block that a provider
     signed stays as it is.
+
+    Raises:
+        SummarizationError: it repeats itself, or holds nothing of the conversation.
     """
     if isinstance(summary, ProviderSummary) or not isinstance(summary, str):
         return summary
-    return marked(summary, [*map(readable_text, conversation), previous])
+    sources = [*map(readable_text, conversation), previous]
+    if fault := fault_of(summary, sources):
+        raise SummarizationError(f"{fault}: use a larger model as summarizer")
+    return marked(summary, sources)
+
+
+def fault_of(summary: str, sources: Sequence[str]) -> str:
+    """Return why a text is no summary of the sources; empty where it may be one.
+
+    Examples:
+        >>> fault_of("I'm sorry for any issues you may have. " * 9, ["Where is A-17?"])
+        'the summary repeats itself'
+    """
+    data = summary.encode("utf-8", "surrogatepass")
+    if len(data) > MOST_REPETITION * len(zlib.compress(data)):
+        return "the summary repeats itself"
+    wanted, texts = query_terms(summary), [text.casefold() for text in sources]
+    held = sum(any(term in text for text in texts) for term in wanted)
+    if len(wanted) >= LEAST_TERMS and held < HELD_SHARE * len(wanted):
+        return "the summary holds nothing of what it covers"
+    return ""
 
 
 def marked(summary: str, sources: Sequence[str]) -> str:

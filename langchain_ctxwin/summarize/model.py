@@ -203,9 +203,10 @@ class ModelSummarizer(Instructed):
         """Ask after the request that was sent, in which `previous` stands; an empty text where that does not fit."""
         quote = next(filter(None, map(readable_text, reversed(messages))), "")
         quote = quote[:QUOTE_CHARS]
+        mark = _mark_of(quote)
         question = EXTENSION.format(
             quote=quote,
-            mark=_mark_of(quote),
+            mark=mark,
             sections=sections_text(self.sections),
             max_tokens=f"{max_tokens:,}",
         )
@@ -223,7 +224,7 @@ class ModelSummarizer(Instructed):
                 f"the model called {reply.tool_calls[0]['name']} instead of writing a summary: pass another model as "
                 "summarizer, which is not shown the tools"
             )
-        return self._accepted(reply, max_tokens)
+        return self._accepted(reply, max_tokens, mark)
 
     def _folded(
         self, messages: Sequence[AnyMessage], previous: str, max_tokens: int
@@ -250,7 +251,8 @@ class ModelSummarizer(Instructed):
         for number, part in enumerate(parts, 1):
             place = f"{number} of {len(parts)}"
             request = self._request(summary, part, place, max_tokens)
-            summary = self._accepted(replied(self.model, request), max_tokens)
+            reply = replied(self.model, request)
+            summary = self._accepted(reply, max_tokens, _mark_of(summary, part))
         return summary
 
     def _learn(self, overflow: ContextOverflow, messages: Sequence[AnyMessage]) -> None:
@@ -326,11 +328,15 @@ class ModelSummarizer(Instructed):
             HumanMessage(data),
         ]
 
-    def _accepted(self, reply: Any, max_tokens: int) -> str:
-        """The text of a reply, cut where it is much longer than asked for."""
+    def _accepted(self, reply: Any, max_tokens: int, mark: str) -> str:
+        """The text of a reply, cut where it is much longer than asked for; none where it goes on with the data."""
         text = written_text(
             str(reply.text) if isinstance(reply, BaseMessage) else reply
         )
+        if mark in text:
+            raise SummarizationError(
+                "the model continued the transcript instead of summing it up: use a larger model as summarizer"
+            )
         allowed_tokens, price = accepted_tokens(max_tokens), text_price(self.counter)
         fitting = first_part(text, allowed_tokens, price)
         if not fitting:

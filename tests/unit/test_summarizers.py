@@ -210,6 +210,16 @@ def test_a_window_too_small_for_the_task_is_refused_without_a_call():
     )
 
 
+def test_a_reply_that_goes_on_with_the_transcript_is_refused():
+    """Small models do: what bears the code of the marks is no summary."""
+
+    def model(messages):
+        return f"{messages[-1].text.splitlines()[0]}\nUser: And now?"
+
+    with pytest.raises(SummarizationError, match="continued the transcript"):
+        summarize(model)
+
+
 async def _async_answer(messages: list[AnyMessage]) -> str:
     await asyncio.sleep(0)
     return f"{len(messages)} messages"

@@ -12,7 +12,7 @@ from langchain_ctxwin import ContextConfig, ContextEngine
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.observe import MemorySink, SummaryEvent
 from langchain_ctxwin.summarize import checking
-from langchain_ctxwin.summarize.checking import MARK, marked, marked_in
+from langchain_ctxwin.summarize.checking import MARK, checked, marked, marked_in
 from langchain_ctxwin.summarize.jobs import attempt, writing_summary
 from langchain_ctxwin.util.work import arun, run
 from support.fakes import ScriptedChatModel, SdkError, script
@@ -157,6 +157,43 @@ def test_a_number_that_is_written_in_another_way_is_not_marked(written, said):
 )
 def test_a_number_of_another_value_is_marked(written, said):
     assert marked(written.format(""), [said]) == written.format(MARK)
+
+
+TALK = [
+    HumanMessage("Which of the two harbours has a crane for boats of 12 metres?"),
+    AIMessage("Rostock has one; the crane in Wismar lifts 9 metres."),
+]
+
+
+@pytest.mark.parametrize(
+    ("written", "fault"),
+    [
+        ("I'm sorry for any issues with my services. " * 9, "repeats itself"),
+        (
+            "\u62b1\u6b49\uff0c\u6211\u65e0\u6cd5\u5e2e\u52a9\u60a8\u3002" * 20,
+            "repeats itself",
+        ),
+        (
+            "Hello! My name is Sam and today we are going to learn how to bake bread with rye flour and yeast.",
+            "holds nothing of what it covers",
+        ),
+    ],
+)
+def test_what_is_no_summary_is_refused_and_told(written, fault):
+    with pytest.raises(SummarizationError, match=fault):
+        checked(written, TALK, "")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "The user looks for a harbour with a crane for a boat of 12 m; Rostock has one.",
+        "Gesucht wird ein Hafen mit Kran: 12 Meter; Rostock ja, Wismar nur 9.",
+        "They talked.",
+    ],
+)
+def test_a_short_summary_and_one_in_another_language_are_taken(written):
+    assert checked(written, TALK, "") == written
 
 
 def test_an_order_that_nobody_gave_is_marked():
