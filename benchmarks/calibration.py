@@ -276,27 +276,19 @@ def replayed(talk: Sized) -> list[Sighting]:
 
 def report(found: list[Sighting]) -> None:
     print("mean / 95th percentile of the error in %")
-    for source in [*dict.fromkeys(one.source for one in found), "all"]:
-        rows = [one for one in found if source in (one.source, "all")]
-        following = [one for one in rows if one.kind == "next"]
-        columns = {
-            "first": [
-                one for one in following if not one.responses and one.source in WHOLE
-            ],
-            "after one response": [one for one in following if one.responses == 1],
-            "next request": [one for one in following if one.responses],
-            "right after a compaction": [
-                one for one in rows if one.kind == "compacted"
-            ],
-        }
-        print()
-        head(source, *columns)
-        row("requests", *(f"{len(column):,}" for column in columns.values()))
-        for method in (OURS, PLAIN, RATIO, APPROX, SCALED):
-            cells = (
-                [one.error(method) for one in column] for column in columns.values()
-            )
-            row(method, *map(in_words, cells))
+    following = [one for one in found if one.kind == "next"]
+    columns = {
+        "first": [o for o in following if not o.responses and o.source in WHOLE],
+        "after one response": [one for one in following if one.responses == 1],
+        "next request": [one for one in following if one.responses],
+        "right after a compaction": [one for one in found if one.kind == "compacted"],
+    }
+    print()
+    head("all", *columns)
+    row("requests", *(f"{len(column):,}" for column in columns.values()))
+    for method in (OURS, PLAIN, RATIO, APPROX, SCALED):
+        cells = ([one.error(method) for one in column] for column in columns.values())
+        row(method, *map(in_words, cells))
     learned = [one for one in found if one.responses]
     above = mean(one.true > one.upper for one in learned) * 100
     print(f"\nrequests above the upper bound of their count: {above:.1f} %")

@@ -574,7 +574,7 @@ def main() -> None:
     parser.add_argument("--idle", action="store_true", help="compact_when_idle alone")
     options = parser.parse_args()
     arms = (IDLE, NOT_IDLE) if options.idle else ARMS
-    chosen = list(conversations(options.data, (), options.per_file, options.half))
+    chosen = list(conversations(options.data, options.per_file, options.half))
     books: dict[int, Books] = {window: {} for window in options.windows}
     tallies = {window: Counter[str]() for window in options.windows}
     jobs = [

@@ -330,10 +330,10 @@ def conversation_of(message: AnyMessage) -> str:
 
 
 def conversations(
-    data: Path | None, files: Sequence[str], per_file: int, half: str | None
+    data: Path | None, per_file: int, half: str | None
 ) -> Iterator[Transcript]:
     """Yield a sample of each file, always the same one."""
-    found = (t for t in load(data, names=files or None) if len(t.messages) in MESSAGES)
+    found = (t for t in load(data) if len(t.messages) in MESSAGES)
     for _, group in itertools.groupby(found, key=lambda t: t.source):
         chosen = [t for t in group if half is None or half_of(t.name) == half]
         rng = random.Random(SAMPLE_SEED)  # noqa: S311  # a reproducible sample, not a secret
@@ -411,18 +411,13 @@ def main() -> None:
     )
     parser.add_argument("--windows", type=int, nargs="+", default=list(GOALS["all"]))
     parser.add_argument(
-        "--files", nargs="+", default=[], help="names of files, without .jsonl.gz"
-    )
-    parser.add_argument(
         "--half",
         choices=HALVES,
         help="only the conversations of this half, by a hash of their ids",
     )
     options = parser.parse_args()
     began = time.perf_counter()
-    chosen = list(
-        conversations(options.data, options.files, options.per_file, options.half)
-    )
+    chosen = list(conversations(options.data, options.per_file, options.half))
     print(
         f"{len(chosen)} conversations ({'recorded' if options.data else 'generated'}), tokenizer {exact.ENCODING}"
     )

@@ -251,7 +251,7 @@ ROWS = (
 def shown_values(options: Namespace) -> Figures:
     """Of the values that the next call needs: all, those last seen long ago, and the steps that have all of theirs."""
     per_file = 1 if options.quick else 7
-    chosen = sufficiency.conversations(options.data, (), per_file, None)
+    chosen = sufficiency.conversations(options.data, per_file, None)
     jobs = [
         sufficiency.Job(transcript=t, window=WINDOW, arms=(sufficiency.OURS,))
         for t in chosen

@@ -15,7 +15,6 @@ from langchain_ctxwin.testing import request_faults
 from support.agents import THREAD
 from support.fakes import ScriptedChatModel, exact_count
 from support.graphs import chat_on
-from support.stepping import Steps
 
 WINDOW = 450
 WORDS = "lorem ipsum dolor sit amet " * 6
@@ -151,10 +150,6 @@ def check_record(state):
     assert {line[2] for line in state["context_record"]["lines"]} <= {
         message.id for message in left
     }
-
-
-def flow_of(writer, **options):
-    return Steps(engine_of(writer, **options))
 
 
 def pairs(count, words=WORDS, first=0):
