@@ -322,13 +322,15 @@ def rules_of(model: object) -> Rules:
     takes_cache_key = rules.provider == "openai" and not is_azure
     is_new = (profile.get("release_date") or "") >= BREAKPOINTS_SINCE
     capabilities = getattr(inner, "capabilities", None) or ()
-    thinking = arguments.get("thinking") or {}
+    thinking = arguments.get("thinking")
+    is_manual = (
+        isinstance(thinking, Mapping) and thinking.get("type") == MANUAL_THINKING
+    )
     return replace(
         rules,
         takes_breakpoints=takes_cache_key
         and (is_new or CACHE_BREAKPOINTS in capabilities),
-        calls_need_reasoning=rules.calls_need_reasoning
-        or thinking.get("type") == MANUAL_THINKING,
+        calls_need_reasoning=rules.calls_need_reasoning or is_manual,
         takes_cache_key=takes_cache_key,
         loads_tools=is_claude and profile.get("mid_conversation_tools") is True,
         takes_system_behind_user=is_claude

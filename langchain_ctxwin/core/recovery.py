@@ -137,8 +137,10 @@ def output_argument(call: object) -> str:
 def least_output(call: object) -> int:
     """Tokens that an answer needs at least: the thinking that the model was set to do counts as output, too."""
     model, bound = only_model(call) or (None, {})
-    thinking = bound.get("thinking") or getattr(model, "thinking", None) or {}
-    budget = getattr(model, "thinking_budget", None) or thinking.get("budget_tokens")
+    thinking = bound.get("thinking") or getattr(model, "thinking", None)
+    budget = getattr(model, "thinking_budget", None)
+    if isinstance(thinking, Mapping):
+        budget = thinking.get("budget_tokens")
     return LEAST_OUTPUT_TOKENS + max(0, budget or 0)
 
 
