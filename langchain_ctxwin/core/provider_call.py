@@ -300,7 +300,9 @@ def _is_marked_tool(tool: Any) -> bool:
 
 def _marks(messages: Sequence[AnyMessage], key: str = BREAKPOINT) -> list[Any]:
     """The breakpoints that messages have."""
-    blocks = (block for message in messages for block in blocks_of(message.content))
+    # most messages are plain texts, and all of a long history are looked at
+    contents = (one.content for one in messages if type(one.content) is not str)
+    blocks = (block for content in contents for block in blocks_of(content))
     return [mark for block in blocks if (mark := _mark(block, key))]
 
 

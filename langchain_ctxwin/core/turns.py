@@ -570,34 +570,37 @@ def show_steps(
     shown as it was shown last where nothing that it depends on has changed: the message before it is the one before it
     in the history, and its calls have ids of their own.
     """
-    messages, edited = history.messages, view.edited
-    memo = history.visible_steps.setdefault(before.rules, {})
+    messages, edited, rules = history.messages, view.edited, before.rules
+    memo = history.visible_steps.setdefault(rules, {})
     taken, last = before.calls, before.message
     for step in history.steps_from(start):
         is_unsealed = step.index < before.unsealed
         is_own = taken.isdisjoint(step.calls) and (
             not edited or edited.isdisjoint(_ids(step))
         )
-        visible_step = step
         is_plain = is_own and step.is_standard and not is_unsealed
-        if not (is_plain and may_follow(step, last, before.rules)):
-            is_known = (
-                is_own
-                and step.is_paired
-                and last is messages[step.index - 1]
-                and not isinstance(step.messages[0], SystemMessage)
-            )
-            key = (step.index, step.index < before.unbound, is_unsealed)
-            known, visible_step = memo.get(key) or (None, step)
-            if not (is_known and known is step):
-                is_answered = step.stop == len(messages) or _says(messages[step.stop])
-                follows = replace(before, message=last, is_answered=is_answered)
-                visible_step = show_step(step, view, follows)
-                if is_known:
-                    memo[key] = (step, visible_step)
-            if visible_step is not step:
-                before.unanswered.update(unanswered_in(visible_step.messages))
+        if is_plain and may_follow(step, last, rules):
+            taken.update(step.calls)
+            last = step.messages[-1]
+            yield step
+            continue
+        is_known = (
+            is_own
+            and step.is_paired
+            and last is messages[step.index - 1]
+            and not isinstance(step.messages[0], SystemMessage)
+        )
+        key = (step.index, step.index < before.unbound, is_unsealed)
+        known, visible_step = memo.get(key) or (None, step)
+        if not (is_known and known is step):
+            is_answered = step.stop == len(messages) or _says(messages[step.stop])
+            follows = replace(before, message=last, is_answered=is_answered)
+            visible_step = show_step(step, view, follows)
+            if is_known:
+                memo[key] = (step, visible_step)
         taken.update(visible_step.calls)
+        if visible_step is not step:
+            before.unanswered.update(unanswered_in(visible_step.messages))
         if visible_step.messages:
             last = visible_step.messages[-1]
         yield visible_step

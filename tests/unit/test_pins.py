@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -18,11 +17,9 @@ from langchain_core.messages import (
 from langchain_ctxwin import pin
 from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.turns import is_pinned, last_user
-from langchain_ctxwin.core.view import message_id
-from langchain_ctxwin.errors import BudgetExceededError
 from support import agents
 from support.agents import RUNS, compacted
-from support.conversations import conversations, payload, ready
+from support.conversations import conversations, ready
 
 WORDS = "lorem ipsum dolor sit amet "
 RULE = "Never book before nine."
@@ -156,117 +153,19 @@ def test_a_pin_that_alone_exceeds_the_room_is_clamped_reported_and_stays_alike()
     assert (later["q3"], window.report["compactions"]) == (shown["q3"], 1)
 
 
-# --- whatever the conversation
-
-
 @st.composite
-def pinned_conversations(draw, *, max_pins=4, **kinds):
-    """Return a random conversation, and which of its messages are explicit pins."""
-    messages = draw(conversations(pins=False, **kinds))
-    pins = draw(st.sets(st.integers(0, len(messages) - 1), max_size=max_pins))
-    return [
-        pin(message) if index in pins else message
-        for index, message in enumerate(messages)
-    ], pins
+def pinned_conversations(draw):
+    """Return a random conversation with one explicit pin."""
+    messages = draw(conversations(pins=False, huge=True, broken=False))
+    index = draw(st.integers(0, len(messages) - 1))
+    return [*messages[:index], pin(messages[index]), *messages[index + 1 :]]
 
 
-def requests(engine, messages, *, forced=False, is_async=False):
-    """Yield history, window and state of every request of a conversation whose state passes through JSON."""
-
-    def apply(compaction, window):
-        return (
-            asyncio.run(engine.aapply(compaction, window))
-            if is_async
-            else engine.apply(compaction, window)
-        )
-
-    state = {}
+@RUNS
+@given(messages=pinned_conversations(), window=st.sampled_from((1200, 2000)))
+def test_a_single_pin_never_causes_a_refusal(messages, window):
+    engine, state = engine_of(window), {}
     for stop in range(1, len(messages) + 1):
-        history = messages[:stop]
-        if not ready(history):
-            continue
-        window = engine.measure(history, session=json.loads(json.dumps(state)))
-        state = state | after_measure(window).to_json()
-        target = window.upper_tokens * 2 // 3 if forced else None
-        for make in (
-            engine.plan,
-            lambda window, target=target: engine.emergency(
-                window, target_tokens=target
-            ),
-        ):
-            if compaction := make(window):
-                state = state | apply(compaction, window)
-                window = engine.measure(history, session=json.loads(json.dumps(state)))
-        yield history, window, state
-
-
-def until_refused(steps):
-    try:
-        yield from steps
-    except BudgetExceededError:
-        return
-
-
-def found(window, message):
-    """Return the message of the request that stands for `message`, or None; a repeated call id is another one there."""
-    if message.id is not None:
-        return next(
-            (other for other in window.messages if other.id == message.id), None
-        )
-    if not message.content:
-        return None  # one empty message looks like another
-    return next(
-        (
-            other
-            for other in window.messages
-            if payload(other)[:2] == payload(message)[:2]
-        ),
-        None,
-    )
-
-
-@RUNS
-@given(
-    case=pinned_conversations(huge=True),
-    window=WINDOWS,
-    summarize=st.sampled_from(("inline", "off")),
-    forced=st.booleans(),
-    is_async=st.booleans(),
-)
-def test_every_explicit_pin_is_in_every_request_byte_for_byte_and_moves_only_with_a_compaction(
-    case, window, summarize, forced, is_async
-):
-    messages, pins = case
-    engine = engine_of(window, summarize=summarize, constraints=(RULE,))
-    last, compactions = [], 0
-    for history, measured, _ in until_refused(
-        requests(engine, messages, forced=forced, is_async=is_async)
-    ):
-        request, now = engine.build(measured), measured.report["compactions"]
-        assert f"- {RULE}" in request[0].content
-        assert now != compactions or [*map(payload, request)][: len(last)] == last
-        last, compactions = [*map(payload, request)], now
-        everything = engine_of(10**6).measure(history)
-        for index in pins & set(range(everything.parts.first, len(history))):
-            clamp = measured.view.clamped.get(message_id(history, index))
-            before, after = (
-                found(everything, history[index]),
-                found(measured, history[index]),
-            )
-            assert (before is None) == (after is None) or clamp is not None
-            assert clamp is None or clamp.pin
-            assert (
-                before is None
-                or clamp is not None
-                or payload(after)[:2] == payload(before)[:2]
-            )
-
-
-@RUNS
-@given(
-    case=pinned_conversations(max_pins=1, huge=True, broken=False),
-    window=st.sampled_from((1200, 2000)),
-)
-def test_a_single_pin_never_causes_a_refusal(case, window):
-    for _, measured, _ in requests(engine_of(window), case[0]):
-        assert measured.over_by == 0
+        if ready(messages[:stop]):
+            _, measured, state = sent(engine, messages[:stop], state)
+            assert measured.over_by == 0
