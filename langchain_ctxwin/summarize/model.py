@@ -404,7 +404,6 @@ class ExtractiveSummarizer:
         record = extended(
             before,
             added,
-            visible_text="",
             room_tokens=max_tokens,
             free_tokens=max_tokens,
             price=self._price,
