@@ -74,8 +74,8 @@ def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
     calls: list[AnyCall] = [*message.tool_calls, *message.invalid_tool_calls]
     if type(message.content) is list:
         calls = [*calls, *_calls_in_blocks(message.content, calls)]
-    if not calls and "function_call" in message.additional_kwargs:
-        function = message.additional_kwargs["function_call"]
+    function = message.additional_kwargs.get("function_call") if not calls else None
+    if function:
         calls = [_call(function["name"], function.get("arguments") or {}, None)]
     return tuple(calls)
 

@@ -159,7 +159,9 @@ def text_of(content: Any) -> str:
 
 def spoken(message: BaseMessage) -> str:
     """Return the transcript of a spoken answer, whose content is empty: its integration sends the id of the audio."""
-    audio = message.additional_kwargs.get("audio") or {}
+    audio = message.additional_kwargs.get("audio")
+    if not isinstance(audio, Mapping):  # Gemini's is its bytes
+        return ""
     text = audio.get("transcript")
     return str(text or "[audio]") if text or audio.get("id") else ""
 

@@ -25,6 +25,7 @@ from langchain_ctxwin.core.pairing import (
     standard,
     unique_calls,
 )
+from langchain_ctxwin.core.provider_blocks import spoken
 from langchain_ctxwin.core.tokens import pieces
 from langchain_ctxwin.core.turns import (
     Before,
@@ -449,8 +450,10 @@ def test_no_provider_gets_what_it_refuses(name, provider):
 
 
 def test_a_spoken_answer_that_is_sent_in_writing_counts_once():
-    spoken = HISTORIES["spoken"]
-    request = ENGINE.build(ENGINE.measure(spoken, called=MODELS["gemini"]))
+    """One whose audio is bytes, as Gemini's, has no words."""
+    assert not spoken(AIMessage("", additional_kwargs={"audio": b"RIFF"}))
+    window = ENGINE.measure(HISTORIES["spoken"], called=MODELS["gemini"])
+    request = ENGINE.build(window)
     assert [*pieces(request[1])] == ["It is red."]
 
 
