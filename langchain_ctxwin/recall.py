@@ -117,11 +117,6 @@ class Found(list[AnyMessage]):
         self.tokens = tokens
         """What the kept messages cost, each priced alone: together they cost no more."""
 
-    @property
-    def truncated(self) -> bool:
-        """True when a message that matches did not fit."""
-        return bool(self.dropped)
-
 
 def search_messages(
     messages: Sequence[MessageLikeRepresentation],

@@ -200,11 +200,9 @@ class SummaryJobs:
         )
         return len(self._unended())
 
-    async def adrain(self, timeout_seconds: float, *, stored_only: bool = False) -> int:
+    async def adrain(self, timeout_seconds: float) -> int:
         """Like `drain`, without blocking the event loop: for the shutdown of a service."""
-        return await asyncio.to_thread(
-            self.drain, timeout_seconds, stored_only=stored_only
-        )
+        return await asyncio.to_thread(self.drain, timeout_seconds)
 
     def _unended(self) -> list[Job]:
         return [run for run in self._living if not run.ended.done()]

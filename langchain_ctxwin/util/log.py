@@ -51,8 +51,6 @@ class EventLog:
                 # Told as an argument, because a value may hold a per cent sign.
                 self._logger.log(level, "%s", line, extra=extra, stacklevel=2)
 
-    # what only matters when something is looked into
-    debug = partialmethod(_write, logging.DEBUG)
     info = partialmethod(_write, logging.INFO)  # what happened as it should
     # what somebody should do something about
     warning = partialmethod(_write, logging.WARNING)
