@@ -1,9 +1,6 @@
 """What somebody changes between two looks is noticed: edits of old messages, and between two nodes."""
 
-from __future__ import annotations
-
 import traceback
-from typing import Any
 
 import pytest
 from langchain.agents import create_agent
@@ -32,7 +29,7 @@ THREAD = {"configurable": {"thread_id": "1"}}
 TOO_LARGE = "This model's maximum context length is 300 tokens. However, your messages resulted in 900 tokens."
 
 
-def engine_of(window: int = 60_000, **config: Any) -> ContextEngine:
+def engine_of(window=60_000, **config):
     return ContextEngine(
         ModelLimits(context_window=window, max_output_tokens=500),
         config=ContextConfig(**config),
@@ -104,19 +101,19 @@ SECRET = "the code of the safe is 4711"  # noqa: S105  # what nobody is to be to
 class Remembering:
     """Writes summaries that tell the secret, where it stands in what they are written from."""
 
-    def summarize(self, messages: Any, *, previous: str, max_tokens: int) -> str:
+    def summarize(self, messages, *, previous, max_tokens):
         told = previous + repr([message.content for message in messages])
         return f"They know that {SECRET}." if SECRET in told else "They talked."
 
 
-def long_agent(adapter: str, mode: str = "inline") -> tuple[Any, ScriptedChatModel]:
+def long_agent(adapter, mode="inline"):
     """An agent whose first messages left long ago, into a summary that tells the secret, or into the record alone."""
     model = ScriptedChatModel(
         policy=lambda messages, _: AIMessage("Noted. " * 60),
         profile={"max_input_tokens": 1500},
         input_limit=1500,
     )
-    options: dict[str, Any] = {
+    options = {
         "config": ContextConfig(summarize=mode, output_reserve=0, pin_first_user=False)
     }
     if mode != "off":
@@ -130,7 +127,7 @@ def long_agent(adapter: str, mode: str = "inline") -> tuple[Any, ScriptedChatMod
     return agent, model
 
 
-def everything_kept(agent: Any) -> str:
+def everything_kept(agent):
     """What the state holds beside the messages."""
     state = agent.get_state(THREAD).values
     return repr(

@@ -37,7 +37,7 @@ WRITES = st.lists(st.one_of(ITEMS, st.lists(ITEMS, max_size=4)), max_size=8)
 BATCHES = st.lists(WRITES, min_size=1, max_size=5)
 
 
-def loaded(value) -> MessagesDeltaChannel:
+def loaded(value):
     return MessagesDeltaChannel().from_checkpoint(_DeltaSnapshot(value))
 
 

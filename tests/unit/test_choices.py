@@ -1,13 +1,10 @@
 """Do nodes and middleware send each request to a model that takes it, with the tools that it needs?"""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import product
-from typing import Any
 
 import pytest
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import StructuredTool
 
 from langchain_ctxwin import (
     RoutingConfig,
@@ -28,7 +25,7 @@ WORDS = "the quick brown fox jumps over the lazy dog " * 40  # about 400 tokens
 RAIN = "Will it rain in Oslo?"
 
 
-def on(adapter, model: Any, tools: Any = (), **options: Any) -> Any:
+def on(adapter, model, tools=(), **options):
     """Return an agent; the one of `router=` is told the candidates apart from its model, which never answers."""
     if adapter != "router=":
         return agent_on(adapter, model, tools, **options)
@@ -40,16 +37,14 @@ ROUTED = ("nodes", "middleware", "router=")
 adapters = pytest.mark.parametrize("adapter", ROUTED)
 
 
-def routed(*models: ScriptedChatModel, **options: Any) -> RoutedChatModel:
+def routed(*models, **options):
     """Return a routed model whose candidates are equally good, so that the cheapest that fits answers."""
     return RoutedChatModel(
         router(*models, chances={one.model_name: 0.9 for one in models}, **options)
     )
 
 
-def selector(
-    room_tokens: int = ROOM_TOKENS, *more: Any, **options: Any
-) -> ToolSelector:
+def selector(room_tokens=ROOM_TOKENS, *more, **options):
     return ToolSelector([*small_tools(), *more], room_tokens, **options)
 
 
@@ -64,17 +59,17 @@ DESCRIPTIONS = {
 }
 
 
-def small_tools() -> list[BaseTool]:
+def small_tools():
     return [named(name, description) for name, description in DESCRIPTIONS.items()]
 
 
-def named(name: str, description: str) -> BaseTool:
+def named(name, description):
     return StructuredTool.from_function(
         lambda text: f"{name}: {text}", name=name, description=description
     )
 
 
-def turns(agent: Any, *texts: str) -> list[str]:
+def turns(agent, *texts):
     """Play turns and return which model answered each."""
     answers = [
         agent.invoke({"messages": [("user", text)]}, THREAD)["messages"][-1]
@@ -83,7 +78,7 @@ def turns(agent: Any, *texts: str) -> list[str]:
     return [answer.response_metadata["route"]["model"] for answer in answers]
 
 
-def shown_by(model: ScriptedChatModel, agent: Any, *texts: str) -> list[list[str]]:
+def shown_by(model, agent, *texts):
     """Play turns and return the names of the tools in each request."""
     for text in texts or (RAIN,):
         agent.invoke({"messages": [("user", text)]}, THREAD)
@@ -175,7 +170,7 @@ def test_a_request_that_no_candidate_can_do_is_refused_before_any_call(adapter):
 
 
 def test_nodes_and_middleware_send_the_same_requests_sync_and_async():
-    async def played(adapter, is_async: bool) -> Any:
+    async def played(adapter, is_async):
         small, large = scripted("small", 2_000), scripted("large", 4_000)
         agent = on(adapter, routed(small, large), tool_selector=selector())
         for text in ("Weather in Oslo?", *[WORDS] * 8, "Play a song."):
@@ -279,11 +274,11 @@ def test_a_candidate_that_asks_for_too_much_output_asks_for_less(adapter):
 
         def _generate(
             self,
-            messages: Any,
-            stop: Any = None,
-            run_manager: Any = None,
-            **kwargs: Any,
-        ) -> Any:
+            messages,
+            stop=None,
+            run_manager=None,
+            **kwargs,
+        ):
             tokens, output = (
                 self.counter(messages),
                 kwargs.get("max_tokens", self.max_tokens),

@@ -4,11 +4,9 @@ The kit looks for telling words, beside which it puts 60 characters of talk. The
 record, so a tenth of a conversation cannot hold them all: a list of bare words would score higher, and tell less.
 """
 
-from collections.abc import Callable, Sequence
 from itertools import islice
 
 import pytest
-from compaction_kit.canaries import Canary
 from compaction_kit.compacted import CompactedContext
 from compaction_kit.corpus import build_random_session
 from compaction_kit.generated import build_generated_session
@@ -18,7 +16,6 @@ from compaction_kit.semantic_corpus import (
     build_semantic_heldout_session,
     build_semantic_session,
 )
-from compaction_kit.session import SeededSession, Turn
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 
 from langchain_ctxwin import (
@@ -39,12 +36,10 @@ class Ours:
 
     name = "extractive"
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.summary = ""
 
-    def compact(
-        self, turns: list[Turn], round_num: int = 1, budget_chars: int = 1
-    ) -> CompactedContext:
+    def compact(self, turns, round_num=1, budget_chars=1):
         is_summary = bool(self.summary) and [turn.text for turn in turns] == [
             self.summary
         ]
@@ -56,17 +51,17 @@ class Ours:
         )
 
 
-def summarize(turns: Sequence[Turn], previous: str, max_chars: int) -> str:
-    messages: list[AnyMessage] = [MESSAGES[turn.role](turn.text) for turn in turns]
+def summarize(turns, previous, max_chars):
+    messages = [MESSAGES[turn.role](turn.text) for turn in turns]
     return ExtractiveSummarizer(counter=CHARACTERS).summarize(
         messages, previous=previous, max_tokens=max_chars
     )
 
 
-def measured(build: Callable[[int], tuple], budget: float) -> tuple[float, float]:
+def measured(build, budget):
     """Shares of the planted statements that survived, and of the replaced values that are still shown."""
     survived = stale = 0
-    planted: list[Canary] = []
+    planted = []
     for seed in SEEDS:
         session, canaries = build(seed)[:2]
         last = run_conformance(
@@ -81,7 +76,7 @@ def measured(build: Callable[[int], tuple], budget: float) -> tuple[float, float
     )
 
 
-def is_stale(canary: Canary, text: str) -> bool:
+def is_stale(canary, text):
     return any(token.lower() in text.lower() for token in canary.superseded_tokens)
 
 
@@ -111,7 +106,7 @@ def test_distinct_items_and_the_latest_wordings_survive(build, budget, at_least)
     assert measured(build, budget)[0] >= at_least
 
 
-def in_parts(session: SeededSession, share: float) -> str:
+def in_parts(session, share):
     """Five compactions, each of the previous summary and the next fifth of the messages."""
     summary, turns, max_chars = (
         "",
@@ -124,14 +119,14 @@ def in_parts(session: SeededSession, share: float) -> str:
     return summary
 
 
-def last_request(session: SeededSession, share: float) -> str:
+def last_request(session, share):
     """Through the engine with default settings: prompt, pins and newest turn take their part of the limit."""
     counter, messages, state = (
         CharRatioCounter(4.0),
         list[AnyMessage](),
         dict[str, object](),
     )
-    turns: list[AnyMessage] = [
+    turns = [
         MESSAGES[turn.role](turn.text, id=str(n))
         for n, turn in enumerate(session.turns)
     ]

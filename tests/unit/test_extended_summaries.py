@@ -29,20 +29,18 @@ class Provider(BaseChatModel):
     refuses_longer: bool = False
 
     @property
-    def _llm_type(self) -> str:
+    def _llm_type(self):
         return "fake"
 
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+    def bind_tools(self, tools, **kwargs):
         given = {name: value for name, value in kwargs.items() if value is not None}
         return self.bind(tools=[tool.name for tool in tools], **given)
 
-    def _generate(
-        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
-    ) -> ChatResult:
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         self.sent.append(([(m.type, m.content) for m in messages], kwargs))
         return ChatResult(generations=[ChatGeneration(message=self._answer(messages))])
 
-    def _answer(self, messages: Any) -> AIMessage:
+    def _answer(self, messages):
         if MARK not in messages[-1].text:
             return AIMessage(
                 SUMMARY
@@ -54,7 +52,7 @@ class Provider(BaseChatModel):
         return AIMessage(SUMMARY, tool_calls=_CALL if self.calls_a_tool else [])
 
     @property
-    def summaries(self) -> list[Any]:
+    def summaries(self):
         return [
             number for number, (messages, _) in enumerate(self.sent) if _asks(messages)
         ]

@@ -4,8 +4,6 @@ After a change that is meant to alter them, `python tests/unit/test_goldens.py` 
 anew; the commit says why.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import itertools
@@ -30,7 +28,7 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from structlog.testing import capture_logs
 
@@ -47,14 +45,12 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from support.fakes import (
-    Policy,
-    ScriptedChatModel,
     core_overflow,
     echo,
     llama_overflow,
     openai_overflow,
 )
-from support.goldens import FOLDER, Parts, difference, store, stored
+from support.goldens import FOLDER, difference, store, stored
 from support.graphs import chat_on
 from support.scenarios import Numbered, Prompt
 
@@ -80,15 +76,15 @@ Play = Callable[[str], "Golden"]
 class Golden:
     """What a conversation left: its requests, its state, its events."""
 
-    def __init__(self, requests: list[Any], state: Any, events: list[Any]) -> None:
-        self._names: dict[str, str] = {}
-        self.parts: Parts = {
+    def __init__(self, requests, state, events):
+        self._names = {}
+        self.parts = {
             f"request {number}": self._text(one)
             for number, one in enumerate(requests, 1)
         }
         self.parts |= {"state": self._text(state), "events": self._text(events)}
 
-    def _text(self, value: Any) -> str:
+    def _text(self, value):
         text = json.dumps(
             value, default=str, sort_keys=True, ensure_ascii=False, indent=1
         )
@@ -101,14 +97,14 @@ class Golden:
 class Writer:
     """A summarizer that says how much it was given."""
 
-    def summarize(self, messages: list[Any], *, previous: str, max_tokens: int) -> str:
+    def summarize(self, messages, *, previous, max_tokens):
         return f"{previous} {len(messages)} more messages"[-max_tokens:].strip()
 
 
 CallId = Annotated[str, InjectedToolCallId]
 
 
-def result(text: str, call_id: str) -> ToolMessage:
+def result(text, call_id):
     return ToolMessage(text, tool_call_id=call_id, id=f"result of {call_id}")
 
 
@@ -124,7 +120,7 @@ def rows(table: str, call_id: CallId) -> ToolMessage:
     return result(table_of(table), call_id)
 
 
-def table_of(name: str) -> str:
+def table_of(name):
     rng = random.Random(name)  # noqa: S311  # not for secrets
     made = [
         {
@@ -137,7 +133,7 @@ def table_of(name: str) -> str:
     return json.dumps(made)
 
 
-def prose(words: int, seed: Any = 0) -> str:
+def prose(words, seed=0):
     """A text that mentions an identifier now and then."""
     rng = random.Random(str(seed))  # noqa: S311  # not for secrets
     said = (
@@ -149,9 +145,9 @@ def prose(words: int, seed: Any = 0) -> str:
     return " ".join(said)
 
 
-def questions(count: int = 14, words: int = 50) -> list[Any]:
+def questions(count=14, words=50):
     """What a user asks; rules and names among it."""
-    asked: list[Any] = [
+    asked = [
         f"Question {number}: what of {prose(words, number)}?" for number in range(count)
     ]
     asked[1] = "Never ship to the old address. My name is Kim, my order is #W4821."
@@ -162,7 +158,7 @@ def questions(count: int = 14, words: int = 50) -> list[Any]:
     return asked
 
 
-def plain(message: AnyMessage) -> Any:
+def plain(message):
     return message.model_dump(
         include={
             "type",
@@ -176,9 +172,7 @@ def plain(message: AnyMessage) -> Any:
     )
 
 
-def talk(
-    agent: Any, model: ScriptedChatModel, asked: list[Any], *, is_async: bool = False
-) -> Golden:
+def talk(agent, model, asked, *, is_async=False):
     """Ask one question after the other and keep what was sent, left and logged."""
     with capture_logs() as logs:
         for number, question in enumerate(asked):
@@ -219,18 +213,18 @@ def talk(
     )
 
 
-def without(value: dict[str, Any]) -> dict[str, Any]:
+def without(value):
     return {key: item for key, item in value.items() if key not in OF_THE_MOMENT}
 
 
 def agent_on(
-    adapter: str,
-    model: ScriptedChatModel,
-    tools: list[BaseTool],
+    adapter,
+    model,
+    tools,
     *,
-    window: int = WINDOW,
-    **options: Any,
-) -> Any:
+    window=WINDOW,
+    **options,
+):
     """An agent with a summarizer on the nodes or in the middleware."""
     config = ContextConfig(output_reserve=0, **options)
     engine = ContextEngine(
@@ -252,12 +246,12 @@ def agent_on(
 
 
 def managed(
-    asked: Callable[[], list[Any]] = questions,
+    asked=questions,
     *,
-    steps: int = 2,
-    tools: Any = (look,),
-    **options: Any,
-) -> Play:
+    steps=2,
+    tools=(look,),
+    **options,
+):
     """A conversation under some settings."""
     is_async, limit = (
         options.pop("is_async", False),
@@ -268,7 +262,7 @@ def managed(
         options.pop("overflow", core_overflow),
     )
 
-    def play(adapter: str) -> Golden:
+    def play(adapter):
         policy = {"policy": stepwise(steps, parallel)} if tools else {}
         model = Numbered(input_limit=limit, overflow=overflow, **policy)
         return talk(
@@ -281,11 +275,11 @@ def managed(
     return play
 
 
-def stepwise(steps: int, parallel: int) -> Policy:
+def stepwise(steps, parallel):
     """Calls the first tool in so many steps of each turn, whatever the request still shows of them."""
     answered = itertools.count()
 
-    def decide(messages: list[Any], tools: list[Any]) -> AIMessage:
+    def decide(messages, tools):
         turn, step = divmod(next(answered), steps + 1)
         if step == steps or not tools:
             return echo(messages, tools)
@@ -304,15 +298,15 @@ def stepwise(steps: int, parallel: int) -> Policy:
     return decide
 
 
-def pinned() -> list[Any]:
+def pinned():
     return [pin(HumanMessage("The budget is 700 EUR.", id="budget")), *questions(10)]
 
 
-def huge() -> list[Any]:
+def huge():
     return [*questions(6), f"Read this: {prose(3000)}", *questions(6)]
 
 
-def routed(adapter: str) -> Golden:
+def routed(adapter):
     """Two models, the tools chosen for each request."""
     policy = stepwise(1, 1)
     small, large = (
@@ -358,7 +352,7 @@ def routed(adapter: str) -> Golden:
     return talk(agent, small, questions())
 
 
-def tool_named(number: int) -> BaseTool:
+def tool_named(number):
     topic = TOPICS[number % len(TOPICS)]
 
     @tool(
@@ -371,7 +365,7 @@ def tool_named(number: int) -> BaseTool:
     return find
 
 
-def driven(adapter: str) -> Golden:
+def driven(adapter):
     """The engine without a graph; `adapter` says whether a model summarizes."""
     rng, messages, session = random.Random(7), list[AnyMessage](), dict[str, Any]()  # noqa: S311
     engine = ContextEngine(
@@ -426,7 +420,7 @@ def driven(adapter: str) -> Golden:
     return Golden(sent, session, reports)
 
 
-PLAYS: dict[str, Play] = {
+PLAYS = {
     "background": managed(),
     "inline": managed(summarize="inline"),
     "off": managed(summarize="off"),
@@ -458,14 +452,12 @@ CASES = [
 
 
 @functools.cache
-def stored_conversations() -> dict[str, Parts]:
+def stored_conversations():
     return stored(STORED)
 
 
 @pytest.mark.parametrize(("name", "adapter"), CASES)
-def test_what_is_sent_left_and_logged_is_what_was_stored(
-    name: str, adapter: str
-) -> None:
+def test_what_is_sent_left_and_logged_is_what_was_stored(name, adapter):
     case = f"{name}, {adapter}"
     difference_now = difference(
         case, stored_conversations()[case], PLAYS[name](adapter).parts
@@ -473,7 +465,7 @@ def test_what_is_sent_left_and_logged_is_what_was_stored(
     assert not difference_now, difference_now
 
 
-def test_a_difference_names_case_and_part_and_is_shown_line_by_line() -> None:
+def test_a_difference_names_case_and_part_and_is_shown_line_by_line():
     before, now = (
         {"request 1": "[]", "state": "[\n1,\n2\n]"},
         {"request 1": "[]", "state": "[\n1,\n3\n]"},

@@ -7,7 +7,6 @@ import subprocess
 import tokenize
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -49,7 +48,7 @@ UNBOUND_ABOVE = {"langchain-ctxwin"}
 
 
 @cache
-def code_tokens(source: str) -> dict[int, int]:
+def code_tokens(source):
     """Return the Python tokens of each line: docstrings, comments and layout apart."""
     tree = ast.parse(source)
     prose = {line for node in ast.walk(tree) for line in _docstring_lines(node)}
@@ -58,7 +57,7 @@ def code_tokens(source: str) -> dict[int, int]:
     return Counter(token.start[0] for token in code if token.start[0] not in prose)
 
 
-def _docstring_lines(node: ast.AST) -> range:
+def _docstring_lines(node):
     for first in (
         getattr(node, "body", [])[:1]
         if isinstance(getattr(node, "body", None), list)
@@ -73,13 +72,13 @@ def _docstring_lines(node: ast.AST) -> range:
     return range(0)
 
 
-def too_large(source: str) -> bool:
+def too_large(source):
     """Say whether a module is too large to be one answer; a generated one is data."""
     generated = GENERATED.search(source.partition("\n")[0])
     return not generated and sum(code_tokens(source).values()) > MAX_FILE_TOKENS
 
 
-def large_functions(source: str, limit: int) -> dict[str, int]:
+def large_functions(source, limit):
     """Return the functions of more than `limit` tokens, with their tokens."""
     functions = (
         n
@@ -94,7 +93,7 @@ def large_functions(source: str, limit: int) -> dict[str, int]:
     return {name: size for name, size in sizes.items() if size > limit}
 
 
-def model_names(source: str) -> list[str]:
+def model_names(source):
     """Return the string constants, docstrings excepted, that name a model."""
     tree = ast.parse(source)
     # docstrings of all kinds
@@ -113,13 +112,13 @@ def model_names(source: str) -> list[str]:
     ]
 
 
-def shared_names(sources: Iterable[str]) -> list[str]:
+def shared_names(sources):
     """Return the names that more than one class of some modules has, private ones aside."""
     names = re.findall(r"^class ([A-Z]\w*)", "\n".join(sources), re.MULTILINE)
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
-def unbounded(requirements: list[str]) -> list[str]:
+def unbounded(requirements):
     """Return the requirements without a lower or without an upper bound."""
     return [
         text
@@ -129,7 +128,7 @@ def unbounded(requirements: list[str]) -> list[str]:
     ]
 
 
-def required(pyproject: dict) -> list[str]:
+def required(pyproject):
     """Return all that the package, its extras and the tools of its groups need."""
     project, groups = pyproject["project"], pyproject["dependency-groups"]
     lists = [
@@ -140,7 +139,7 @@ def required(pyproject: dict) -> list[str]:
     return [one for found in lists for one in found if isinstance(one, str)]
 
 
-def badly_constrained(constraints: str, needed: Iterable[str]) -> list[str]:
+def badly_constrained(constraints, needed):
     """Return the lines that are no exact version, and what the tests need that no line names or meets."""
     lines = constraints.splitlines()
     wrong = [
@@ -164,19 +163,19 @@ def badly_constrained(constraints: str, needed: Iterable[str]) -> list[str]:
     ]
 
 
-def matching_lines(pattern: re.Pattern[str], text: str) -> list[str]:
+def matching_lines(pattern, text):
     """Return the lines of a text that a pattern matches."""
     return [line.strip() for line in text.splitlines() if pattern.search(line)]
 
 
-def _modules() -> dict[str, str]:
+def _modules():
     return {
         str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8")
         for path in sorted(PACKAGE.rglob("*.py"))
     }
 
 
-def _project_files() -> Iterator[tuple[str, str]]:
+def _project_files():
     """Yield the text files that git tracks or would track."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(

@@ -1,7 +1,5 @@
 """Is a conversation whose prompt cache went cold compacted before its next request, and only then?"""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver

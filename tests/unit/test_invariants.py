@@ -1,7 +1,5 @@
 """What holds for every conversation, however it arrives."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace

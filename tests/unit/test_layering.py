@@ -10,7 +10,6 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +35,7 @@ MIDDLE = {
     ),
     *("counting", "routing"),
 }
-MAY_IMPORT: dict[str, set[str]] = {
+MAY_IMPORT = {
     "errors": set(),
     "text": {"errors"},
     "core": {"errors"},
@@ -153,7 +152,7 @@ class Import:
     deferred: bool = False
 
 
-def violation(module: str, imported: Import) -> str | None:
+def violation(module, imported):
     """Say why `module` may not import this, or None."""
     layer = layer_of(module)
     if layer in FREE:
@@ -178,15 +177,13 @@ def violation(module: str, imported: Import) -> str | None:
     return None
 
 
-def layer_of(module: str) -> str:
+def layer_of(module):
     """Return the first name below the package; the package itself is the empty layer."""
     name = module.removeprefix(PACKAGE).lstrip(".")
     return name.split(".")[0]
 
 
-def imports_of(
-    module: str, source: str, *, is_package: bool = False
-) -> Iterator[Import]:
+def imports_of(module, source, *, is_package=False):
     """Yield every import of a source text with absolute names, also relative ones and those inside functions."""
     yield from _walk(
         ast.parse(source),
@@ -195,7 +192,7 @@ def imports_of(
     )
 
 
-def _walk(node: ast.AST, package: str, *, deferred: bool) -> Iterator[Import]:
+def _walk(node, package, *, deferred):
     if isinstance(node, ast.Import | ast.ImportFrom):
         yield from (
             Import(name=name, deferred=deferred) for name in _names(node, package)
@@ -209,7 +206,7 @@ def _walk(node: ast.AST, package: str, *, deferred: bool) -> Iterator[Import]:
         yield from _walk(child, package, deferred=later)
 
 
-def _names(node: ast.Import | ast.ImportFrom, package: str) -> list[str]:
+def _names(node, package):
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     parents = package.split(".")
@@ -218,22 +215,22 @@ def _names(node: ast.Import | ast.ImportFrom, package: str) -> list[str]:
     return [f"{origin}.{alias.name}" for alias in node.names]
 
 
-def _is_type_checking(node: ast.AST) -> bool:
+def _is_type_checking(node):
     return isinstance(node, ast.If) and ast.unparse(node.test) in {
         "TYPE_CHECKING",
         "typing.TYPE_CHECKING",
     }
 
 
-def _is_ours(name: str) -> bool:
+def _is_ours(name):
     return name == PACKAGE or name.startswith(f"{PACKAGE}.")
 
 
-def _is_pure(name: str) -> bool:
+def _is_pure(name):
     return any(name == pure or name.startswith(f"{pure}.") for pure in PURE)
 
 
-def side_effects_of(module: str, source: str) -> list[str]:
+def side_effects_of(module, source):
     """List the built-ins with side effects that a core module calls."""
     if layer_of(module) != "core":
         return []
@@ -247,11 +244,11 @@ def side_effects_of(module: str, source: str) -> list[str]:
     ]
 
 
-def _calls_a_name(node: ast.AST) -> bool:
+def _calls_a_name(node):
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
 
 
-def _modules() -> Iterator[tuple[str, str, bool]]:
+def _modules():
     for path in sorted(ROOT.rglob("*.py")):
         parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
         is_package = parts[-1] == "__init__"
@@ -386,14 +383,14 @@ print(json.dumps({"effects": seen, "modules": sorted({*sys.modules} - before)}))
 DEPENDENCIES = "import structlog, langchain_core.tools, langgraph.graph"  # what they import is not ours to avoid
 
 
-def _probe(statement: str, before: str = "") -> dict[str, list[str]]:
+def _probe(statement, before=""):
     command = [sys.executable, "-B", "-c", IMPORT_PROBE, before, statement]
     # -B: no bytecode is written
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return json.loads(output.splitlines()[-1])
 
 
-def _optional(modules: list[str]) -> list[str]:
+def _optional(modules):
     unwanted = {
         "google.genai",
         *(PROVIDER_SDKS - {"google"}),

@@ -1,7 +1,5 @@
 """Do answers and refusals teach the engine the true size of the next request?"""
 
-from __future__ import annotations
-
 import random
 from statistics import fmean
 

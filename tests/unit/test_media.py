@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
@@ -46,7 +46,7 @@ def looked(number, *more):
     ]
 
 
-def history_of(steps) -> list[AnyMessage]:
+def history_of(steps):
     return [
         HumanMessage("Find it.", id="u"),
         *(message for n in range(steps) for message in looked(n)),

@@ -1,7 +1,5 @@
 """The middleware inside langchain's agents: alone, beside other middleware, and when things go wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Do the nodes and the middleware send the same requests, and do they leave the same session?"""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import get_type_hints

@@ -1,7 +1,5 @@
 """The nodes inside real LangGraph graphs."""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.graph import END, START

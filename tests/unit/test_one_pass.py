@@ -1,7 +1,5 @@
 """Is each request measured once per node, and is what is too large asked for less output until it fits?"""
 
-from typing import Any
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -22,7 +20,7 @@ def look(item: int) -> str:
     return f"item {item}"
 
 
-def calls_once(messages: Any, _: Any = None) -> AIMessage:
+def calls_once(messages, _=None):
     """Call the tool after a question, answer after its result."""
     if isinstance(messages[-1], ToolMessage):
         return AIMessage("It is there.")

@@ -1,7 +1,5 @@
 """What stays in every request, verbatim: marked messages and constraints; or an error that names them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -84,7 +84,7 @@ def test_a_public_name_can_be_imported_and_is_documented(name):
     assert own_docstring(value), f"{name} needs a docstring: one sentence of what it is"
 
 
-def own_docstring(value: object) -> str:
+def own_docstring(value):
     """Return the docstring written on the thing itself; dataclasses and base classes supply others."""
     text = (
         vars(value).get("__doc__") if isinstance(value, type) else value.__doc__

@@ -1,7 +1,5 @@
 """Do corrections of sizes follow the reports alone, do sizes add up, and do they hold what is then reported?"""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import astuple, replace

@@ -1,7 +1,5 @@
 """Can a host compact a thread now, see what would leave, and take it back?"""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

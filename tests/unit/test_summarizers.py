@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
-    AnyMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
@@ -32,7 +30,7 @@ from langchain_ctxwin.summarize.model import (
     as_summarizer,
 )
 
-CHAT: list[AnyMessage] = [
+CHAT = [
     HumanMessage("Which file holds the parser? " * 10),
     AIMessage(
         "", tool_calls=[{"name": "search", "args": {"query": "parser"}, "id": "call-7"}]
@@ -46,40 +44,38 @@ PROVIDER_DOWN = ConnectionError("provider is down")
 class LetterCounter:
     """Counts one token per four started letters, so that expected sizes can be worked out by hand."""
 
-    def __init__(
-        self, price: Callable[[int], int] = lambda letters: -(-letters // 4)
-    ) -> None:
+    def __init__(self, price=lambda letters: -(-letters // 4)):
         self.price = price
 
-    def count_text(self, text: str) -> int:
+    def count_text(self, text):
         return self.price(len(text))
 
-    def __call__(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
+    def __call__(self, messages, *, tools=None):
         return sum(self.count_text(str(message.text)) for message in messages)
 
 
 class Recorder:
     """Answers with fixed texts and remembers every prompt."""
 
-    def __init__(self, *answers: str) -> None:
+    def __init__(self, *answers):
         self.answers = answers
-        self.prompts: list[list[AnyMessage]] = []
+        self.prompts = []
 
-    def __call__(self, messages: list[AnyMessage]) -> str:
+    def __call__(self, messages):
         self.prompts.append(messages)
         return self.answers[min(len(self.prompts), len(self.answers)) - 1]
 
     @property
-    def requests(self) -> list[str]:
+    def requests(self):
         return [str(prompt[-1].text) for prompt in self.prompts]
 
 
 def summarize(
-    model: Any,
-    messages: Sequence[AnyMessage] = CHAT,
-    previous: str = "",
-    **options: Any,
-) -> str:
+    model,
+    messages=CHAT,
+    previous="",
+    **options,
+):
     max_tokens = options.pop("max_tokens", 100)
     return ModelSummarizer(model, counter=LetterCounter(), **options).summarize(
         messages, previous=previous, max_tokens=max_tokens
@@ -220,17 +216,17 @@ def test_a_reply_that_goes_on_with_the_transcript_is_refused():
         summarize(model)
 
 
-async def _async_answer(messages: list[AnyMessage]) -> str:
+async def _async_answer(messages):
     await asyncio.sleep(0)
     return f"{len(messages)} messages"
 
 
 class AsyncCallable:
-    async def __call__(self, messages: list[AnyMessage]) -> AIMessage:
+    async def __call__(self, messages):
         return AIMessage(f"{len(messages)} messages")
 
 
-MODELS: dict[str, Callable[[], Any]] = {
+MODELS = {
     "sync callable": lambda: lambda messages: f"{len(messages)} messages",
     "async callable": lambda: _async_answer,
     "async object": AsyncCallable,
@@ -269,7 +265,7 @@ def test_any_model_gives_a_bounded_summary_or_a_summarization_error(
     """Failing, empty, long and lying models raise SummarizationError and nothing else; every call fits the window."""
     counter, prompts = LetterCounter(), []
 
-    def reply(messages: list[AnyMessage]) -> Any:
+    def reply(messages):
         prompts.append(messages)
         answer = answers[(len(prompts) - 1) % len(answers)]
         if isinstance(answer, Exception):
@@ -302,12 +298,12 @@ class WindowModel(FakeListChatModel):
 
     seen: list[Any] = []  # noqa: RUF012  # pydantic copies it per instance
 
-    def _call(self, messages: list[Any], *args: Any, **kwargs: Any) -> str:
+    def _call(self, messages, *args, **kwargs):
         self.seen.append(messages)
         return super()._call(messages, *args, **kwargs)
 
 
-def windowed(tokens: int, *answers: str) -> WindowModel:
+def windowed(tokens, *answers):
     """A model whose window has room for so many tokens beside its answer."""
     profile = {"max_input_tokens": tokens + 1, "max_output_tokens": 1}
     return WindowModel(responses=list(answers), profile=profile, seen=[])
@@ -346,12 +342,12 @@ COUNTERS = (
 
 
 def extract(
-    messages: Sequence[AnyMessage],
-    previous: str = "",
+    messages,
+    previous="",
     *,
-    max_tokens: int = 200,
-    counter: Any = None,
-) -> str:
+    max_tokens=200,
+    counter=None,
+):
     return ExtractiveSummarizer(counter=counter).summarize(
         messages, previous=previous, max_tokens=max_tokens
     )
@@ -377,7 +373,7 @@ def test_a_summary_is_never_longer_than_asked_for(texts, max_tokens, counter):
 
 
 def test_a_prompt_of_ones_own_is_filled_in_and_sections_take_the_place_of_ours():
-    heard: list[Any] = []
+    heard = []
 
     def model(messages):
         heard.append(messages)

@@ -1,7 +1,5 @@
 """Who sees the calls of a summarizer, where they run, and what it may do to the agent that asked for them."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

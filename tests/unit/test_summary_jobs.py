@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import permutations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -284,18 +284,18 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
 
 
 class Wording:
-    def __init__(self, word: str) -> None:
+    def __init__(self, word):
         self.word = word
 
-    def summarize(self, messages: Any, *, previous: str, max_tokens: int) -> str:
+    def summarize(self, messages, *, previous, max_tokens):
         return self.word
 
 
-def chat(model: str, key: str = "key") -> Any:
+def chat(model, key="key"):
     return ChatOpenAI(model=model, api_key=key)
 
 
-def chain(prompt: str) -> Any:
+def chain(prompt):
     return (
         ChatPromptTemplate.from_messages([("system", prompt)])
         | chat("a")

@@ -1,7 +1,5 @@
 """Are the mechanisms that can be switched off still where their rows say, and are they on again afterwards?"""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -1,16 +1,12 @@
 """Can what the package does be switched: per tool, per call, and while the program runs?"""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 from langchain_core.tools import tool
 
 from langchain_ctxwin import (
     ConfigError,
-    ContextConfig,
     FileConfig,
     ModelRouter,
     RetrievalConfig,
@@ -48,13 +44,11 @@ def others() -> str:
 class Live:
     """Settings that are exchanged while the program runs."""
 
-    def __init__(self, **groups: Any) -> None:
-        self.current: ContextConfig = FileConfig(**groups)
+    def __init__(self, **groups):
+        self.current = FileConfig(**groups)
 
 
-def shown(
-    guard: ToolResultGuard, wiring: str, *, is_async: bool = False
-) -> dict[str, str]:
+def shown(guard, wiring, *, is_async=False):
     calls = [call(name, f"c-{name}") for name in ("rows", "others")]
     return {
         str(message.name): str(message.content)
@@ -91,7 +85,7 @@ def test_switches_of_the_guard_follow_a_live_configuration():
     assert shown(guard, "node")["rows"] == ROWS
 
 
-def router(config: Any = None) -> ModelRouter:
+def router(config=None):
     infos = [info("small", 8_000, "1"), info("large", 8_000, "10")]
     return ModelRouter(infos, config=config)
 

@@ -1,7 +1,5 @@
 """Does a thread stop where its budget ends: told before, raised or asked then, whichever adapter runs it?"""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pytest

@@ -101,15 +101,15 @@ BLOCKS = st.lists(
 )
 
 
-def exact(text: str) -> int:
+def exact(text):
     return O200K.count(text.encode("utf-8", "replace").decode())
 
 
-def rng() -> random.Random:
+def rng():
     return random.Random(5)  # noqa: S311
 
 
-def rows(count: int) -> list[str]:
+def rows(count):
     made = rng()
     return [
         f'{{"id": "{uuid.UUID(int=made.getrandbits(128))}", "paid": true, "amount": {made.random() * 90:.2f}}}'

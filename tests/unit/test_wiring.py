@@ -1,10 +1,8 @@
 """The nodes in graphs as people build them: their own states, wrong edges, agents that bring their own loop."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 from langchain.agents import create_agent
@@ -58,7 +56,7 @@ def read(path: str) -> str:
     return f"{path}: " + "The quick brown fox jumps over the lazy dog. " * 12
 
 
-def nodes_of(**options: Any) -> ContextNodes:
+def nodes_of(**options):
     engine = ContextEngine(
         limits=ModelLimits(context_window=WINDOW, max_output_tokens=100),
         counter=exact_count,
@@ -68,9 +66,7 @@ def nodes_of(**options: Any) -> ContextNodes:
     )
 
 
-def builder_of(
-    state: Any, nodes: ContextNodes, model: Any, *, edges: bool = True
-) -> StateGraph[Any, Any, Any, Any]:
+def builder_of(state, nodes, model, *, edges=True):
     builder = StateGraph(state)
     add_context_nodes(builder, nodes, model=model.bind_tools([read]))
     builder.add_node("tools", ToolNode([read]))
@@ -83,7 +79,7 @@ def builder_of(
     return builder
 
 
-def talk(graph: Any, **more: Any) -> dict[str, Any]:
+def talk(graph, **more):
     """Ask so often that not everything fits."""
     for number in range(8):
         answer = graph.invoke(

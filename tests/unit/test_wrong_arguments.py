@@ -1,10 +1,5 @@
 """Does a usual mistake of a newcomer end in an error that says what to pass instead?"""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
@@ -29,12 +24,12 @@ ENGINE = ctx.ContextEngine(LIMITS)
 ASKED = [HumanMessage("What is the weather like?")]
 
 
-def told(city: str) -> str:
+def told(city):
     """Say what the weather is like."""
     return f"sunny in {city}"
 
 
-USUAL: dict[str, tuple[Callable[[], Any], str]] = {
+USUAL = {
     "a model in the place of an engine": (lambda: ctx.ContextNodes(MODEL), "ContextNodes(ContextEngine(limits=model))"),
     "a name in the place of limits": (lambda: ctx.ContextEngine("a-model"), "ModelRegistry"),
     "a config as a dict": (lambda: ctx.ContextEngine(LIMITS, config={"keep": 0.4}), "ContextConfig(keep=0.4)"),
@@ -78,14 +73,14 @@ USUAL: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", USUAL)
-def test_the_mistakes_of_newcomers_say_what_to_write_instead(name: str) -> None:
+def test_the_mistakes_of_newcomers_say_what_to_write_instead(name):
     call, wanted = USUAL[name]
     with pytest.raises(ctx.ContextWindowError) as caught:
         call()
     assert wanted in str(caught.value)
 
 
-def test_what_can_only_mean_one_thing_works() -> None:
+def test_what_can_only_mean_one_thing_works():
     """A number is the window, a tool is a list of one, dicts and texts are messages as they are for LangChain."""
     assert ctx.ContextEngine(8_192).limits == LIMITS
     agent = ctx.create_context_agent(MODEL, weather, limits=8_192)
