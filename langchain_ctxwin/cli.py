@@ -7,11 +7,9 @@ import importlib
 import io
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +40,9 @@ from langchain_ctxwin.models.probing import (
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.observe import History, quality_report, report
-from langchain_ctxwin.observe.reports import DEFAULT_GATES, lines_of
+from langchain_ctxwin.observe.reports import lines_of
 from langchain_ctxwin.protocols import ModelSource
 from langchain_ctxwin.replay.command import run_replay
-from langchain_ctxwin.replay.reader import MARGIN_NATS
 from langchain_ctxwin.util.chat_models import chat_model_named
 from langchain_ctxwin.util.log import say
 
@@ -64,10 +61,6 @@ SOURCES = "OpenAI chat or LangChain messages (.jsonl or .json, also gzipped), La
 
 MAX_DIGITS = 15  # of a number: no window and no number of calls has more
 
-
-GATE = re.compile(
-    r"(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign>>=|<=)\s*(?P<bound>\d+(?:\.\d+)?)"
-)
 
 MODEL_COLUMNS = {
     "MODEL": "name",
@@ -189,18 +182,9 @@ def _add_history(commands: Any) -> None:
     command.add_argument(
         "--check",
         action="store_true",
-        help="judge by gates instead; exit code 1 when one fails",
-    )
-    help_text = "with --check: another gate, or another bound of one, such as 'utilization>=0.8' (repeatable)"
-    command.add_argument(
-        "--gate", metavar="NAME>=RATIO", action="append", default=[], help=help_text
+        help="judge by the default gates instead; exit code 1 when one fails",
     )
     command.add_argument("file", type=Path, help="the file that a HistorySink writes")
-    command.add_argument(
-        "--since",
-        metavar="TIME",
-        help="a date such as 2030-01-31, or 2030-01-31T12:00 (UTC)",
-    )
     command.set_defaults(run=_report)
 
 
@@ -232,10 +216,6 @@ def _add_replay(commands: Any) -> None:
     replayed.add_argument("--step", type=_positive, metavar="N", help=help_text)
     help_text = "a language model (GGUF) that reads requests beside whole histories; extra: reader"
     replayed.add_argument("--reader", type=Path, metavar="MODEL.gguf", help=help_text)
-    help_text = "nats a token by which a request may make an answer less probable and still be as good as all of it"
-    replayed.add_argument(
-        "--margin", type=float, default=MARGIN_NATS, metavar="NATS", help=help_text
-    )
     replayed.set_defaults(run=run_replay)
 
 
@@ -376,48 +356,12 @@ def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:
 
 def _report(args: argparse.Namespace) -> int:
     history = History(args.file)
-    events = history.events(since=_since(args.since))
-    if args.check:
-        return _judge(history, events, args)
-    _print_lines(lines_of(report(events)))
-    _print_skipped(history)
-    return 0
-
-
-def _judge(history: History, events: Iterable[Any], args: argparse.Namespace) -> int:
-    gates = dict(DEFAULT_GATES)
-    for text in args.gate:
-        gate = GATE.fullmatch(text)
-        if gate is None:
-            raise ConfigError(
-                f"--gate {text}: give NAME>=RATIO or NAME<=RATIO, for example 'utilization>=0.8'"
-            )
-        least, most = gates.get(gate["name"], (None, None))
-        bound = float(gate["bound"])
-        gates[gate["name"]] = (bound, most) if gate["sign"] == ">=" else (least, bound)
-    rows = quality_report(events, gates=gates)
+    rows = (quality_report if args.check else report)(history.events())
     _print_lines(lines_of(rows))
-    _print_skipped(history)
-    failed = [row["measure"] for row in rows if row["verdict"] == "failed"]
-    return _complain(f"failed: {', '.join(failed)}", EXIT_FAILED) if failed else 0
-
-
-def _print_skipped(history: History) -> None:
     if history.skipped:
         say(f"left out {history.skipped:,} events that this version does not know")
-
-
-def _since(text: str | None) -> float | None:
-    """The earliest time that is asked for, in seconds since the epoch."""
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(
-            f"--since {text}: give a date such as 2030-01-31, or 2030-01-31T12:00"
-        ) from error
-    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+    failed = [row["measure"] for row in rows if row.get("verdict") == "failed"]
+    return _complain(f"failed: {', '.join(failed)}", EXIT_FAILED) if failed else 0
 
 
 def _compact(args: argparse.Namespace) -> int:

@@ -29,11 +29,9 @@ PRAGMA journal_mode = WAL;
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     json TEXT NOT NULL,
-    time REAL AS (json_extract(json, '$.time')),
     thread TEXT AS (json_extract(json, '$.thread')),
     answer_id TEXT AS (json_extract(json, '$.answer_id'))
 );
-CREATE INDEX IF NOT EXISTS events_time ON events (time);
 CREATE INDEX IF NOT EXISTS events_thread ON events (thread);
 CREATE INDEX IF NOT EXISTS events_answer ON events (answer_id);
 """
@@ -141,15 +139,10 @@ class History:
         self.skipped = 0
         """Events that `events` left out because they are not as this version writes them."""
 
-    def events(self, *, since: float | None = None) -> Iterator[Event]:
-        """Yield events in the order in which they were written, whatever the clocks said.
-
-        Args:
-            since: earliest time, in seconds since the epoch.
-        """
-        query = "SELECT json FROM events WHERE ifnull(time, 0) >= ? ORDER BY id"
+    def events(self) -> Iterator[Event]:
+        """Yield events in the order in which they were written, whatever the clocks said."""
         with self._file("ro") as file:
-            for (text,) in file.execute(query, (since or 0,)):
+            for (text,) in file.execute("SELECT json FROM events ORDER BY id"):
                 try:
                     values = json.loads(text)
                     event = READERS[values["event"]].validate_python(values)

@@ -120,7 +120,7 @@ def _run_reader(
         raise ConfigError(
             f"{args.window:,} tokens: nothing ever had to leave that a model could read; lower --window"
         )
-    for line in table(reads, [policy.name for policy in policies], args.margin):
+    for line in table(reads, [policy.name for policy in policies]):
         say(line)
 
 

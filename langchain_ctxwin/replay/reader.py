@@ -85,7 +85,7 @@ class Regret:
     prompt_tokens: float
     """Mean size of the prompts, by the model's own tokens."""
 
-    def verdict(self, margin: float = MARGIN_NATS) -> str:
+    def verdict(self) -> str:
         """Return what the interval says; a request is as good as the history only when all of it is below the margin.
 
         Examples:
@@ -101,13 +101,11 @@ class Regret:
         """
         if self.conversations < LEAST_CONVERSATIONS:
             return f"no verdict: {self.conversations} conversations, {LEAST_CONVERSATIONS} are the least"
-        if self.high < margin:
-            return f"not distinguishable from the full history (margin {margin:g})"
+        if self.high < MARGIN_NATS:
+            return f"not distinguishable from the full history (margin {MARGIN_NATS:g})"
         if self.low > 0:
             return "worse than the full history"
-        return (
-            f"no verdict: the spread reaches {self.high:.2f}, the margin is {margin:g}"
-        )
+        return f"no verdict: the spread reaches {self.high:.2f}, the margin is {MARGIN_NATS:g}"
 
 
 def regret(reads: Sequence[Read], policy: str, group: str = ALL) -> Regret | None:
@@ -155,9 +153,7 @@ def _interval(sums: Sequence[tuple[float, int]]) -> tuple[float, float, float]:
     return mean(sums), means[cut], means[-1 - cut]
 
 
-def table(
-    reads: Sequence[Read], policies: Sequence[str], margin: float = MARGIN_NATS
-) -> Iterator[str]:
+def table(reads: Sequence[Read], policies: Sequence[str]) -> Iterator[str]:
     """Yield a row for each policy, beneath what the columns mean."""
     rows: list[tuple[str, ...]] = [("policy", "steps", "prompt", *GROUPS, "verdict")]
     for policy in policies:
@@ -175,7 +171,7 @@ def table(
                     f"{every.steps}",
                     f"{every.prompt_tokens:,.0f}",
                     *cells,
-                    every.verdict(margin),
+                    every.verdict(),
                 )
             )
     conversations = len({read.conversation for read in reads})
