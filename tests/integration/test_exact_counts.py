@@ -7,6 +7,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.counting import GeminiCounter
+from langchain_ctxwin.models.probing import probe_limit
 from support.desk import CONFIG, TOOLS, ask, refusals, state_of
 from support.gemini_policy import answer, tool_loop
 from support.gemini_server import GeminiServer
@@ -80,6 +81,13 @@ def test_llama_counts_are_close_and_nothing_is_refused(start_llama):
     ]
     assert len(pairs) == len(server.sent) == 2 * TURNS
     assert_close(pairs)
+
+
+def test_a_probe_finds_the_window_of_a_real_server(start_llama):
+    """By its own counts and its own errors."""
+    server = start_llama(2048)
+    found = probe_limit(server.chat_model(**WORDY), low=100, high=8_000)
+    assert 2048 * 0.95 <= found.limit <= 2048
 
 
 def counted_agent(server, limit, *, counter=None):

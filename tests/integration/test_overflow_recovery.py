@@ -1,11 +1,12 @@
 """Does the model node learn from a real refusal once, for every later request, and from an answer that was cut off?"""
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 
 from langchain_ctxwin.models.sources import LearnedSource
 from support.anthropic_rules import prompt_tokens
 from support.anthropic_server import AnthropicServer
-from support.desk import Calls, ask, state_of
+from support.desk import ask, state_of
 from support.gemini_policy import answer
 from support.gemini_server import GeminiServer
 from support.graphs import chat_on, engine_for
@@ -46,6 +47,20 @@ def model(request):
     yield ChatAnthropic(
         model="tiny", api_key="x", base_url=url, max_retries=0, max_tokens=BABBLE_TOKENS
     )
+
+
+class Calls(BaseCallbackHandler):
+    """Records what a chat model answered and raised; pass it as a callback of the run."""
+
+    def __init__(self):
+        self.errors, self.usages = [], []
+
+    def on_llm_end(self, response, **_):
+        message = response.generations[0][0].message
+        self.usages.append(message.usage_metadata["input_tokens"])
+
+    def on_llm_error(self, error, **_):
+        self.errors.append(error)
 
 
 def thread(name, calls):

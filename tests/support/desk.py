@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
 
@@ -67,31 +66,6 @@ def state_of(agent: Any, config: dict[str, Any] = CONFIG) -> dict[str, Any]:
     """Return the state of the thread as a checkpointer holds it."""
     values: dict[str, Any] = agent.get_state(config).values
     return values
-
-
-class Calls(BaseCallbackHandler):
-    """Records what a chat model was given, answered and raised; pass it as a callback of the run."""
-
-    def __init__(self) -> None:
-        self.requests: list[list[BaseMessage]] = []
-        self.errors: list[BaseException] = []
-        self.usages: list[int] = []
-
-    def on_chat_model_start(
-        self, serialized: Any, messages: list[list[BaseMessage]], **_: Any
-    ) -> None:
-        """Keep the request."""
-        self.requests += messages
-
-    def on_llm_end(self, response: Any, **_: Any) -> None:
-        """Keep the reported size of the request."""
-        self.usages.append(
-            response.generations[0][0].message.usage_metadata["input_tokens"]
-        )
-
-    def on_llm_error(self, error: BaseException, **_: Any) -> None:
-        """Keep the error."""
-        self.errors.append(error)
 
 
 def refusals(server: GeminiServer) -> list[str]:
