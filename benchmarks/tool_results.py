@@ -23,7 +23,6 @@ import random
 import re
 import sys
 import tempfile
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,14 +34,10 @@ from langchain_core.messages import ToolMessage
 import exact
 from common import parser_of, quiet, rows_of
 from langchain_ctxwin.config import ToolResultConfig
-from langchain_ctxwin.tool_results.cursors import (
-    Style,
-)
+from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.pages import NotedPage
 from langchain_ctxwin.tool_results.query import Question
-from langchain_ctxwin.tool_results.showing import (
-    ResultView,
-)
+from langchain_ctxwin.tool_results.showing import ResultView
 from transcripts import prose
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -50,8 +45,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support import walking  # how tests read a result to its end
 
 BUDGETS = (1_000, 4_000)
-MS_GOAL = 10.0
-RUNS = 3
 CUT_CHARS = 80_000
 PRICE = walking.PRICE
 CONFIG = ToolResultConfig()
@@ -117,9 +110,7 @@ def measured(text: str, budget: int, ways: Ways) -> Counter[str]:
         found.update(all=before, lossless=1)
     else:
         record, reader = walking.opened(text)
-        first, seconds = fastest(
-            lambda: reader.first(record, CONFIG, budget, is_stored=True)
-        )
+        first = reader.first(record, CONFIG, budget, is_stored=True)
         shown["first"] = first.text
         walked = walking.answers(text, budget)
         whole = walking.answers(text, budget, EVERYTHING)
@@ -130,8 +121,6 @@ def measured(text: str, budget: int, ways: Ways) -> Counter[str]:
             pages=len(sizes),
             in_budget=sum(size <= budget for size in sizes),
             lossless=holds_all(walked, first.record) and holds_all(whole, Style()),
-            chars=len(text),
-            seconds=seconds,
         )
     for way, page in shown.items():
         found[way] = exact.text_tokens(page)
@@ -155,15 +144,6 @@ def identifiers(value: Any, key: str = "") -> Iterator[str]:
 
 def is_spelled(value: str, page: str) -> bool:
     return value in page or json.dumps(value, ensure_ascii=False)[1:-1] in page
-
-
-def fastest(work: Callable[[], NotedPage]) -> tuple[NotedPage, float]:
-    seconds = []
-    for _ in range(RUNS):
-        start = time.perf_counter()
-        answer = work()
-        seconds.append(time.perf_counter() - start)
-    return answer, min(seconds)
 
 
 def holds_all(answers: list[NotedPage], style: Style) -> bool:
@@ -224,19 +204,14 @@ def report(sources: dict[str, Counter[str]], budget: int, ways: Ways) -> None:
     print(f"\nbudget {budget:,} tokens")
     print(
         f"{'':26}{'results':>8}{'large':>6}{'before':>11}{'first':>9}{'less':>7}{'ids':>8}{'all':>11}"
-        f"{'pages':>7}{'in budget':>10}{'lossless':>9}{'ms/100 KB':>11}{'ms each':>9}"
+        f"{'pages':>7}{'in budget':>10}{'lossless':>9}"
     )
     for source, one in {**sources, "total": total}.items():
-        ms = one["seconds"] * 1e3
-        per_chars, each = (
-            f"{ms / one[name] * scale:.1f}" if one[name] else "-"
-            for name, scale in (("chars", 1e5), ("large", 1))
-        )
         print(
             f"{source:26}{one['results']:>8}{one['large']:>6}{one['before']:>11,}{seen(one, 'first', 9)}"
-            f"{one['all']:>11,}{one['pages']:>7,}{one['in_budget']:>10,}{one['lossless']:>9}{per_chars:>11}{each:>9}"
+            f"{one['all']:>11,}{one['pages']:>7,}{one['in_budget']:>10,}{one['lossless']:>9}"
         )
-    goals = f"{total['pages']:>10,}{total['results']:>9}{MS_GOAL:>11.1f}"
+    goals = f"{total['pages']:>10,}{total['results']:>9}"
     print(f"{'goals':26}{'':67}{goals}")
     print(f"\n{'beside it, all results':26}{'tokens':>11}{'less':>7}{'ids':>8}")
     for way in ("first", *ways):
