@@ -16,16 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import model_validator
 
 import exact
 from arena_scenarios import KEY_SENTENCE, SHARE_OF_WINDOW, Scenario, Turn
 from common import usage_of
-from langchain_ctxwin.testing import request_faults
+from langchain_ctxwin.testing import ScriptedChatModel, request_faults
 
 ASKED_TOKENS = re.compile(r"at most ([\d,]+) tokens")
 KEY_SHARE = 0.8  # of the answer goes to key sentences at most
@@ -39,29 +36,11 @@ SUMMARY_ASKED = re.compile(r"\bsummary\b[\s\S]*at most [\d,]+ tokens")
 SHOWN_CHARS = 2_000
 """A user message that alone is over the limit may be cut, but its beginning has to be there."""
 
-MEDIA_INPUTS = dict.fromkeys(
-    ("image_inputs", "pdf_inputs", "image_tool_message", "pdf_tool_message"), True
-)
 
-
-class RefusedError(Exception):
-    """The provider refused the request, for its size or for the order or pairing of its messages."""
-
-
-class TooLargeError(RefusedError, ContextOverflowError):
-    def __init__(self, tokens: int, limit: int) -> None:
-        super().__init__(
-            f"400 INVALID_ARGUMENT. The input token count ({tokens}) exceeds the maximum number of tokens allowed "
-            f"({limit})."
-        )
-
-
-class FakeModel(BaseChatModel):
+class FakeModel(ScriptedChatModel):
     """The agent's model, or a summarizer of its own window whose answers are short."""
 
     desk: Any
-    window: int
-    max_tokens: int
     seconds: float
     is_summarizer: bool = False
     tokenizer_family: str = "openai"
@@ -69,33 +48,15 @@ class FakeModel(BaseChatModel):
 
     model_name: str = "arena"
 
-    @model_validator(mode="after")
-    def _state_limits(self) -> FakeModel:
-        self.profile = {
-            "max_input_tokens": self.window,
-            "max_output_tokens": self.max_tokens,
-            "tool_calling": True,
-            **MEDIA_INPUTS,
-        }
-        return self
-
-    @property
-    def _llm_type(self) -> str:
-        return "arena"
-
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
-        return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": "arena"}
-
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
-        kwargs.pop("tool_choice", None)
-        return self.bind(tools=list(map(convert_to_openai_tool, tools)), **kwargs)
-
     def _generate(
         self, messages: list[BaseMessage], *_: Any, **options: Any
     ) -> ChatResult:
         tools = options.get("tools") or []
         if self.is_summarizer or SUMMARY_ASKED.search(messages[-1].text):
-            answer = self._summary(messages, tools, options)
+            longest = self.window // SHARE_OF_WINDOW
+            if self.is_summarizer:
+                longest = min(longest, int(options.get("max_tokens", longest)))
+            answer = self._summary(messages, tools, longest)
             time.sleep(self.seconds)
         else:
             with self.desk.provider():
@@ -103,34 +64,33 @@ class FakeModel(BaseChatModel):
                 time.sleep(self.seconds)
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
-    def _checked(self, faults: list[str], parts: Sequence[Part]) -> int:
-        """The size of a request.
-
-        Raises:
-            RefusedError: it is invalid or too large.
-        """
+    def _checked(
+        self, note: Summary, faults: list[str], parts: Sequence[Part]
+    ) -> Sequence[Part]:
+        """Note the size of a request, unless it is invalid or too large."""
+        note.is_invalid = bool(faults)
         if faults:
-            raise RefusedError(f"400 INVALID_ARGUMENT. {faults[0]}")
+            raise ValueError(f"400 INVALID_ARGUMENT. {faults[0]}")
         tokens, limit = total_tokens(parts), self.window - self.max_tokens
         if tokens > limit:
-            raise TooLargeError(tokens, limit)
-        return tokens
+            raise ContextOverflowError(
+                f"400 INVALID_ARGUMENT. The input token count ({tokens}) exceeds the maximum number of tokens allowed "
+                f"({limit})."
+            )
+        note.tokens = tokens
+        note.cached_tokens = cached_tokens(self.desk, parts)
+        return parts
 
     def _summary(
-        self, messages: list[BaseMessage], tools: list[Any], options: dict[str, Any]
+        self, messages: list[BaseMessage], tools: list[Any], longest_tokens: int
     ) -> AIMessage:
         """The script does not move on, also where the agent's model is its own summarizer."""
         summary = Summary()
         self.desk.summaries.append(summary)
         faults = [fault for fault in request_faults(messages) if "call" in fault]
-        summary.is_invalid, parts = bool(faults), parts_of(messages, tools)
-        tokens = self._checked(faults, parts)
-        longest = self.window // SHARE_OF_WINDOW
-        if self.is_summarizer:
-            longest = min(longest, int(options.get("max_tokens", longest)))
-        text = summary_of(parts, longest)
-        summary.tokens, summary.output_tokens = tokens, exact.text_tokens(text)
-        summary.cached_tokens = cached_tokens(self.desk, parts)
+        parts = self._checked(summary, faults, parts_of(messages, tools))
+        text = summary_of(parts, longest_tokens)
+        summary.output_tokens = exact.text_tokens(text)
         return AIMessage(text)
 
     def _answer(self, messages: list[BaseMessage], tools: list[Any]) -> AIMessage:
@@ -140,21 +100,20 @@ class FakeModel(BaseChatModel):
         faults = request_faults(messages)
         if messages[-1].type == "ai":
             faults.append("the last message is ai")
-        sent.is_invalid, parts = bool(faults), parts_of(messages, tools)
-        tokens = self._checked(faults, parts)
+        parts = self._checked(sent, faults, parts_of(messages, tools))
         _look(sent, desk, parts, self.window - self.max_tokens)
         answer = desk.answer()
         output = total_tokens(parts_of([answer], [])[1:]) - exact.MESSAGE_TOKENS
-        sent.is_answered, sent.tokens, sent.output_tokens = True, tokens, output
-        sent.cached_tokens = cached_tokens(desk, parts)
+        sent.is_answered, sent.output_tokens = True, output
         if desk.previous:
             shared = common_tokens(desk.previous, parts)
             sent.stable = shared / total_tokens(desk.previous)
         desk.previous = parts
-        usage = usage_of(tokens, output)
+        usage = usage_of(sent.tokens, output)
         usage["input_token_details"] = {"cache_read": sent.cached_tokens}
         metadata = {
-            "model_provider": "arena",
+            # as LangChain names the provider of this class
+            "model_provider": "fakemodel",
             "model_name": self.model_name,
             "finish_reason": "stop",
         }

@@ -1,8 +1,8 @@
 """Writes the figures of README.md and pages of the docs from RESULTS.md, so that what is quoted is what was measured.
 
-What stands between `<!-- figures: NAME -->` and `<!-- end of figures -->` is written: `arena` and `missed` by functions
-of these names, anything else is the section of that name in RESULTS.md, or, behind a colon, its paragraphs that begin
-with one of the texts given (or ours `beside the strongest tail`).
+What stands between `<!-- figures: NAME -->` and `<!-- end of figures -->` is written: `missed` by the function of this
+name, anything else is the section of that name in RESULTS.md, or, behind a colon, its paragraphs that begin with one of
+the texts given (or ours `beside the strongest tail`).
 """
 
 from __future__ import annotations
@@ -22,21 +22,7 @@ PAGES = (
 PLACE = re.compile(
     r"(<!-- figures: (?P<name>.+?) -->\n).*?(?=<!-- end of figures -->)", re.DOTALL
 )
-ARENA_COLUMNS = (
-    "failed turns", "invalid requests", "current question shown", "planted facts shown at the end", "prefix stability",
-    "added seconds per call", "cost",
-)  # fmt: skip
 RIVALS = ("ours", "drop and list")
-SHOWN_AS = {
-    "ours-nodes": "this package, nodes",
-    "ours-own-model": "the same, the agent's model summarizes",
-    "ours-middleware": "this package, middleware",
-    "langchain": "`SummarizationMiddleware`",
-    "editing": "`ContextEditingMiddleware`",
-    "deepagents-mw": "deepagents' middleware alone",
-    "trim": "`trim_messages`",
-    "tail-and-list": "a tail that drops, with a bare list",
-}
 
 
 def written(page: str, found: dict[str, Section]) -> str:
@@ -55,8 +41,6 @@ def block(name: str, found: dict[str, Section]) -> str:
         return f"`{benchmark}` has not run yet."
     if not section.text:
         return f"`{section.command}`: {section.how}."
-    if name == "arena":
-        return arena(section)
     if wanted == "beside the strongest tail":
         return beside(section)
     return excerpt(
@@ -93,38 +77,11 @@ def _with_gaps(part: str) -> str:
     return "\n".join(lines)
 
 
-def arena(section: Section) -> str:
-    """One table of all windows: figures of each, divided by a slash."""
-    tables = list(tables_of(section.text))
-    titles = tables[0][0]
-    places = [titles.index(column) for column in ARENA_COLUMNS]
-    windows = " / ".join(head[0].removesuffix(" tokens") for head, *_ in tables)
-    lines = [
-        f"| {windows} tokens | " + " | ".join(ARENA_COLUMNS) + " |",
-        "|---|" + "---|" * len(ARENA_COLUMNS),
-    ]
-    for rows in zip(*(rows for _, *rows in tables), strict=True):
-        name = SHOWN_AS.get(rows[0][0], rows[0][0])
-        cells = (" / ".join(row[place] for row in rows) for place in places)
-        lines.append("| " + " | ".join([name, *cells]) + " |")
-    return "\n".join([f"`{section.command}` ({section.how}):", "", *lines])
-
-
 def beside(section: Section) -> str:
     """The rows of ours and of the strongest plain rival."""
     lines = [line for line in section.text.splitlines() if line.startswith("|")]
     rows = [line for line in lines[2:] if line.split(" | ")[1] in RIVALS]
     return "\n".join([f"`{section.command}` ({section.how}):", "", *lines[:2], *rows])
-
-
-def tables_of(text: str) -> Iterator[list[list[str]]]:
-    """Head and rows of each table."""
-    for part in re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE):
-        rows = [
-            [cell.strip() for cell in line.strip("|").split(" | ")]
-            for line in part.strip().splitlines()
-        ]
-        yield [rows[0], *rows[2:]]
 
 
 def missed(found: dict[str, Section]) -> Iterator[str]:

@@ -276,13 +276,8 @@ def agents(options: Namespace) -> Figures:
         arena.Job(manager="ours-nodes", scenario=name, window=WINDOW) for name in names
     ]
     with applied(PROMPT):
-        total = arena.row_of(list(arena.played(jobs)))
-    return {
-        "failed/invalid": f"{total.failed}/{total.invalid}",
-        "facts at end": f"{total.facts_at_end:.2f}",
-        "prefix": f"{total.stable:.2f}",
-        "cost": f"{total.cost:.2f}",
-    }
+        total = arena.figures_of(list(arena.played(jobs)))
+    return {column: arena.in_words(figure) for column, figure in total.items()}
 
 
 def counts(options: Namespace) -> Figures:
