@@ -17,7 +17,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 from langchain.agents.middleware import SummarizationMiddleware
@@ -48,13 +48,13 @@ from langchain_ctxwin.core.provider_call import (
 from langchain_ctxwin.replay.policies import KeepLast, Plain
 from sufficiency import (
     ANSWER_TOKENS,
-    HALVES,
     LISTED,
     OURS,
     TO_HALF,
     Job,
     Ours,
     Talk,
+    Tally,
     conversations,
 )
 
@@ -88,15 +88,14 @@ class CacheRules:
     write: float = 1.0
     output: float
     step_tokens: int = 1
-    most_marks: int = 0
     window_positions: int | None = None
-    """How far back from each mark an entry is looked for, the mark counted; None is to the start."""
+    """How far back from each mark an entry is looked for, the mark counted; None is to the start.
 
-    joins_runs: bool = False
-    """Consecutive calls, and consecutive results, count as one position."""
+    Consecutive calls, and consecutive results, are one position.
+    """
 
     marks_end: bool = False
-    """The end of each request is marked by the provider; that counts as one of `most_marks`."""
+    """The end of each request is marked by the provider."""
 
 
 RULES = (
@@ -104,14 +103,14 @@ RULES = (
         # platform.claude.com/docs/en/build-with-claude/prompt-caching and about-claude/pricing
         CacheRules(
             name=f"Anthropic, least prefix {least:,}", entries="marks", least_tokens=least,
-            life_seconds=300, read=0.1, write=1.25, output=5.0, most_marks=4, window_positions=20, joins_runs=True,
+            life_seconds=300, read=0.1, write=1.25, output=5.0, window_positions=20,
         )
         for least in (1_024, 4_096)
     ),
     # developers.openai.com/api/docs/guides/prompt-caching and pricing
     CacheRules(  # the families since the middle of 2026
         name="OpenAI, writes billed", entries="marks", least_tokens=1_024, life_seconds=1_800,
-        read=0.1, write=1.25, output=6.0, most_marks=4, marks_end=True,
+        read=0.1, write=1.25, output=6.0, marks_end=True,
     ),
     CacheRules(  # those before: 5 to 10 minutes without use; the upper end
         name="OpenAI, cached at a tenth", entries="prefixes", least_tokens=1_024, life_seconds=600,
@@ -251,16 +250,14 @@ class Clock:
         seed = hashlib.sha256(name.encode()).digest()
         self._random = random.Random(seed)  # noqa: S311  # reproducible times, not secrets
         self.seconds = 0.0
-        self.gaps: Counter[str] = Counter()
 
     def answered(self, output_tokens: int, *, is_turn: bool) -> None:
         """Go on to the next request: after the user's pause when the answer ends a turn, else after the tools."""
         waited = (
             self._drawn(PAUSES) if is_turn else TOOL_SECONDS + self._drawn(SLOW_TOOLS)
         )
-        gap = FIRST_TOKEN_SECONDS + output_tokens / OUTPUT_TOKENS_PER_SECOND + waited
-        self.seconds += gap
-        self.gaps.update({"calls": 1, "over five minutes": gap > 300})
+        answered = FIRST_TOKEN_SECONDS + output_tokens / OUTPUT_TOKENS_PER_SECOND
+        self.seconds += answered + waited
 
     def _drawn(self, shares: tuple[tuple[float, float], ...]) -> float:
         weights, values = zip(*shares, strict=True)
@@ -270,15 +267,13 @@ class Clock:
 # ---- the bill --------------------------------------------------------------------------------------------------------
 
 
-Bill = Counter[str]
-"""Sums over requests: how many, tokens that are read and written, what they cost."""
-
-
 class CacheLedger:
     """The bill of one conversation by the rules of one provider."""
 
     def __init__(self, rules: CacheRules) -> None:
-        self.rules, self.bill = rules, Bill()
+        self.rules, self.bill = rules, Counter[str]()
+        """Sums over requests: tokens that are read and written, what they cost."""
+
         self._used: dict[int, float] = {}
         """When each prefix that is kept was written or read last."""
 
@@ -289,22 +284,14 @@ class CacheLedger:
         """Prefixes of all requests, for what they had in common."""
 
     def record(self, request: Request) -> None:
-        """Bill one request; those of a conversation come in the order of their times.
-
-        Raises:
-            ValueError: more marks than the provider takes.
-        """
+        """Bill one request; those of a conversation come in the order of their times."""
         rules = self.rules
         ways = {"prefixes": self._prefix, "units": self._unit, "marks": self._marked}
         read, written = ways[rules.entries](request)
         plain = request.ends[-1] - read - written
         cost = plain + rules.read * read + rules.write * written
         cost += rules.output * sum(block.tokens for block in request.answer)
-        self.bill.update(requests=1, read=read, written=written, cost=cost)
-
-    def record_summary(self, read: int, written: int) -> None:
-        """Bill a model call for a summary; it is under a prompt of its own where no cache has any of it."""
-        self.bill["cost"] += read + self.rules.output * written
+        self.bill.update(read=read, written=written, cost=cost)
 
     def _prefix(self, request: Request) -> tuple[int, int]:
         """Read the longest common prefix with a request that is kept, in whole steps."""
@@ -343,10 +330,6 @@ class CacheLedger:
     def _marked(self, request: Request) -> tuple[int, int]:
         """Read the longest entry that a mark finds, and write from there to each mark behind it."""
         rules, marks = self.rules, list(request.marks)
-        if len(marks) + rules.marks_end > rules.most_marks:
-            raise ValueError(
-                f"{len(marks)} breakpoints, {rules.name} takes {rules.most_marks}: mark fewer"
-            )
         if rules.marks_end and len(request.blocks) not in marks:
             marks.append(len(request.blocks))
         places = self._positions(request)
@@ -371,16 +354,12 @@ class CacheLedger:
 
     def _positions(self, request: Request) -> list[int]:
         """The position of the end of each prefix."""
-        places, before = [0], ""
-        for block in request.blocks:
-            same = (
-                self.rules.joins_runs
-                and block.kind == before
-                and block.kind in ("call", "tool")
-            )
-            places.append(places[-1] + (not same))
-            before = block.kind
-        return places
+        kinds = ["", *(block.kind for block in request.blocks)]
+        is_new = (
+            before != kind or kind not in ("call", "tool")
+            for before, kind in pairwise(kinds)
+        )
+        return [0, *accumulate(is_new)]
 
     def _is_kept(self, key: int, now: float) -> bool:
         return key in self._used and now - self._used[key] <= self.rules.life_seconds
@@ -400,9 +379,6 @@ WINDOWS = (8_192, 32_768)
 ARMS = (OURS, SUMMARIZED, TO_HALF, LISTED, NEVER)
 PER_FILE = 20
 IDLE, NOT_IDLE = "`compact_when_idle`", "without it"
-
-Books = dict[tuple[str, str], Bill]
-"""Bills by arm and rules."""
 
 
 class Timed(Ours):
@@ -471,56 +447,51 @@ class Summarized:
 
 
 class Session(Talk):
-    """The requests of every arm in everybody's books."""
+    """The requests of every arm by everybody's rules."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.tally = Counter[str]()
         self.clock = Clock(job.transcript.name)
+        self.summarized = Summarized(job, self.tokens(self.head))
 
-    def run(self) -> tuple[Books, Counter[str]]:
+    def run(self) -> Tally:
+        tally = Tally()
         if self.is_small:
-            return {}, self.tally
-        summarized = Summarized(self.job, self.tokens(self.head))
+            return tally
+        tally["", "conversations"] = 1
+        ledgers = {
+            (arm, rules): CacheLedger(rules) for arm in self.job.arms for rules in RULES
+        }
+        for at, answer, requests in self.requests(self.arms()):
+            tally["", "calls"] += 1
+            for arm, messages in requests.items():
+                tally[arm, "over"] += self.tokens(messages) > self.job.limit
+                is_ours = arm in {OURS, IDLE, NOT_IDLE}
+                marked_by = marked_by_us if is_ours else marked_by_middleware
+                for rules in RULES:
+                    marked, end = marked_by(rules, messages, self.tools)
+                    ledgers[arm, rules].record(
+                        laid_out(
+                            marked, self.tools, answer, self.clock.seconds, end=end
+                        )
+                    )
+            self._wait(answer, self.rest[at + 1 : at + 2])
+        for (arm, rules), ledger in ledgers.items():
+            tally[arm, rules.name] += ledger.bill["cost"]
+        # under a prompt of its own, where no cache has any of it
+        for (read, written), rules in itertools.product(self.summarized.calls, RULES):
+            tally[SUMMARIZED, rules.name] += read + rules.output * written
+        return tally
+
+    def arms(self) -> dict[str, Plain]:
         policies: dict[str, Plain] = {
             **self.policies(Ours(self.job, self.prompt)),
-            SUMMARIZED: summarized,
+            SUMMARIZED: self.summarized,
             NEVER: KeepLast(1, lambda _: 0),
             IDLE: Timed(self.job, self.prompt, self.clock, when_idle=True),
             NOT_IDLE: Timed(self.job, self.prompt, self.clock, when_idle=False),
         }
-        ledgers = {
-            (arm, rules.name): CacheLedger(rules)
-            for arm in self.job.arms
-            for rules in RULES
-        }
-        arms = {arm: policies[arm] for arm in self.job.arms}
-        for at, reply, requests in self.requests(arms):
-            self._bill(requests, reply, ledgers)
-            self._wait(reply, self.rest[at + 1 : at + 2])
-        for (arm, _), ledger in ledgers.items():
-            for read, written in summarized.calls if arm == SUMMARIZED else ():
-                ledger.record_summary(read, written)
-        self.tally.update(
-            {"conversations": 1, "summaries": len(summarized.calls), **self.clock.gaps}
-        )
-        return {key: ledger.bill for key, ledger in ledgers.items()}, self.tally
-
-    def _bill(
-        self,
-        requests: dict[str, list[AnyMessage]],
-        answer: AIMessage,
-        ledgers: dict[tuple[str, str], CacheLedger],
-    ) -> None:
-        for arm, messages in requests.items():
-            self.tally[f"over, {arm}"] += self.tokens(messages) > self.job.limit
-            is_ours = arm in {OURS, IDLE, NOT_IDLE}
-            marked_by = marked_by_us if is_ours else marked_by_middleware
-            for rules in RULES:
-                marked, end = marked_by(rules, messages, self.tools)
-                ledgers[arm, rules.name].record(
-                    laid_out(marked, self.tools, answer, self.clock.seconds, end=end)
-                )
+        return {arm: policies[arm] for arm in self.job.arms}
 
     def _wait(self, answer: AIMessage, following: list[AnyMessage]) -> None:
         has_users = self.job.transcript.source not in MACHINE_TURNS
@@ -528,34 +499,24 @@ class Session(Talk):
         self.clock.answered(exact.message_tokens(answer), is_turn=is_turn)
 
 
-def play(job: Job) -> tuple[int, Books, Counter[str]]:
+def play(job: Job) -> Tally:
     quiet()
-    return (job.window, *Session(job).run())
+    return Session(job).run()
 
 
-def report(
-    window: int, books: Books, tally: Counter[str], arms: tuple[str, ...] = ARMS
-) -> None:
-    over = ", ".join(f"{arm} {tally[f'over, {arm}']}" for arm in arms if arm != NEVER)
+def report(window: int, tally: Tally, arms: tuple[str, ...]) -> None:
+    over = ", ".join(f"{arm} {tally[arm, 'over']}" for arm in arms if arm != NEVER)
     print(
-        f"\nwindow {window:,}: {tally['conversations']} conversations that outgrow it, {tally['calls']:,} calls, "
-        f"{tally['over five minutes']:,} pauses over five minutes, {tally['summaries']} summaries of "
-        f"langchain's\nrequests over the limit: {over}\n"
+        f"\nwindow {window:,}: {tally['', 'conversations']} conversations that outgrow it, "
+        f"{tally['', 'calls']:,} calls\nrequests over the limit: {over}\n"
     )
     head(f"{window:,} tokens", *arms)
+    calls = max(1, tally["", "calls"])
     for rules in RULES:
-        bills = [books.get((arm, rules.name), Bill()) for arm in arms]
-        row(
-            rules.name,
-            *(f"{one['cost'] / max(1, one['requests']):,.0f}" for one in bills),
-        )
+        row(rules.name, *(f"{tally[arm, rules.name] / calls:,.0f}" for arm in arms))
     for rules, rival in itertools.product(RULES, arms[1:]):
-        if rival == NEVER:
-            continue
-        ours, theirs = (
-            books.get((arm, rules.name), Bill())["cost"] for arm in (arms[0], rival)
-        )
-        if ours > theirs:
+        ours, theirs = (tally[arm, rules.name] for arm in (arms[0], rival))
+        if rival != NEVER and ours > theirs:
             print(f"- MISSED {rules.name}: {ours / theirs - 1:.1%} dearer than {rival}")
 
 
@@ -565,30 +526,14 @@ def main() -> None:
     parser.add_argument(
         "--per-file", type=int, default=PER_FILE, help="conversations per file"
     )
-    parser.add_argument(
-        "--half",
-        choices=HALVES,
-        default="b",
-        help="no setting was chosen by those of half b",
-    )
     parser.add_argument("--idle", action="store_true", help="compact_when_idle alone")
     options = parser.parse_args()
     arms = (IDLE, NOT_IDLE) if options.idle else ARMS
-    chosen = list(conversations(options.data, options.per_file, options.half))
-    books: dict[int, Books] = {window: {} for window in options.windows}
-    tallies = {window: Counter[str]() for window in options.windows}
-    jobs = [
-        Job(transcript=t, window=w, arms=arms) for t in chosen for w in options.windows
-    ]
-    for window, found, tally in pooled(play, jobs):
-        tallies[window].update(tally)
-        for key, bill in found.items():
-            books[window].setdefault(key, Bill()).update(bill)
-    print(
-        f"half {options.half}, {'recorded' if options.data else 'generated'} conversations, {exact.ENCODING}"
-    )
+    # no setting was chosen by those of half b
+    chosen = list(conversations(options.data, options.per_file, "b"))
     for window in options.windows:
-        report(window, books[window], tallies[window], arms)
+        jobs = [Job(transcript=t, window=window, arms=arms) for t in chosen]
+        report(window, sum(pooled(play, jobs), Tally()), arms)
 
 
 if __name__ == "__main__":

@@ -75,10 +75,9 @@ def line(
 ) -> str:
     ours = [case.gold <= set(selector.select(case.text).names) for case in cases]
     theirs = [case.gold <= plain.chosen(case.text) for case in cases]
-    spread = [at for at, case in enumerate(cases) if case.is_spread] or range(
-        len(cases)
-    )
-    mine, other = (mean(found[at] for at in spread) for found in (ours, theirs))
+    spread = [at for at, case in enumerate(cases) if case.is_spread]
+    counted = spread or range(len(cases))
+    mine, other = (mean(found[at] for at in counted) for found in (ours, theirs))
     goal, points = GOALS.get((name, tokens), ("", ""))
     return (
         f"{name:17}{tokens:>7,}{len(cases):>9,}{mean(theirs):>8.3f}{mean(ours):>8.3f}{goal:>7}"
