@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from langchain_core.messages import AIMessage, AnyMessage
 
@@ -31,7 +30,7 @@ from langchain_ctxwin.core.compaction import (
 from langchain_ctxwin.core.fitting import first_enough
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.model_info import CACHE_SECONDS
-from langchain_ctxwin.core.pairing import call_ids, calls_of, result_ids
+from langchain_ctxwin.core.pairing import call_ids, calls_of, is_result, result_ids
 from langchain_ctxwin.core.parts import swaps_prefix
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
 from langchain_ctxwin.core.session import (
@@ -114,17 +113,16 @@ def with_summary(request: Request, summary: Pending) -> Request:
 def clear_results(request: Request) -> Request:
     """Clear the oldest results of the tools that are named for it, never the newest step, as many as are needed."""
     parts, messages = request.parts, request.parts.messages
-    names = {*parts.settings.clear_tools}
-    calls = chain.from_iterable(map(calls_of, messages[request.start :]))
-    called = {call["id"]: call["name"] for call in calls} if names else {}
-    keys = [
-        message_id(messages, index)
-        for index in range(request.start, request.newest_index)
-        if (ids := result_ids(messages[index]))
-        and not names.isdisjoint([messages[index].name, *map(called.get, ids)])
-        and index not in parts.pins
-        and parts.price(messages[index]) >= MIN_CLEAR_TOKENS
-    ]
+    names, keys = {*parts.settings.clear_tools}, list[str]()
+    called = dict[str, str | None]()  # by id, which a later call may bear again
+    for index in range(request.start, request.newest_index) if names else ():
+        message = messages[index]
+        called |= {call["id"] or "": call["name"] for call in calls_of(message)}
+        tools = {message.name or called.get(key) for key in result_ids(message)}
+        is_named = is_result(message) and not names.isdisjoint(tools)
+        is_large = is_named and parts.price(message) >= MIN_CLEAR_TOKENS
+        if is_large and index not in parts.pins:
+            keys.append(message_id(messages, index))
 
     def cleared(number: int) -> Request:
         view = request.view

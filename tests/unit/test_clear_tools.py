@@ -73,6 +73,17 @@ def test_old_results_of_cleared_tools_go_first_and_those_of_others_stay():
     assert shown["plan-1"] == WORD * 100
 
 
+def test_a_tool_is_told_by_its_own_call_where_a_server_gives_all_calls_one_id():
+    history = [HISTORY[0]]
+    for number, name in enumerate(["plan", "log", "log"]):
+        call = {"name": name, "args": {}, "id": "same"}
+        result = ToolMessage(WORD * 200, tool_call_id="same", id=f"r{number}")
+        history += [AIMessage("", tool_calls=[call], id=f"a{number}"), result]
+    shown, _ = fitted(history, 600, clear_tools=("log",), keep=0.9)
+    assert [shown["r0"], shown["r2"]] == [WORD * 200] * 2
+    assert shown["r1"].startswith("[Tool result cleared")
+
+
 @pytest.mark.parametrize(
     ("config", "told"),
     [
