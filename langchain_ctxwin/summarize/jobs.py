@@ -55,10 +55,13 @@ class Job:
     @property
     def state(self) -> Literal["running", "ready", "failed"]:
         """What became of it so far."""
+        has_ended = (
+            self.ended.done()
+        )  # asked first: one that ends meanwhile has not failed
         if self.written is not None:  # perhaps only the store is late
             return "ready"
         is_late = self.clock() >= self.began + self.timeout_seconds
-        return "failed" if is_late or self.ended.done() else "running"
+        return "failed" if is_late or has_ended else "running"
 
     @property
     def reason(self) -> str:

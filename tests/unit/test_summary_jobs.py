@@ -193,6 +193,21 @@ def test_a_job_past_its_time_is_failed_and_its_late_text_is_there_for_who_asks_a
     assert jobs.find("before").state == "ready"
 
 
+def test_a_job_that_ends_while_it_is_asked_about_has_not_failed(gate):
+    jobs = Jobs()
+    jobs.begin(gate)
+
+    def ending():
+        gate.opened.set()
+        jobs.settle()
+        return jobs.now
+
+    job = jobs.find("key")
+    job.clock = ending
+    assert job.state == "running"
+    assert job.state == "ready"
+
+
 def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(
     gate, store
 ):
