@@ -157,7 +157,7 @@ def message_id(messages: Sequence[AnyMessage], index: int) -> str:
 
 def position_in(value: Mapping[str, Any] | None) -> Position | None:
     """Return a position that is stored, if there is one."""
-    return Position(**value) if value else None
+    return Position(value["id"], value["index"]) if value else None
 
 
 def position_of(messages: Sequence[AnyMessage], index: int) -> Position:

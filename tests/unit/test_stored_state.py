@@ -11,6 +11,7 @@ from langchain_ctxwin import ContextEngine, ModelLimits
 from langchain_ctxwin.core.measuring import after_measure, from_answer
 from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.core.sizing import Sizes
+from langchain_ctxwin.core.view import Position
 
 HISTORY = [
     HumanMessage("question " * 40, id="q"),
@@ -84,9 +85,11 @@ def test_what_we_store_is_read_back_whole_and_one_bad_value_costs_its_key(
         "dropped_turns": 2,
         "ineffective": 0,
         "asked": 4,
-        "since": {"id": "a", "index": 1},
+        "since": {"id": "a", "index": 1, "of": "another version"},
     }
     assert read_key("context_guard", guard) == (guard, ())
+    session = engine().measure(HISTORY, session={"context_guard": guard}).session
+    assert session.since == Position("a", 1)
 
 
 def test_what_is_said_of_removed_messages_is_forgotten():
