@@ -85,7 +85,6 @@ class Sighting:
     responses: int
     true: int
     counts: dict[str, int]
-    upper: int
 
     def error(self, method: str) -> float:
         return abs(self.counts[method] / self.true - 1) * 100
@@ -223,7 +222,6 @@ class Replay:
             responses=number,
             true=true,
             counts=counts,
-            upper=window.upper_tokens,
         )
 
     def compacted(self, window: Window, point: int) -> tuple[Window, int] | None:
@@ -290,8 +288,6 @@ def report(found: list[Sighting]) -> None:
         cells = ([one.error(method) for one in column] for column in columns.values())
         row(method, *map(in_words, cells))
     learned = [one for one in found if one.responses]
-    above = mean(one.true > one.upper for one in learned) * 100
-    print(f"\nrequests above the upper bound of their count: {above:.1f} %")
     goals(goals_of(learned))
 
 

@@ -1,4 +1,4 @@
-"""Rebuilds the parts of a data folder whose public source is enough, and says of the others why it is not.
+"""Rebuilds the parts of a data folder whose public source is enough; README.md says of the others why it is not.
 
     python benchmarks/fetch_data.py DIR
 
@@ -47,33 +47,17 @@ MODELS = {
 }
 """Name, column, and US dollars per million tokens of input and output when the outcomes were published."""
 
-NOT_REBUILT = {
-    "transcripts/ beside tau_airline": "runs in SWE-agent, mini-SWE-agent, OpenHands, LiveMCPBench, tau2-bench and "
-    "pi-mono, taken from several commits and pull requests; BFCL's calls were executed by its simulators",
-    "json_payloads/": "single responses chosen from octokit/fixtures, GitHub's and Stripe's OpenAPI descriptions, "
-    "Hostaway's documentation and vega-datasets",
-    "tokens/": "counted once by eight tokenizers; one of them is no longer public, two need files of their own",
-    "overflow_errors.jsonl.gz": "collected by hand from issues and documents",
-    "tool_selection/": "StableToolBench, BFCL and MetaTool, pooled and cleaned by hand",
-    "routing/llmrouter_9models": "LLMRouter's training set, with prices of its own list",
-    "memory_qa/": "three of the chats of snap-research/LoCoMo (CC BY-NC), laid out anew",
-    "retrieval/": "Cranfield and ARCD in the layout of BEIR: see their publishers",
-    "model_facts/": "states of models.dev and LiteLLM over nine months; nobody serves the past ones in one place",
-}
 
-
-def read(base: str, path: str) -> str:
-    with urlopen(f"{base}/{path}", timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310  # the address is ours or the user's
+def read(path: str) -> str:
+    with urlopen(f"{BASE}/{path}", timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310  # the address is ours
         return answer.read().decode("utf-8")
 
 
-def tau_airline(base: str) -> Iterator[dict[str, Any]]:
+def tau_airline() -> Iterator[dict[str, Any]]:
     """tau-bench: 200 recorded runs of an agent of an airline."""
     folder = f"{TAU}/tau_bench/envs/airline/tools"
-    tools = [stated_tool(read(base, f"{folder}/{name}.py")) for name in AIRLINE_TOOLS]
-    for row in json.loads(
-        read(base, f"{TAU}/historical_trajectories/gpt-4o-airline.json")
-    ):
+    tools = [stated_tool(read(f"{folder}/{name}.py")) for name in AIRLINE_TOOLS]
+    for row in json.loads(read(f"{TAU}/historical_trajectories/gpt-4o-airline.json")):
         name = f"tau-airline-gpt4o-{row['task_id']}-{row['trial']}"
         meta = {"model": "gpt-4o", "reward": row["reward"]}
         yield {
@@ -101,7 +85,7 @@ def stated_tool(source: str) -> dict[str, Any]:
     return tool
 
 
-def routellm(base: str) -> Iterator[dict[str, Any]]:
+def routellm() -> Iterator[dict[str, Any]]:
     """RouteLLM: which of two models answered questions of MMLU and GSM8K right."""
     count = quicktok.get_encoding("o200k_base").count
     files = {
@@ -110,7 +94,7 @@ def routellm(base: str) -> Iterator[dict[str, Any]]:
     for domain, path in files.items():
         task = "gsm8k" if domain == "math" else "mmlu"
         begin = task if domain == "math" else f"mmlu-{domain}"
-        for number, row in enumerate(csv.DictReader(io.StringIO(read(base, path)))):
+        for number, row in enumerate(csv.DictReader(io.StringIO(read(path)))):
             name, models = f"{begin}-{number}", dict[str, Any]()
             for model, (column, *_) in MODELS.items():
                 models[model] = {"correct": int(row[column] == "True")}
@@ -122,9 +106,18 @@ def routellm(base: str) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
+def prices() -> Iterator[dict[str, Any]]:
+    """What the two models cost."""
+    yield {
+        model: {"input_per_mtok": read_price, "output_per_mtok": written_price}
+        for model, (_, read_price, written_price) in MODELS.items()
+    }
+
+
 PARTS = {
     "transcripts/tau_airline.jsonl.gz": tau_airline,
     "routing/routellm.jsonl.gz": routellm,
+    "routing/routellm.prices.json.gz": prices,
 }
 
 
@@ -133,34 +126,20 @@ def main() -> None:
     parser.add_argument(
         "folder", type=Path, help="where to write; what is there already stays"
     )
-    parser.add_argument(
-        "--base", default=BASE, help="where the files of GitHub are served"
-    )
-    options = parser.parse_args()
+    folder = parser.parse_args().folder
     for name, rows in PARTS.items():
-        path = options.folder / name
+        path = folder / name
         if path.exists():
             print(f"{name}: there already")
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            lines = [json.dumps(row, ensure_ascii=False) for row in rows(options.base)]
+            lines = [json.dumps(row, ensure_ascii=False) for row in rows()]
         except OSError as error:
             print(f"{name}: not fetched: {error}")
             continue
         path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
-        print(f"{name}: {len(lines):,} rows. {(rows.__doc__ or '').strip()}")
-        if rows is routellm:
-            prices = {
-                model: {"input_per_mtok": i, "output_per_mtok": o}
-                for model, (_, i, o) in MODELS.items()
-            }
-            path.with_name("routellm.prices.json.gz").write_bytes(
-                gzip.compress(json.dumps(prices).encode(), mtime=0)
-            )
-    print("\nNot rebuilt:")
-    for name, why in NOT_REBUILT.items():
-        print(f"- {name}: {why}")
+        print(f"{name}: {len(lines):,} rows. {rows.__doc__}")
 
 
 if __name__ == "__main__":

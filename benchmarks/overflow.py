@@ -24,11 +24,6 @@ def main():
     print(f"{len(rows)} texts, {len(scored)} scored")
     print_scores("text and status where seen", scored, with_status)
     print_scores("text alone", scored, text_alone)
-    for row in rows:
-        if row["ambiguous"]:
-            print(
-                f"ambiguous {row['id']} ({row['label']}): {classify_overflow(with_status(row))}"
-            )
 
 
 def with_status(row):
@@ -61,13 +56,8 @@ def print_scores(title, rows, source):
             row for row, result in stated if result and getattr(result, key) == row[key]
         ]
         print(f"  {name:<8} parsed  {ratio(len(right), len(stated))}")
-        print_rows(f"{name} differs", [row for row, _ in stated if row not in right])
     kinds = [row for row, result in overflows if result and kind_of(row) == result.kind]
     print(f"  kind right       {ratio(len(kinds), len(overflows))}")
-    print_rows(
-        "kind differs",
-        [row for row, result in overflows if result and row not in kinds],
-    )
     print_rows("missed", missed)
     print_rows("false positive", false)
 

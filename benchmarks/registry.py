@@ -39,37 +39,27 @@ def replay(data, catalog):
         [CatalogSource(catalog)], clock=lambda: now[0], sinks=[sink]
     )
     months = sorted(data.glob(MONTHS))
-    totals, events, changed = Counter(), Counter(), list(rows_of(data / EVENTS))
-    print(f"{len(months)} months under one registry, TTL {TTL_SECONDS:,.0f} s")
+    totals, changed = Counter(), list(rows_of(data / EVENTS))
     for number, path in enumerate(months):
         month, models = path.name.partition(".")[0], next(rows_of(path))["models"]
-        draft = catalog.with_suffix(".new")
-        draft.write_text(json.dumps(published(models)), encoding="utf-8")
-        draft.replace(catalog)
+        catalog.write_text(json.dumps(published(models)), encoding="utf-8")
         if not number:
             registry.refresh()
             continue
         sink.clear()
-        now[0] += (
-            TTL_SECONDS  # the file changed just after the last refresh: the worst case
-        )
+        # the file changed just after the last refresh: the worst case
+        now[0] += TTL_SECONDS
         changes = [event for event in changed if event["month"] == month]
-        first = next(event for event in changes if event["event"] in FIELDS)
-        totals["stale"] += not is_right(registry, first, models)
+        first = next(event["model"] for event in changes if event["event"] in FIELDS)
+        totals["stale"] += not matches(registry, first, models[first])
         registry.refresh()
         totals.update(compared(changes, sink.events))
-        found = Counter(
-            (event["event"], is_right(registry, event, models)) for event in changes
-        )
-        right = sum(matches(registry, name, row) for name, row in models.items())
-        print(f"{month}  {summary(found)}")
-        print(f"         every model of the month: {right}/{len(models)} right")
-        events.update(found)
-        totals.update(right=right, wrong=len(models) - right)
+        for name, row in models.items():
+            totals["right" if matches(registry, name, row) else "wrong"] += 1
         now[0] += MONTH_SECONDS
     print(
-        f"all      {summary(events)}\n"
-        f"         every model of every month: {totals['right']} right, {totals['wrong']} wrong\n"
+        f"{len(months)} months under one registry, TTL {TTL_SECONDS:,.0f} s\n"
+        f"every model of every month: {totals['right']} right, {totals['wrong']} wrong\n"
         f"changes told as events: {totals['told']}; missed: {totals['missed']}; in no list: {totals['other']}\n"
         f"first lookup after one TTL, of a changed model: stale in {totals['stale']} of {len(months) - 1} months"
     )
@@ -87,13 +77,6 @@ def published(models):
         listed = providers.setdefault(provider, {"id": provider, "models": {}})
         listed["models"][model] = {key: part for key, part in entry.items() if part}
     return providers
-
-
-def is_right(registry, event, models):
-    name, row = event["model"], models.get(event["model"])
-    if event["event"] == "removed":
-        return info_of(registry, name) is None
-    return row is not None and matches(registry, name, row)
 
 
 def compared(changes, told):
@@ -143,15 +126,6 @@ def info_of(registry, name):
 
 def price(row, key):
     return None if row.get(key) is None else Decimal(str(row[key]))
-
-
-def summary(outcome):
-    kinds = dict.fromkeys(kind for kind, _ in sorted(outcome))
-    parts = (
-        f"{kind} {outcome[kind, True]}/{outcome[kind, True] + outcome[kind, False]}"
-        for kind in kinds
-    )
-    return ", ".join(parts) + " right"
 
 
 if __name__ == "__main__":

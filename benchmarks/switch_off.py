@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import ceil
-from statistics import mean
 from typing import Any
 
 import arena
@@ -289,14 +288,11 @@ def counts(options: Namespace) -> Figures:
         for one in talk
         if one.responses
     ]
-    cells = {
+    return {
         kind: calibration.in_words(
             [one.error(calibration.OURS) for one in found if one.kind == kind]
         )
         for kind in calibration.GOALS
-    }
-    return cells | {
-        "above %": f"{mean(one.true > one.upper for one in found) * 100:.1f}"
     }
 
 
