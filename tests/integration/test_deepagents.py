@@ -11,7 +11,6 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ToolResultGuard
 from langchain_ctxwin.config import ToolResultConfig
-from langchain_ctxwin.errors import ResultGoneError
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import CompactionEvent, MemorySink
 from langchain_ctxwin.tool_results.cursors import namespace_of_results
@@ -167,14 +166,3 @@ def test_files_are_deleted_with_their_thread(tmp_path):
     assert len([*tmp_path.rglob("*.txt")]) == 1
     assert store.clear(namespace_of_results("")) == 1
     assert not [*tmp_path.rglob("*.txt")]
-
-
-def test_a_file_that_somebody_changed_is_read_as_it_is_or_is_gone(tmp_path):
-    store = BackendResultStore(backend_of("filesystem", tmp_path))
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=800), store=store)
-    page = guard.output(stock.invoke({}), "stock", {})
-    (file,) = tmp_path.rglob("*.txt")
-    file.write_text("nothing of ours")
-    cursor = re.search(r'cursor="([^"]+)"', page)[1]
-    with pytest.raises(ResultGoneError):
-        guard.read(cursor)

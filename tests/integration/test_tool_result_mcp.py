@@ -23,8 +23,7 @@ BUDGET = 800
 ROWS = 200
 
 SERVER = '''
-import base64
-from mcp.server.fastmcp import FastMCP, Image
+from mcp.server.fastmcp import FastMCP
 from pydantic import BaseModel
 
 server = FastMCP("warehouse", log_level="ERROR")
@@ -55,19 +54,6 @@ def stock(count: int) -> Stock:
 def manual(lines: int) -> str:
     """Return the manual."""
     return "\\n".join(f"step {i}: turn the screw {i * 7919} times" for i in range(lines))
-
-
-@server.tool(structured_output=False)
-def picture() -> list:
-    """Return a picture and much to say about it."""
-    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
-    return [Image(data=base64.b64decode(pixel), format="png"), manual(400)]
-
-
-@server.tool()
-def broken(lines: int) -> str:
-    """Fail at length."""
-    raise ValueError("the conveyor stopped: " + manual(lines))
 
 
 server.run()
@@ -111,16 +97,6 @@ async def test_rows_fit_and_stay_readable(wiring, name, tools):
     assert (message.status, text_tokens(message.text) <= BUDGET) == ("success", True)
     read = read_whole(guard, message.text)
     assert [index for index in range(ROWS) if str(index * 7919) not in read] == []
-
-
-@pytest.mark.parametrize("wiring", WIRINGS)
-async def test_a_picture_stays_beside_its_shortened_text(wiring, tools):
-    one = tools["picture"]
-    (message,) = await asyncio.to_thread(
-        results, wiring, guard_of(5_000), [one], call(one.name), is_async=True
-    )
-    assert [block["type"] for block in message.content] == ["text", "image"]
-    assert text_tokens(message.text) <= 5_000
 
 
 async def test_the_model_sees_the_servers_schema(tools):
