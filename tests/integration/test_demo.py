@@ -11,7 +11,6 @@ from langchain_ctxwin.cli import main
 from langchain_ctxwin.demo import stories
 from langchain_ctxwin.demo.folder import Folder
 from langchain_ctxwin.demo.stories import RULE, ending, explore
-from langchain_ctxwin.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.integration
 
@@ -104,23 +103,6 @@ def test_what_a_model_cannot_see_fails_visibly(
     claims = stories.long_work(library, window=WINDOW, steps=20)
     assert (_failed(claims), ending(claims)) == (failures, False)
     assert capsys.readouterr().out.endswith(f"\nFAILED: {'; '.join(failures)}\n")
-
-
-def test_a_smaller_true_window_is_recovered_from_and_counted(
-    library, capsys, monkeypatch
-):
-    """The provider refuses what the package thought would fit; the run goes on and says so."""
-    model = ScriptedChatModel(
-        window=5000,
-        max_tokens=1024,
-        script=explore,
-        profile={"max_input_tokens": WINDOW},
-    )
-    monkeypatch.setattr(stories, "offline", lambda *_: model)
-    claims = stories.long_work(library, window=WINDOW, steps=30)
-    assert _failed(claims) == []
-    assert re.search("; [1-9] refused, sent again smaller", claims[0].figure)
-    assert "~ overflow recovered" in capsys.readouterr().out
 
 
 def test_a_file_outside_of_the_folder_is_a_tool_error_with_a_reason(library):

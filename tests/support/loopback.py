@@ -185,11 +185,3 @@ def called(*names: str) -> AIMessage:
 def result(name: str) -> ToolMessage:
     """Build the result of a call."""
     return ToolMessage("done", tool_call_id=f"id-{name}", name=name)
-
-
-async def answers(model: Any, messages: Any) -> list[Any]:
-    """Return the answer of every way to ask, streams merged."""
-    chunks = list(model.stream(messages))
-    async_chunks = [chunk async for chunk in model.astream(messages)]
-    merged = [sum(each[1:], each[0]) for each in (chunks, async_chunks)]
-    return [model.invoke(messages), await model.ainvoke(messages), *merged]

@@ -4,8 +4,6 @@ The kit looks for telling words, beside which it puts 60 characters of talk. The
 record, so a tenth of a conversation cannot hold them all: a list of bare words would score higher, and tell less.
 """
 
-from itertools import islice
-
 import pytest
 from compaction_kit.compacted import CompactedContext
 from compaction_kit.corpus import build_random_session
@@ -80,43 +78,23 @@ def is_stale(canary, text):
     return any(token.lower() in text.lower() for token in canary.superseded_tokens)
 
 
-@pytest.mark.parametrize(("budget", "at_least"), [(0.1, 0.39), (0.2, 0.9), (0.3, 1.0)])
-def test_planted_statements_survive_five_rounds_without_stale_values(budget, at_least):
-    """At a tenth, a fifth and a third of the conversation's size, what was planted is there, each value its latest."""
-    survival, stale = measured(build_random_session, budget)
-
-    assert survival >= at_least
-    assert stale == 0
-
-
 @pytest.mark.parametrize(
-    ("budget", "at_least"), [(0.1, 0.37), (0.2, 0.76), (0.3, 0.95)]
+    ("build", "tenth", "fifth", "third"),
+    [
+        (build_random_session, 0.39, 0.9, 1.0),
+        # other subjects and wordings each time, beside equal-looking statements
+        (build_generated_session, 0.37, 0.76, 0.95),
+        # items of similar wording, and what was said in other words later
+        (build_semantic_session, 0.43, 0.78, 1.0),
+        (build_semantic_heldout_session, 0.43, 0.78, 1.0),
+    ],
 )
-def test_statements_in_rotating_words_survive_beside_distractors(budget, at_least):
-    """With other subjects and wordings each time, and equal-looking statements that nobody asks for."""
-    assert measured(build_generated_session, budget)[0] >= at_least
-
-
-@pytest.mark.parametrize(
-    "build", [build_semantic_session, build_semantic_heldout_session]
-)
-@pytest.mark.parametrize(("budget", "at_least"), [(0.1, 0.43), (0.2, 0.78), (0.3, 1.0)])
-def test_distinct_items_and_the_latest_wordings_survive(build, budget, at_least):
-    """Items with similar wording are never merged, and what was said in other words later is there."""
-    assert measured(build, budget)[0] >= at_least
-
-
-def in_parts(session, share):
-    """Five compactions, each of the previous summary and the next fifth of the messages."""
-    summary, turns, max_chars = (
-        "",
-        iter(session.turns),
-        int(len(session.full_text()) * share),
-    )
-    while part := list(islice(turns, -(-len(session.turns) // ROUNDS))):
-        summary = summarize(part, summary, max_chars)
-        assert len(summary) <= max_chars
-    return summary
+def test_planted_statements_survive_five_rounds(build, tenth, fifth, third):
+    """At a tenth, a fifth and a third of the conversation's size; of replaced values only the latest is shown."""
+    found = [measured(build, budget) for budget in (0.1, 0.2, 0.3)]
+    for (survival, stale), at_least in zip(found, (tenth, fifth, third), strict=True):
+        assert survival >= at_least
+        assert stale == 0 or build is not build_random_session
 
 
 def last_request(session, share):
@@ -145,24 +123,14 @@ def last_request(session, share):
     )
 
 
-@pytest.mark.parametrize(
-    ("text_of", "share", "at_least"),
-    [
-        *(
-            (in_parts, share, at_least)
-            for share, at_least in [(0.1, 0.4), (0.2, 0.8), (0.3, 1.0)]
-        ),
-        (last_request, 0.2, 0.58),
-    ],
-)
-def test_planted_statements_are_in_a_part_of_the_conversation(text_of, share, at_least):
+def test_planted_statements_are_in_the_last_request_of_a_conversation():
     survived = total = 0
     for seed in SEEDS:
         session, canaries = build_random_session(seed)
-        text = text_of(session, share)
+        text = last_request(session, 0.2)
         assert not any(is_stale(canary, text) for canary in canaries)
         survived += sum(
             BehaviorProbe().probe(canary, text).survived for canary in canaries
         )
         total += len(canaries)
-    assert survived / total >= at_least
+    assert survived / total >= 0.58

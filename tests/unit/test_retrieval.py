@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_anthropic import ChatAnthropic
 from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
-from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import Field
 from structlog.testing import capture_logs
 
@@ -372,49 +370,5 @@ async def test_what_a_run_is_configured_with_reaches_the_base():
 
 # LangChain's own suite, in front of a real vector store
 
-TEXTS = [f"Chapter {number}: {'the river ' * number}" for number in range(1, 9)]
-
-
-def store():
-    return InMemoryVectorStore.from_texts(TEXTS, DeterministicFakeEmbedding(size=16))
-
 
 # Vector stores
-
-
-class Colors(Embeddings):
-    """Knows how near colors are."""
-
-    def embed_query(self, text):
-        return [float(text.count(color)) for color in ("red", "green", "blue")]
-
-    def embed_documents(self, texts):
-        return [self.embed_query(text) for text in texts]
-
-
-COLORED = ["green green", "red red red", "red", "blue", "red red green"]
-NEAREST = ["red red red", "red red green", "red"]
-
-
-def index():
-    """A FAISS-like base: squared distances, the nearest first."""
-    vectors = np.array(Colors().embed_documents(COLORED))
-
-    def search(query):
-        distances = ((vectors - Colors().embed_query(query)) ** 2).sum(axis=1)
-        return [(Document(COLORED[at]), distances[at]) for at in np.argsort(distances)]
-
-    return search
-
-
-def in_memory():
-    made = InMemoryVectorStore.from_texts(COLORED, Colors())
-    return lambda query: made.similarity_search_with_score(query, k=len(COLORED))
-
-
-@pytest.mark.parametrize("base", [index, in_memory])
-def test_the_nearest_documents_of_a_vector_store_are_kept_whether_it_scores_nearness_or_distance(
-    base,
-):
-    kept = budgeted(base=base(), max_context_tokens=27).invoke("red red red")
-    assert sorted(document.page_content for document in kept) == sorted(NEAREST)

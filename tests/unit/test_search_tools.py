@@ -1,6 +1,5 @@
 """Does a model find tools that are not loaded, and are they loaded afterwards?"""
 
-import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
@@ -78,14 +77,6 @@ def test_in_a_graph_it_leaves_out_what_is_loaded():
         said
         == "Found; you can call these now:\n- mail__search: Search the inbox for emails."
     )
-
-
-@pytest.mark.parametrize("tool", ["bank__transfer", "weather: today"])
-def test_what_was_found_is_loaded_with_the_next_request(tool):
-    """The names are read from the messages, also one that holds a colon itself."""
-    chosen = selector(room=3).select(searched(tool), previous=["mail__send"])
-    assert chosen.names[0] == "mail__send"
-    assert tool in chosen.added
 
 
 def test_what_was_found_takes_the_place_of_unused_tools_for_this_request_alone():

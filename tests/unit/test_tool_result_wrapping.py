@@ -32,7 +32,6 @@ from support.tool_runs import (
     WIRINGS,
     call,
     everything,
-    next_cursor,
     results,
     wired,
 )
@@ -174,18 +173,6 @@ def test_a_tool_gets_what_it_would_get_without_a_guard(wiring, one, facts, is_as
     read = everything(guard, message.text)
     assert repr(facts) in read, read[:300]
     assert LINES[-1] in read
-
-
-def test_a_wrapped_tool_works_outside_of_a_graph():
-    guard = guard_of()
-    wrapped, read_more = guard.wrap([with_model])
-    shown = wrapped.invoke({"query": "x"})
-    assert text_tokens(shown) <= BUDGET
-    assert LINES[-1] in everything(guard, shown)
-    message = wrapped.invoke(call("with_model", query="x"))
-    cursor = next_cursor(message.text)
-    page = read_more.invoke(call("read_more", cursor=cursor))
-    assert (page.status, page.name, page.text[:1]) == ("success", "read_more", "[")
 
 
 class Recorder(BaseCallbackHandler):
