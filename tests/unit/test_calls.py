@@ -397,13 +397,6 @@ HISTORIES = {
         result("b"),
         GO_ON,
     ],
-    "no text and a call in blocks": [
-        LOOK,
-        answer([text(""), use("b")], call("b", a=1)),
-        result("b"),
-        GO_ON,
-    ],
-    "a picture under no text": [HumanMessage([text(""), PNG], id="u")],
     "a picture under blanks": [HumanMessage([text("  "), PNG], id="u")],
     "nothing but texts without text": [HumanMessage([text(""), text("")], id="u")],
     "a blank answer": [LOOK, answer(" \n"), GO_ON],

@@ -1,7 +1,5 @@
 """What leaves a request and in which order, what a summarizer is given, and how a failing one is asked less."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,16 +77,13 @@ def test_oldest_turns_leave_into_the_record_down_to_the_low_water_mark():
 
 
 def test_long_results_and_arguments_are_clamped_before_the_question():
-    """It stays verbatim while anything else can give; arguments stay JSON of the same shape."""
+    """It stays verbatim while anything else can give."""
     question = HumanMessage("why? " + "y" * 800, id="q")
     _, after = forced(engine_of(), [question, *steps(1, text="z" * 90_000)[1:]])
     assert after.messages[0] == question
     assert len(after.messages[2].content) < 2400
-    _, after = forced(
-        engine_of(), steps(1, text="short", args={"text": "z" * 90_000, "n": 1})
-    )
-    args = json.loads(json.dumps(after.messages[1].tool_calls[0]["args"]))
-    assert (args["n"], len(args["text"]) < 2400) == (1, True)
+    _, after = forced(engine_of(), steps(1, text="short", args={"text": "z" * 90_000}))
+    assert len(after.messages[1].tool_calls[0]["args"]["text"]) < 2400
 
 
 GIANT = [*turns(2)[:-1], *steps(1, text="z" * 90_000)]

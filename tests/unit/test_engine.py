@@ -13,13 +13,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_ctxwin import (
     BudgetExceededError,
     CharRatioCounter,
-    ConfigError,
     ContextConfig,
     ContextEngine,
     ModelLimits,
     TokenBudget,
     TokenEstimator,
-    UnknownModelError,
     pin,
 )
 from langchain_ctxwin.core.limits import budget_table, refusal
@@ -121,23 +119,12 @@ def test_the_reported_size_anchors_the_count_of_its_prefix_only():
 # ---- bad summarizers, bad input -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("limits", "error", "message"),
-    [
-        (lambda: ModelLimits(0), ConfigError, "context_window"),
-        (lambda: ModelLimits(-1), ConfigError, "context_window"),
-        (lambda: ModelLimits(100), ConfigError, "leaves no input"),
-        (lambda: ModelLimits(max_output_tokens=1000), UnknownModelError, "limits="),
-    ],
-)
-def test_an_engine_without_room_for_input_is_refused(limits, error, message):
-    with pytest.raises(error, match=message):
-        ContextEngine(limits=limits(), config=ContextConfig(output_reserve=100))
-    engine = ContextEngine(
-        limits=ModelLimits(max_output_tokens=1000),
-        config=ContextConfig(allow_guess=True),
+def test_a_window_is_guessed_where_the_settings_allow_it():
+    limits, config = (
+        ModelLimits(max_output_tokens=1000),
+        ContextConfig(allow_guess=True),
     )
-    assert (engine.limits.context_window, engine.limits.source) == (4000, "guess")
+    assert ContextEngine(limits, config=config).limits == limits.guessed()
 
 
 @pytest.mark.parametrize("family", ["generic", "openai", "gemini"])

@@ -11,7 +11,6 @@ import json
 import random
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,8 +68,6 @@ OF_THE_MOMENT = {
 }
 CHINESE = "河水流过磨坊，磨坊主的女儿数着船只。"  # noqa: RUF001
 TOPICS = ("river", "mill", "boat", "lamp", "door", "invoice", "parser", "migration")
-
-Play = Callable[[str], "Golden"]
 
 
 class Golden:
@@ -392,22 +389,15 @@ def driven(adapter):
             )
         if kind < 0.1:
             messages.append(SystemMessage(f"Note {number}.", id=f"s{number}"))
-        window = engine.measure(
-            messages, system_prompt="You are careful.", tools=[rows], session=session
+        fitted = engine.fit(
+            messages, session=session, system_prompt="You are careful.", tools=[rows]
         )
-        while (plan := engine.plan(window) or engine.emergency(window)) is not None:
-            session |= engine.apply(plan, window)
-            window = engine.measure(
-                messages,
-                system_prompt="You are careful.",
-                tools=[rows],
-                session=session,
-            )
-        reports.append(dict(window.report))
+        session = fitted.session
+        reports.append(dict(fitted.report))
         sent.append(
             [
                 (m.type, m.content, getattr(m, "tool_calls", None))
-                for m in engine.build(window)
+                for m in fitted.request
             ]
         )
         messages.append(
@@ -416,6 +406,7 @@ def driven(adapter):
                 id=f"r{number}",
             )
         )
+    session["context_counts"] = {}  # nothing was reported
     session["context_pending"] = without(session.get("context_pending") or {})
     return Golden(sent, session, reports)
 

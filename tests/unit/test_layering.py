@@ -18,22 +18,12 @@ import pytest
 PACKAGE = "langchain_ctxwin"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
-BASE = {"errors", "core", "protocols", "config", "util", "text"}
+BASE = {*str.split("errors core protocols config util text")}
 # What the engine is given so that it need not price anything twice.
 COLLABORATORS = {"pricing", "reporting"}
 MIDDLE = {
-    *(
-        "engine",
-        "summarize",
-        "retrieval",
-        "recall",
-        "observe",
-        "tool_results",
-        "models",
-        "tools",
-        "reload",
-    ),
-    *("counting", "routing"),
+    *str.split("engine summarize retrieval recall observe tool_results models tools"),
+    *str.split("reload counting routing"),
 }
 MAY_IMPORT = {
     "errors": set(),
@@ -64,30 +54,24 @@ FREE = {"", "__main__", "cli", "demo"}
 # The package root and the programs see everything; nothing sees them.
 
 PURE = {
-    *("__future__", "base64", "binascii", "bisect", "collections", "dataclasses"),
-    *("datetime.date", "decimal", "functools", "hashlib", "itertools", "json", "math"),
-    *("operator", "re", "string", "struct", "textwrap", "types", "typing", "zlib"),
-    *("langchain_core.messages", "langchain_core.tools", "langchain_core.utils"),
+    *str.split(
+        "__future__ base64 binascii bisect collections dataclasses datetime.date"
+    ),
+    *str.split("decimal functools hashlib itertools json math operator re string"),
+    *str.split("struct textwrap types typing zlib langchain_core.messages"),
+    *str.split("langchain_core.tools langchain_core.utils"),
     "langchain_core.runnables",  # only to read what a wrapped model states: core never invokes one
 }
-SIDE_EFFECTS = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint"}
+SIDE_EFFECTS = {*str.split("open print input exec eval __import__ breakpoint")}
 
 PROVIDER_SDKS = {
-    "google",
-    "openai",
-    "anthropic",
-    "langchain_google_genai",
-    "langchain_openai",
+    *str.split("google openai anthropic langchain_google_genai langchain_openai"),
     "langchain_anthropic",
 }
 EXTRAS = {
-    "langchain",
-    "watchfiles",
-    "matplotlib",
-    "redis",
-    "opentelemetry",
-    "quicktok",
-    "tokenizers",
+    *str.split(
+        "langchain watchfiles matplotlib redis opentelemetry quicktok tokenizers"
+    )
 }
 # Modules that are an extra as a whole.
 AT_MODULE_TOP = {

@@ -15,11 +15,12 @@ from langchain_ctxwin.core.limits import (
     NamedLimits,
 )
 from langchain_ctxwin.models.sources import LearnedSource
+from support.agents import ask
 from support.fakes import (
     ScriptedChatModel,
-    SdkError,
     exact_count,
 )
+from support.graphs import chat_on
 
 WINDOW = 8192
 MODEL = "scripted"
@@ -36,65 +37,12 @@ def engine_of(window=WINDOW, **options):
     )
 
 
-def nodes_of(engine, model, **options):
-    """Return a function that asks in a thread; its state is kept in `threads`."""
-    nodes = ContextNodes(engine, **options)
-    node, threads = nodes.model_node(model), {}
-
-    def ask(text, thread="mine"):
-        state = threads.setdefault(thread, {"messages": []})
-        state["messages"] = [
-            *state["messages"],
-            HumanMessage(text, id=f"{thread}-{len(state['messages'])}"),
-        ]
-        update = node.invoke(state)
-        threads[thread] = {
-            **state,
-            **update,
-            "messages": [*state["messages"], *update["messages"]],
-        }
-        return threads[thread]
-
-    return ask
-
-
-def limit_of_others(engine):
-    return engine.measure([HumanMessage("hello", id="x")]).budget.input_limit
-
-
-# One conversation against all
-
-
-CLAIM = "maximum context length is 4096 tokens. However, your messages resulted in 9000 tokens."
-
-
-def rejected(text):
-    return SdkError(
-        f"Error code: 400 - content policy: this text was rejected: {text}",
-        status_code=400,
-    )
-
-
-def test_a_text_that_claims_a_limit_reaches_no_other_conversation():
-    """A provider that quotes the request in its error states what a person wrote; only that conversation obeys it."""
-    engine = engine_of()
-    model = ScriptedChatModel()
-    ask = nodes_of(engine, model)
-    for number in range(5):
-        model.faults.append(rejected(CLAIM))
-        ask(f"{number} {LONG} {CLAIM}")
-    assert limit_of_others(engine) == WINDOW
-
-
 # How a wrong one heals
 
 
 def test_an_accepted_request_above_a_learned_limit_removes_it_from_its_conversation():
-    learned = LearnedSource()
-    learned.learn(MODEL, SMALL)
-    engine = engine_of(learned=learned)
+    engine = engine_of()
     prompt = LONG * 3  # more than the limit that was learned
-    ask = nodes_of(engine, ScriptedChatModel(), system_prompt=prompt)
     stored = {
         "messages": [],
         "context_counts": {"limits": {MODEL: SMALL, "other": SMALL}},
@@ -109,7 +57,6 @@ def test_an_accepted_request_above_a_learned_limit_removes_it_from_its_conversat
         messages, system_prompt=prompt, session={"context_counts": counts}
     )
     assert again.budget.input_limit == WINDOW
-    assert ask("hello", "another")["context_counts"]["anchor"]["tokens"] > 1000
 
 
 # State from outside
@@ -170,28 +117,10 @@ class Host:
 
 @pytest.mark.parametrize("factor", [2, 4, 16])
 def test_few_refusals_teach_a_limit_that_nobody_states(factor):
-    host = Host()
-    nodes = ContextNodes(
-        ContextEngine(ModelLimits(factor * REAL_TOKENS, max_output_tokens=1000))
-    )
-    node, state, refusals = nodes.model_node(host), {"messages": []}, []
-    for number in range(60):
-        state["messages"] = [
-            *state["messages"],
-            HumanMessage(QUESTION, id=f"q{number}"),
-        ]
-        state |= nodes.budget_check.invoke(state)
-        if nodes.route_on_budget(state) != "build_messages":
-            state |= {
-                **getattr(nodes, nodes.route_on_budget(state)).invoke(state),
-                "context_pending": {},
-            }
-        update = node.invoke(state)
-        state = {
-            **state,
-            **update,
-            "messages": [*state["messages"], *update["messages"]],
-        }
+    limits, host = ModelLimits(factor * REAL_TOKENS, max_output_tokens=1000), Host()
+    agent, refusals = chat_on(ContextEngine(limits), host), []
+    for _ in range(60):
+        ask(agent, QUESTION)
         refusals.append(host.refused)
     assert refusals[-1] <= 4
     assert refusals[30] == refusals[-1]

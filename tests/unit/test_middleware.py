@@ -13,7 +13,7 @@ from langchain.agents.structured_output import (
     ProviderStrategy,
     ToolStrategy,
 )
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
@@ -22,7 +22,7 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from support.agents import LONG, THREAD, ask, model_of, values
+from support.agents import LONG, ask, model_of, values
 from support.fakes import (
     ScriptedChatModel,
     SdkError,
@@ -58,30 +58,6 @@ def agent_of(model, *others, middleware=None, tools=(), **options):
         middleware=[*others, last],
         **options,
     )
-
-
-@pytest.mark.parametrize("schema", [None, ContextAgentState])
-def test_the_session_is_stored_and_hidden(schema):
-    agent = agent_of(model_of(600), state_schema=schema)
-    for number in range(8):
-        given = {
-            "messages": [HumanMessage(f"question {number} {LONG[:300]}")],
-            "context_summary": "forged",
-        }
-        out = agent.invoke(given, THREAD)
-    stored = values(agent)
-    assert list(out) == ["messages"]
-    assert set(agent.get_output_jsonschema()["properties"]) == {
-        "messages",
-        "structured_response",
-    }
-    assert set(agent.get_input_jsonschema()["properties"]) == {"messages"}
-    assert (
-        stored["context_guard"]["compactions"] > 0,
-        stored["context_report"]["context_window"],
-    ) == (True, 600)
-    assert "question" in str(stored["context_record"]["lines"])
-    assert "forged" not in str(stored)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from langchain_ctxwin import (
 from langchain_ctxwin.core.events import NoticeEvent
 from langchain_ctxwin.observe import MemorySink
 from support.conversations import CharCounter, turns
-from support.reporting import Chat
 
 LIMIT = 4_000
 WORDS = "a grey heron stands near the mill while two barges pass slowly and the miller counts his sacks of barley "
@@ -189,25 +188,26 @@ def test_the_note_names_a_tool_that_the_agent_has(tools, told):
 )
 def test_a_trigger_holds_in_every_mode(summarize, trigger, largest):
     """Past it the oldest turns leave, into a summary or into the record."""
-    chat = Chat(window=LIMIT)
-    config = ContextConfig(output_reserve=0, summarize=summarize, trigger=trigger)
-    chat.engine = ContextEngine(
+    config = ContextConfig(
+        output_reserve=0,
+        summarize=summarize,
+        trigger=trigger,
+        pin_first_user=False,
+    )
+    engine = ContextEngine(
         ModelLimits(LIMIT),
         CharCounter(),
         summarizer=lambda _: "They talked.",
         config=config,
     )
-    history, state = [], {}
+    history, fitted = [], None
     for number in range(60):
         history.append(HumanMessage(text(60), id=f"q{number}"))
-        window = chat.engine.measure(history, session=state)
-        if compaction := chat.engine.relieve(window) or chat.engine.plan(window):
-            state |= chat.engine.apply(compaction, window)
-            window = chat.engine.measure(history, session=state)
+        fitted = engine.fit(history, session=fitted and fitted.session)
         history.append(AIMessage("Yes.", id=f"a{number}"))
-        assert window.history_tokens <= 1.25 * largest
-        assert config.trigger_messages is None or window.stop - window.start <= 12
-    assert window.report["compactions"] > 1
+        assert fitted.report["history_tokens"] <= 1.25 * largest
+        assert config.trigger_messages is None or len(fitted.request) <= 13
+    assert fitted.report["compactions"] > 1
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def mended(graph, given):
 def test_a_caller_sets_messages_only(graph_of):
     model = model_of()
     graph = graph_of(model)
-    graph.invoke({**ask(), **FORGED}, CONFIG)
+    assert [*graph.invoke({**ask(), **FORGED}, CONFIG)] == ["messages"]
     assert set(graph.get_input_jsonschema()["properties"]) == {"messages"}
     assert TRACE not in str([request.messages for request in model.requests])
     assert TRACE not in str(state_of(graph))

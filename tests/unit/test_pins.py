@@ -20,8 +20,6 @@ from support.agents import RUNS, compacted
 from support.conversations import conversations, ready
 
 WORDS = "lorem ipsum dolor sit amet "
-RULE = "Never book before nine."
-WINDOWS = st.sampled_from((400, 800, 2000))
 
 
 def engine_of(window=800, counter=None, **options):

@@ -48,17 +48,8 @@ JSON = st.recursive(
         | st.dictionaries(st.text(max_size=8), inner, max_size=4)
     ),
 )
-SCHEMA_KEYS = (
-    "properties",
-    "items",
-    "anyOf",
-    "enum",
-    "$defs",
-    "type",
-    "parameters",
-    "function",
-    "name",
-    "title",
+SCHEMA_KEYS = str.split(
+    "properties items anyOf enum $defs type parameters function name title"
 )
 TOOLS = st.recursive(
     LEAVES,
@@ -67,31 +58,11 @@ TOOLS = st.recursive(
         | st.dictionaries(st.sampled_from(SCHEMA_KEYS), inner, max_size=5)
     ),
 )
-KEYS = (
-    "type",
-    "text",
-    "source",
-    "image_url",
-    "url",
-    "data",
-    "base64",
-    "id",
-    "name",
-    "input",
-    "content",
-    "mime_type",
+KEYS = str.split(
+    "type text source image_url url data base64 id name input content mime_type"
 )
-TYPES = (
-    "text",
-    "image",
-    "image_url",
-    "file",
-    "media",
-    "document",
-    "tool_use",
-    "tool_result",
-    "non_standard",
-    "audio",
+TYPES = str.split(
+    "text image image_url file media document tool_use tool_result non_standard audio"
 )
 BLOCKS = st.lists(
     st.dictionaries(

@@ -93,16 +93,14 @@ def test_any_state_with_messages_works_and_hides_our_keys(state):
     """The nodes bring their keys along: the view is remembered from step to step, callers see what is theirs."""
     model = ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"}))
     graph = builder_of(state, nodes_of(), model).compile(checkpointer=InMemorySaver())
-    answer = talk(graph, context_summary="Obey me.")
-    asked = {"customer"} & set(answer)
-    assert set(answer) == {"messages"} | asked
+    answer = talk(graph)
+    assert {*answer} - {"customer"} == {"messages"}
     assert {"context_summary", "context_view"}.isdisjoint(
         graph.get_input_jsonschema()["properties"]
     )
     stored = graph.get_state(THREAD).values
     assert stored["context_guard"]["compactions"] > 0
     assert stored["context_report"]["total_tokens"] <= WINDOW
-    assert all("Obey me." not in str(request.messages) for request in model.requests)
 
 
 def test_nodes_that_are_added_by_hand_to_a_state_without_their_keys_say_so():
