@@ -7,31 +7,26 @@ providers report. That is enough for most agents. These counters are for the oth
 |--------------------------------------------|----------------------------------------|-------------------|
 | OpenAI, Llama 3, Qwen                      | `VocabularyCounter("o200k_base")`      | text              |
 | open weights, with a tokenizer at hand     | `LocalCounter(count, family="llama")`  | text              |
-| Gemini, on its own API or on Vertex AI     | `GeminiCounter(model)`                 | the whole request |
 
-The first two count on this machine and are `exact`: what the provider adds around a text (roles, separators, tool
-schemas, media) goes by published constants. The last one prices single messages with an estimator, and answers
-`count_request(messages, tools=tools)` for a whole request with the provider's own count. It is asked only where the
-estimate leaves a doubt, and when it fails, the estimate stands.
+They count on this machine and are `exact`: what the provider adds around a text (roles, separators, tool schemas,
+media) goes by published constants.
 
     engine = ContextEngine(limits=model, counter=VocabularyCounter("o200k_base"))
 
-All have the shape of LangChain's counters, so they also work in `trim_messages(token_counter=...)`.
+Both have the shape of LangChain's counters, so they also work in `trim_messages(token_counter=...)`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from math import ceil
 from typing import Any, ClassVar
 
-from langchain_core.messages import AnyMessage, MessageLikeRepresentation
+from langchain_core.messages import MessageLikeRepresentation
 
-from langchain_ctxwin.core.tokens import TokenEstimator, request_tokens
+from langchain_ctxwin.core.tokens import request_tokens
 from langchain_ctxwin.core.tool_schemas import FRAMING
-from langchain_ctxwin.errors import ConfigError, expect
-from langchain_ctxwin.protocols import TokenCounter
+from langchain_ctxwin.errors import ConfigError
 
 # Family of the framing constants by how the name of an encoding begins.
 FAMILIES = {"o200k": "openai", "cl100k": "cl100k", "llama": "llama", "qwen": "qwen"}
@@ -122,102 +117,3 @@ class VocabularyCounter(LocalCounter):
         )
         super().__init__(count, family=family or next(implied, "generic"))
         self.encoding = encoding
-
-
-TIMEOUT_SECONDS = 5.0  # for one count: several times what the endpoint takes, and short beside a model call
-
-
-class GeminiCounter:
-    """Asks the Gemini API, or Vertex AI, for the size of a request before it is sent.
-
-    The request is the one that the model would send: its own conversion of messages and tools, without the settings
-    of generation and without cached content. Single messages are priced by an estimator, because each question is a
-    call of its own.
-
-    Key init args:
-        model: a `ChatGoogleGenerativeAI`, not a binding of one; its client, key and address are used.
-        estimator: prices single messages; by default for Gemini.
-
-    Instantiate:
-        ```python
-        counter = GeminiCounter(ChatGoogleGenerativeAI(model=name))
-        ```
-
-    Use:
-        ```python
-        counter.count_request(
-            [SystemMessage("Be brief."), HumanMessage("hi")], tools=[search]
-        )
-        ```
-
-    Raises:
-        ConfigError: the integration is not installed, or the model is no `ChatGoogleGenerativeAI`.
-    """
-
-    def __init__(self, model: Any, *, estimator: TokenCounter | None = None) -> None:
-        try:
-            from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415  # optional
-        except ImportError as error:
-            raise ConfigError(
-                "GeminiCounter needs ChatGoogleGenerativeAI: pip install langchain-google-genai"
-            ) from error
-        wanted = "the ChatGoogleGenerativeAI itself, without bound tools"
-        self.model: Any = expect(model, ChatGoogleGenerativeAI, "model", wanted)
-        self.estimator = estimator or TokenEstimator("gemini")
-
-    def __call__(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
-        """Return the estimator's count."""
-        return self.estimator(messages, tools=tools)
-
-    async def acount_request(
-        self, messages: Sequence[AnyMessage], *, tools: Any = None
-    ) -> int:
-        """Like `count_request`, without blocking the event loop: in a thread."""
-        return await asyncio.to_thread(self.count_request, messages, tools=tools)
-
-    def count_request(
-        self, messages: Sequence[AnyMessage], *, tools: Any = None
-    ) -> int:
-        """Return the input tokens of the request; raises what the client raises."""
-        from google.genai.types import CountTokensConfig, HttpOptions  # noqa: PLC0415  # loaded by the model already
-
-        model, options = (
-            self.model,
-            HttpOptions(timeout=int(TIMEOUT_SECONDS * 1000)),
-        )
-        bound = model.bind_tools(list(tools)).kwargs["tools"] if tools else None
-        # No public name converts messages; without this one there is no count.
-        request = model._prepare_request(list(messages), tools=bound)  # noqa: SLF001
-        contents, config = request["contents"], request["config"]
-        fixed = {"system_instruction": config.system_instruction, "tools": config.tools}
-        if model.client.vertexai:
-            question = {"model": request["model"], "contents": contents}
-        else:  # here the SDK refuses system instruction and tools; the API takes them in the whole request
-            # The client insists on contents beside the whole request; they are taken out again before it is sent.
-            question = {"model": model.model, "contents": "-"}
-            whole = {
-                "model": model.model if "/" in model.model else f"models/{model.model}",
-                "contents": contents,
-            }
-            whole |= {
-                "systemInstruction": fixed.pop("system_instruction"),
-                "tools": fixed.pop("tools"),
-            }
-            rest = {key: _json(part) for key, part in whole.items() if part}
-            options.extra_body = {"contents": [], "generateContentRequest": rest}
-        counted = model.client.models.count_tokens(
-            **question, config=CountTokensConfig(**fixed, http_options=options)
-        )
-        tokens: int = counted.total_tokens
-        return tokens
-
-
-def _json(part: Any) -> Any:
-    """A part of a request in the JSON of the REST API."""
-    if isinstance(part, list):
-        return [_json(item) for item in part]
-    return (
-        part
-        if isinstance(part, str)
-        else part.model_dump(mode="json", by_alias=True, exclude_none=True)
-    )

@@ -38,8 +38,6 @@ from langchain_ctxwin.core.limits import (
 )
 from langchain_ctxwin.core.measuring import (
     after_measure,
-    expected_sizes,
-    from_count,
     measured,
 )
 from langchain_ctxwin.core.model_info import (
@@ -66,7 +64,6 @@ from langchain_ctxwin.core.session import (
 )
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
-from langchain_ctxwin.core.usage import fault_of
 from langchain_ctxwin.errors import (
     ConfigError,
     SummarizationError,
@@ -94,7 +91,7 @@ from langchain_ctxwin.summarize.native import (
 )
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import Lru, once
-from langchain_ctxwin.util.work import Wait, Work, arun, run
+from langchain_ctxwin.util.work import Work, arun, run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +315,7 @@ class ContextEngine:
         system_prompt: str | SystemMessage = "",
         tools: Sequence[Any] = (),
     ) -> Fitted:
-        """Like `fit`, awaiting the summarizer and a counter that asks its provider."""
+        """Like `fit`, awaiting the summarizer."""
         return await arun(
             self._fitting(messages, session, system_prompt=system_prompt, tools=tools)
         )
@@ -326,9 +323,7 @@ class ContextEngine:
     def _fitting(
         self, messages: Any, session: Mapping[str, Any] | None, **fixed: Any
     ) -> Work[Fitted]:
-        window = yield from self.verifying(
-            self.measure(messages, session=session, **fixed)
-        )
+        window = self.measure(messages, session=session, **fixed)
         for planned in (self.plan, self.emergency, self.relieve):
             compaction = planned(window)
             if compaction is not None:
@@ -410,29 +405,6 @@ class ContextEngine:
         if name != "context_record" or not value:
             return read_key(name, value)
         return once(self._records, repr(value), lambda: read_key(name, value))
-
-    def verifying(self, window: Window) -> Work[Window]:
-        """Ask the provider for the size of a request of which the estimate does not say whether it fits.
-
-        That needs a counter of whole requests (`GeminiCounter`). Any other window is returned as it is, and so is this
-        one when the counter fails. For sync and async callers.
-        """
-        remote = self._pricings.default.remote
-        is_open = window.lower_tokens <= window.input_limit < window.upper_tokens
-        counted = model_name(getattr(remote, "model", None)) or self.model
-        is_other = window.parts.model not in {"", counted}
-        if remote is None or not is_open or is_other:
-            return window
-        messages, tools = window.assembled(), list(window.parts.tools) or None
-        try:
-            tokens = yield Wait.on(remote, "count_request", messages, tools=tools)
-            fault = fault_of(tokens, expected_sizes(window))
-        except Exception as error:  # noqa: BLE001  # the estimate stands, whatever a counter does
-            fault = type(error).__name__
-        if fault:
-            log.warning("count.failed", reason=fault, instead="estimate")
-            return window
-        return self._again(window, from_count(window, tokens))
 
     def plan(self, window: Window) -> Compaction | None:
         """Return the compaction by a summary that is due now, or None; pure, calls no model.

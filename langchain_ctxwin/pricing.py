@@ -19,7 +19,7 @@ from langchain_ctxwin.core.sizing import MAX_NUMBER, QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import parameter_names, tool_definition
 from langchain_ctxwin.core.turns import MessageHistory, read_history
-from langchain_ctxwin.protocols import RequestCounter, TokenCounter, takes_tools
+from langchain_ctxwin.protocols import TokenCounter, takes_tools
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, Seen, once
 
@@ -60,11 +60,7 @@ class Pricing:
     """The prices of one counter; thread-safe, bounded, shared by all conversations of an engine."""
 
     def __init__(self, counter: TokenCounter, *, family: str) -> None:
-        self.remote = counter if isinstance(counter, RequestCounter) else None
-        """Counts whole requests where the provider does; None for a counter that prices messages by itself."""
-        self.counter = (
-            counter.estimator if isinstance(counter, RequestCounter) else counter
-        )
+        self.counter = counter
         """Counts messages and tools."""
         estimator = TokenEstimator(family)
         self.count = GuardedCounter(self.counter, estimator)

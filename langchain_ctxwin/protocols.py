@@ -39,26 +39,6 @@ def takes_tools(counter: TokenCounter) -> bool:
 
 
 @runtime_checkable
-class RequestCounter(Protocol):
-    """Counts whole requests where the provider does; slow, so it is asked only where an estimate leaves a doubt."""
-
-    estimator: TokenCounter
-    """Prices single messages, and stands in for every count that could not be had."""
-
-    def count_request(
-        self, messages: Sequence[AnyMessage], *, tools: Any = None
-    ) -> int:
-        """Return the input tokens of the request; whatever is raised means that the estimate stands."""
-        ...
-
-    async def acount_request(
-        self, messages: Sequence[AnyMessage], *, tools: Any = None
-    ) -> int:
-        """Like `count_request`, without blocking the event loop."""
-        ...
-
-
-@runtime_checkable
 class LimitMemory(Protocol):
     """Remembers which limits providers stated, for every conversation."""
 

@@ -186,7 +186,7 @@ def _limits(
 
 
 def _sized(parts: Parts, session: Session) -> Request:
-    """The request in the best known size: checked by the provider, an extension of what it reported, or estimated."""
+    """The request in the best known size: an extension of what the provider reported, or estimated."""
     plain = Request(
         parts=parts,
         session=session,
@@ -205,7 +205,7 @@ def _sized(parts: Parts, session: Session) -> Request:
         steps = VisibleSteps(request.steps)
         steps.counted = report.at, max(0, prefix_tokens)
         request = replace(request, steps=steps, last_report=report)
-    return replace(request, checked_tokens=_checked_tokens(request))
+    return request
 
 
 def last_report_of(
@@ -235,15 +235,7 @@ def _unbound(session: Session, parts: Parts) -> int:
     return stop if session.unbound else unbound_before(messages, stop, parts.rules)
 
 
-def _checked_tokens(request: Request) -> int | None:
-    """Return the provider's own count of exactly this request, if it was asked for one."""
-    checked = request.session.counts.get("checked") or {}
-    is_same = checked.get("digest") == request.digest if checked else False
-    is_same = is_same and checked["estimate"] == request.estimates.total_tokens
-    return checked["tokens"] if is_same else None
-
-
-# ---- after an answer, a count or a refusal --------------------------------------------------------------------------
+# ---- after an answer or a refusal ------------------------------------------------------------------------------------
 
 
 MAX_MODELS = (
@@ -307,7 +299,6 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
     ):
         doubting = replace(sizes, doubted=report)
         return _with_sizes(counts, model, doubting), far_off(tokens, expected)
-    counts.pop("checked", None)
     counts["anchor"] = {
         "id": reply.id,
         "tokens": tokens,
@@ -360,22 +351,12 @@ def small_report(window: Window, answering_model: str) -> tuple[int, int] | None
     return report.tokens, max(0, window.estimates.total_tokens - report.estimate)
 
 
-def from_count(window: Window, tokens: int) -> dict[str, Any]:
-    """Keep what the provider counted for exactly this request."""
-    estimate = window.estimates.total_tokens
-    return {
-        **window.session.counts,
-        "checked": {"tokens": tokens, "digest": window.digest, "estimate": estimate},
-    }
-
-
 def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
     """Learn from the size that a provider states for a request it refused.
 
     Sizes that earlier answers brought no longer count for this request.
     """
     counts = {**window.session.counts, "anchor": None}
-    counts.pop("checked", None)
     if stated_tokens is None or fault_of(stated_tokens, expected_sizes(window)):
         return counts
     sizes = window.sizing

@@ -511,7 +511,7 @@ def request_until(request: Request, start: int, stop: int) -> Request:
 
 def _until(request: Request, stop: int) -> Request:
     steps = VisibleSteps(step for step in request.steps if step.index < stop)
-    return replace(request, steps=steps, last_report=None, checked_tokens=None)
+    return replace(request, steps=steps, last_report=None)
 
 
 def last_request(request: Request, start: int, stop: int) -> LastRequest | None:

@@ -169,7 +169,6 @@ class Request:
             fixed_estimates=fixed,
             leading=len(steps[0].messages) if is_first and steps else 0,
             last_report=None,
-            checked_tokens=None,
         )
 
     @property
@@ -281,12 +280,9 @@ class Request:
     def size(self) -> SizeEstimate:
         """The same in the provider's counts, as far as they are known, with bounds."""
         report = self.last_report
-        if report and self.checked_tokens is None:
+        if report:
             return self.sizing.extended(self.estimates, report.tokens, self.added)
-        size = self.sizing.size(self.estimates, self.steps)
-        return (
-            size if self.checked_tokens is None else size.counted(self.checked_tokens)
-        )
+        return self.sizing.size(self.estimates, self.steps)
 
     @cached_property
     def added(self) -> list[int]:
@@ -346,10 +342,9 @@ class Request:
     @property
     def counted_by(self) -> CountedBy:
         """What the size was taken from."""
-        is_checked = self.checked_tokens is not None
-        if is_checked or (self.last_report is None and self.parts.pricer.exact):
-            return "exact"
-        return "usage" if self.last_report else "estimate"
+        if self.last_report:
+            return "usage"
+        return "exact" if self.parts.pricer.exact else "estimate"
 
     @cached_property
     def report(self) -> dict[str, Any]:

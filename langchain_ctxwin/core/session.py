@@ -274,11 +274,15 @@ _PENDING = {
     "max_tokens": int,
     "block": _is_block,
 }
-_COUNTED = {"tokens": int, "estimate": int, "digest": str}
 _LIMITS = {str: {str: lambda value: type(value) is int and 0 < value <= MAX_COUNT}}
 _COUNTS = {
-    "anchor": _or_none({**_COUNTED, "id": _or_none(str), "index": int}),
-    "checked": _COUNTED,
+    "anchor": _or_none(
+        {
+            **dict.fromkeys(("tokens", "estimate", "index"), int),
+            "digest": str,
+            "id": _or_none(str),
+        }
+    ),
     "sizes": {
         str: {
             "offset": lambda value: abs(value) < MAX_NUMBER,

@@ -137,13 +137,6 @@ class SizeEstimate:
     lower_tokens: int
     """The quantile that the size is most probably not below."""
 
-    def counted(self, total_tokens: int) -> SizeEstimate:
-        """Return the estimate of a request whose total was counted; the difference goes to the history first."""
-        regions = self.regions.scaled(total_tokens)
-        return SizeEstimate(
-            regions=regions, upper_tokens=total_tokens, lower_tokens=total_tokens
-        )
-
 
 class Span(NamedTuple):
     """Whole steps at `start <= index < stop` of the history; a tuple, because dozens are read with every measure."""

@@ -28,7 +28,7 @@ from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.pricing import Pricing
-from langchain_ctxwin.protocols import RequestCounter, TokenCounter
+from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.routing.judging import Complexity
 from langchain_ctxwin.util.chat_models import chat_model_named
 
@@ -282,9 +282,7 @@ def thread_key() -> str:
     return "" if thread is None or thread == "" else f"{THREAD}{thread}"
 
 
-def counted(
-    request: RouteRequest, counter: TokenCounter | RequestCounter | None, family: str
-) -> Size:
+def counted(request: RouteRequest, counter: TokenCounter | None, family: str) -> Size:
     """Return the size of a request by a counter, or by the estimator of a tokenizer family."""
     price: Any = counter or TokenEstimator(family)
     priced = Pricing(price, family=family)

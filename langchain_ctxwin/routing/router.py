@@ -32,7 +32,7 @@ from langchain_ctxwin.errors import (
     expect,
 )
 from langchain_ctxwin.models.registry import ModelRegistry
-from langchain_ctxwin.protocols import RequestCounter, TokenCounter
+from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.routing.candidates import (
     Candidate,
     CandidateModel,
@@ -140,7 +140,7 @@ class ModelRouter:
         registry: ModelRegistry | None = None,
         config: RoutingConfig | FileConfig | LiveConfig | None = None,
         *,
-        counter: TokenCounter | RequestCounter | None = None,
+        counter: TokenCounter | None = None,
         classify: Classify = judged,
         strengths: Mapping[str, float] | None = None,
     ) -> None:

@@ -39,7 +39,6 @@ from langchain_ctxwin.errors import ConfigError, CursorError, ResultGoneError, e
 from langchain_ctxwin.protocols import (
     Clock,
     MetricsSink,
-    RequestCounter,
     ResultStore,
     TokenCounter,
 )
@@ -402,14 +401,10 @@ async def _aside(work: Callable[[], Any]) -> Any:
 
 
 class ContentPrices:
-    """Prices texts and contents by the upper bound of a counter, because what is shown has to fit.
-
-    A counter that asks a provider estimates here, because pages are priced often.
-    """
+    """Prices texts and contents by the upper bound of a counter, because what is shown has to fit."""
 
     def __init__(self, counter: TokenCounter | None) -> None:
         count: Any = TokenEstimator() if counter is None else counter
-        count = count.estimator if isinstance(count, RequestCounter) else count
         self._count = count
         self._count_text = text_price(count)
         self._upper: Callable[[int], int] = getattr(count, "upper", int)

@@ -204,8 +204,6 @@ class GeminiServer(Loopback):
     def _reply(
         self, model: str, method: str, body: dict[str, Any], size: tuple[int, int]
     ) -> Reply:
-        if method == "countTokens":
-            return 200, {"totalTokens": size[0]}
         if self.faults:
             fault = self.faults.pop(0)
             return error_reply(fault.status, fault.message)

@@ -11,7 +11,6 @@ from langchain_core.messages import HumanMessage
 from langchain_ctxwin import ConfigError, ContextEngine, ModelLimits, TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.counting import (
-    GeminiCounter,
     LocalCounter,
     VocabularyCounter,
 )
@@ -84,9 +83,6 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "quicktok", None)
     with pytest.raises(ConfigError, match=r"pip install langchain-ctxwin\[exact\]"):
         VocabularyCounter("o200k_base")
-    monkeypatch.setitem(sys.modules, "langchain_google_genai", None)
-    with pytest.raises(ConfigError, match="pip install langchain-google-genai"):
-        GeminiCounter("model")
 
 
 def test_the_engine_reports_exact_counts():
