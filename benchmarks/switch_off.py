@@ -206,6 +206,20 @@ ROWS = (
         seams={"core.notes:_of_answer": returning(())},
     ),
     Row(
+        name="record: titles of objects before their keys",
+        seams={"core.notes:_title": returning("")},
+    ),
+    Row(
+        name="record: room is left when it is written anew",
+        instead="all of its room is filled",
+        seams={"core.record:REWRITTEN_SHARE": lambda _: 1.0},
+    ),
+    Row(
+        name="record: a choice of lines stays",
+        instead="chosen at each compaction",
+        seams={"core.record:HALF": lambda _: 2.0},
+    ),
+    Row(
         name="recovery from a refusal",
         instead="the error is raised",
         seams={"core.overflow:classify_overflow": returning(None)},
