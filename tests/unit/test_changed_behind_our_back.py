@@ -3,14 +3,11 @@
 import traceback
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import (
     AIMessage,
     HumanMessage,
     RemoveMessage,
 )
-from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import (
@@ -18,14 +15,10 @@ from langchain_ctxwin import (
     ContextEngine,
     ContextNodes,
     ModelLimits,
-    create_context_agent,
 )
-from langchain_ctxwin.middleware import ContextWindowMiddleware
-from support.agents import LONG, agent_on
+from support.agents import LONG, THREAD, agent_on, on_both, values
 from support.fakes import ScriptedChatModel
 
-NEXT = {"messages": [HumanMessage("next?")]}
-THREAD = {"configurable": {"thread_id": "1"}}
 TOO_LARGE = "This model's maximum context length is 300 tokens. However, your messages resulted in 900 tokens."
 
 
@@ -34,51 +27,6 @@ def engine_of(window=60_000, **config):
         ModelLimits(context_window=window, max_output_tokens=500),
         config=ContextConfig(**config),
     )
-
-
-@pytest.mark.parametrize("kind", ["nodes", "middleware"])
-def test_a_thread_with_an_edited_call_stays_valid(kind):
-    """`update_state` replaces an answer with a call by one whose call has another id of the same length."""
-
-    @tool
-    def write(text: str) -> str:
-        """Write."""
-        return "ok"
-
-    def policy(messages, tools):
-        if isinstance(messages[-1], HumanMessage) and messages[-1].content == "write":
-            return AIMessage(
-                "",
-                tool_calls=[
-                    {"name": "write", "args": {"text": "fox"}, "id": "call_aaa"}
-                ],
-            )
-        return AIMessage("fine")
-
-    model, saver = (
-        ScriptedChatModel(policy=policy, profile={"max_input_tokens": 8000}),
-        InMemorySaver(),
-    )
-    if kind == "nodes":
-        agent = create_context_agent(model, [write], checkpointer=saver)
-    else:
-        agent = create_agent(
-            model, [write], middleware=[ContextWindowMiddleware()], checkpointer=saver
-        )
-    for text in ("write", "thanks"):
-        agent.invoke({"messages": [HumanMessage(text)]}, THREAD)
-    call = agent.get_state(THREAD).values["messages"][1]
-    other = call.model_copy(
-        update={"tool_calls": [{**call.tool_calls[0], "id": "call_bbb"}]}
-    )
-    agent.update_state(
-        THREAD,
-        {"messages": [other]},
-        as_node="maybe_summarize" if kind == "nodes" else "model",
-    )
-    for _ in range(2):
-        # the model refuses a request whose calls are not answered
-        agent.invoke(NEXT, THREAD)
 
 
 def test_the_exception_of_a_provider_keeps_its_cause():
@@ -129,13 +77,10 @@ def long_agent(adapter, mode="inline"):
 
 def everything_kept(agent):
     """What the state holds beside the messages."""
-    state = agent.get_state(THREAD).values
-    return repr(
-        {key: value for key, value in state.items() if key.startswith("context_")}
-    )
+    return repr({k: v for k, v in values(agent).items() if k.startswith("context_")})
 
 
-@pytest.mark.parametrize("adapter", ["nodes", "middleware"])
+@on_both
 @pytest.mark.parametrize("mode", ["inline", "off"])
 @pytest.mark.parametrize(
     "change",
@@ -147,7 +92,7 @@ def test_what_was_removed_or_replaced_after_it_left_is_in_no_request_any_more(
 ):
     """Neither by the summary that covers it nor by the record."""
     agent, model = long_agent(adapter, mode)
-    before = agent.get_state(THREAD).values
+    before = values(agent)
     assert before["context_view"]["start"]["index"] > 4
     assert ("context_summary" in before and SECRET in before["context_summary"]) is (
         mode == "inline"

@@ -10,7 +10,7 @@ from langchain_ctxwin import (
     ToolSelector,
 )
 from langchain_ctxwin.core import plan as planning
-from support.agents import THREAD, agent_on
+from support.agents import THREAD, agent_on, on_both
 from support.routing import router, scripted
 
 
@@ -55,15 +55,15 @@ def test_a_model_call_takes_two_measures_where_nothing_compacts(kind, monkeypatc
     assert len(measured) == 2 + 1  # two model calls, one end of a turn
 
 
-@pytest.mark.parametrize("kind", ["nodes", "middleware"])
-def test_a_compaction_is_planned_once(kind, monkeypatch):
+@on_both
+def test_a_compaction_is_planned_once(adapter, monkeypatch):
     """The check plans what leaves before the limit is reached, and the step after it carries that plan out."""
     planned, plan = [], planning.smaller
     monkeypatch.setattr(
         planning, "smaller", lambda *args: planned.append(1) or plan(*args)
     )
     agent = agent_on(
-        kind, scripted("small", 2_000, policy=lambda *_: AIMessage("Yes."))
+        adapter, scripted("small", 2_000, policy=lambda *_: AIMessage("Yes."))
     )
     history = [
         one

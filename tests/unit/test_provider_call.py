@@ -301,18 +301,9 @@ def test_a_tool_that_is_found_is_loaded_without_another_tool_set(adapter, can_lo
         *answers,
         profile={"mid_conversation_tools": can_load, "max_input_tokens": 4_000},
     )
-    selector = ToolSelector(TOOLS, 1_000)
-    if adapter == "nodes":
-        agent = create_context_agent(
-            model, [look], limits=LIMITS, tool_selector=selector
-        )
-    else:
-        agent = create_agent(
-            model,
-            [look],
-            middleware=[ContextWindowMiddleware(limits=LIMITS, tool_selector=selector)],
-        )
-    state = agent.invoke({"messages": [HumanMessage("Book a train to city3, please.")]})
+    agent = agent_of(model, adapter, tool_selector=ToolSelector(TOOLS, 1_000))
+    question = [HumanMessage("Book a train to city3, please.")]
+    state = agent.invoke({"messages": question}, THREAD)
     assert [
         message.content
         for message in state["messages"]

@@ -10,20 +10,15 @@ from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     HumanMessage,
-    RemoveMessage,
     SystemMessage,
     ToolMessage,
 )
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode
 
 from langchain_ctxwin import (
-    ContextConfig,
-    ContextEngine,
-    ModelLimits,
     ToolResultGuard,
     render_record,
 )
@@ -42,6 +37,7 @@ from langchain_ctxwin.core.record import (
     one_line,
 )
 from langchain_ctxwin.core.tokens import readable_text
+from support.conversations import engine_of, turns
 from support.recording import (
     PRICES,
     ROOMY,
@@ -869,11 +865,10 @@ def test_what_a_person_says_or_a_checkpoint_holds_stays_on_its_line(texts):
     "rules", ["(?i)mandatum", lambda sentence: "MANDATUM" in sentence]
 )
 def test_other_rules_are_told_by_a_pattern_or_a_function(rules):
-    own, history = engine(rules=rules), long_talk()
-    history.insert(1, HumanMessage("MANDATUM tabulam noli tangere.", id="rule"))
-    window = own.measure(history)
-    lines = own.apply(own.emergency(window), window)["context_record"]["lines"]
-    assert ["said", "MANDATUM tabulam noli tangere.", "rule", HOLDS] in lines
+    rule = "MANDATUM tabulam noli tangere."
+    talk = [HumanMessage("Begin.", id="u"), HumanMessage(rule, id="rule"), *turns(20)]
+    record = engine_of(rules=rules).fit(talk).session["context_record"]
+    assert ["said", rule, "rule", HOLDS] in record["lines"]
 
 
 @pytest.mark.parametrize(
@@ -932,27 +927,6 @@ def _marks(shown):
 # ---- through the engine -----------------------------------------------------------------------------------------
 
 
-def engine(**settings):
-    return ContextEngine(
-        ModelLimits(context_window=2_000, max_output_tokens=200),
-        config=ContextConfig(**settings),
-    )
-
-
-def long_talk():
-    """A conversation of which a small window holds the end."""
-    talk = [HumanMessage("Begin.", id="u0")]
-    for at in range(1, 20):
-        talk.append(
-            HumanMessage(
-                f"Never ship parcel P-{1000 + at}. " + "It is cold here. " * 12,
-                id=f"u{at}",
-            )
-        )
-        talk.append(AIMessage(f"Noted. The ticket is T-{2000 + at}.", id=f"a{at}"))
-    return [*talk, HumanMessage("And now?", id="end")]
-
-
 CLEARED = [
     *(
         HumanMessage("Look.", id="u"),
@@ -963,26 +937,14 @@ CLEARED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("history", "settings", "deleted", "value", "other"),
-    [
-        (long_talk(), {}, ["u10"], "P-1010", "P-1011"),
-        (CLEARED, {"clear_tools": ("look",)}, ["a", "r"], "QX-7741", ""),
-    ],
-    ids=["of a message that left", "of a result that was cleared"],
-)
-def test_what_is_deleted_leaves_no_lines(history, settings, deleted, value, other):
-    own = engine(**settings, keep=0.9 if settings else 0.5)
-    window = own.measure(history)
-    session = own.apply(own.emergency(window), window)
-    view = session["context_view"]
-    assert (view["cleared"], view["start"] == {}) == (
-        (["r"], True) if settings else ([], False)
-    )
-    assert value in render_record(session["context_record"])
-    kept = add_messages(history, [RemoveMessage(id=key) for key in deleted])
-    shown = render_record(own.measure(kept, session=session).session.view.record)
-    assert (value in shown, other in shown) == (False, True)
+def test_a_cleared_result_that_is_deleted_leaves_no_lines():
+    engine = engine_of(1_500, clear_tools=("look",), keep=0.9)
+    session = engine.fit(CLEARED).session
+    assert session["context_view"]["cleared"] == ["r"]
+    assert "QX-7741" in render_record(session["context_record"])
+    kept = [message for message in CLEARED if message.id not in {"a", "r"}]
+    session = engine.fit(kept, session=session).session
+    assert "QX-7741" not in render_record(session.get("context_record"))
 
 
 @pytest.mark.parametrize(
@@ -998,17 +960,10 @@ def test_what_is_deleted_leaves_no_lines(history, settings, deleted, value, othe
 )
 def test_what_a_terminal_is_told_stays_out_of_the_record(shown):
     """Colours, links, titles and cursor moves stick to the names beside them."""
-    call = AIMessage(
-        "",
-        tool_calls=[{"name": "run", "args": {"command": "pytest"}, "id": "c"}],
-        id="a",
-    )
 
     def lines(form):
-        text = "\n".join(
-            form.format(name) for name in ("test_total_9", "src/cart_3.py", "error_17")
-        )
-        result = ToolMessage(text, tool_call_id="c", id="t")
-        return [line.text for line in record_lines([call, result], ["a", "t"])]
+        names = ("test_total_9", "src/cart_3.py", "error_17")
+        text = "\n".join(map(form.format, names))
+        return kinds_of(called("run", {"command": "pytest"}), result(text))
 
     assert lines(shown) == lines("{}")

@@ -13,7 +13,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_ctxwin.core.model_info import ELSEWHERE, RULES, UNKNOWN, Rules
+from langchain_ctxwin.core.model_info import Rules
 from langchain_ctxwin.core.pairing import note_message, repair_step, unique_calls
 from langchain_ctxwin.core.parts import (
     append_text,
@@ -24,10 +24,7 @@ from langchain_ctxwin.core.parts import (
 )
 from langchain_ctxwin.core.record import Record, RecordLine
 from langchain_ctxwin.core.turns import (
-    Before,
-    may_follow,
     safe_boundary,
-    show_step,
     split_steps,
     split_turns,
     starts_turn,
@@ -150,20 +147,6 @@ def test_a_valid_history_is_left_alone(messages):
         if "ctxwin_note" not in message.additional_kwargs
     ]
     assert {id(message) for message in shown} == {id(message) for message in messages}
-
-
-@given(
-    messages=conversations(),
-    rules=st.sampled_from([UNKNOWN, ELSEWHERE, *RULES.values()]),
-)
-def test_a_step_in_standard_form_is_taken_by_every_provider(messages, rules):
-    """Behind a message that it may follow it needs no repair, so that none is tried."""
-    last = None
-    for step in split_steps(messages):
-        before = Before(message=last, rules=rules)
-        if step.is_standard and may_follow(step, last, rules):
-            assert show_step(step, View(), before) is step
-        last = step.messages[-1]
 
 
 ASKED, SAID = HumanMessage("q"), AIMessage("hi")

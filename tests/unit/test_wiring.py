@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import (
     AnyMessage,
     HumanMessage,
@@ -24,14 +23,13 @@ from langchain_ctxwin import (
     ContextEngine,
     ContextNodes,
     ContextState,
-    ContextWindowMiddleware,
     ModelLimits,
     add_context_nodes,
 )
+from support.agents import THREAD
 from support.fakes import ScriptedChatModel, tool_loop
 from support.oracle import exact_count
 
-THREAD = {"configurable": {"thread_id": "1"}}
 WINDOW = 1000
 
 
@@ -148,15 +146,6 @@ def test_the_hook_manages_the_window_of_an_agent_with_a_loop_of_its_own():
         <= WINDOW
     )
     assert agent.get_state(THREAD).values["context_guard"]["compactions"] > 0
-
-
-def test_the_middleware_takes_limits_without_an_engine():
-    """For a model that states none."""
-    model, limits = ScriptedChatModel(), ModelLimits(context_window=WINDOW)
-    agent = create_agent(model, [], middleware=[ContextWindowMiddleware(limits=limits)])
-    long = [("user", "word " * 1200), ("assistant", "ok"), ("user", "And?")]
-    agent.invoke({"messages": long})
-    assert exact_count(model.requests[0].messages) <= WINDOW
 
 
 @pytest.mark.parametrize(
