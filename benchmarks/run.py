@@ -109,8 +109,7 @@ BENCHMARKS = (
     Benchmark(
         script="reader",
         form="rules",
-        full="--rules",
-        quick="--rules --files tau_airline --minutes 0.2",
+        quick="--files tau_airline",
         needs_data=True,
         is_extra=True,
     ),

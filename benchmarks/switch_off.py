@@ -17,7 +17,6 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Any
 
 import arena
@@ -26,15 +25,12 @@ import langchain_ctxwin
 import sufficiency
 from arena_scenarios import CLOCK, SCENARIOS
 from common import head, parser_of, pooled, quiet, row
-from langchain_ctxwin.core import sizing
-from langchain_ctxwin.core import turns as pinned
 from langchain_ctxwin.core.tool_schemas import tool_definition
 
 PACKAGE = "langchain_ctxwin"
 WINDOW = 8_192
 QUICK_SCENARIOS = ("parallel", "json_rows", "long_message")
 SUMMARY_SECONDS = 60.0
-PLAIN_MARGIN = 0.05  # what many take off a limit for counts that they cannot trust
 
 StandIn = Callable[[Any], Any]
 Figures = dict[str, str]
@@ -96,11 +92,6 @@ def returning(result: Any) -> StandIn:
     return value(lambda *_, **__: result)
 
 
-def argument(place: int) -> StandIn:
-    """What was given at a place is returned as it is."""
-    return value(lambda *given, **_: given[place])
-
-
 def with_settings(**changes: Any) -> StandIn:
     """The settings of an engine, with some changed."""
     return lambda old: property(
@@ -118,25 +109,8 @@ def _plain_estimate(old: Any) -> Any:
     return made
 
 
-def _with_plain_margin(_: Any, regions: Any, *__: float) -> Any:
-    """The size with bounds that no report narrows."""
-    total, margin = regions.total_tokens, ceil(PLAIN_MARGIN * regions.total_tokens)
-    return sizing.SizeEstimate(
-        regions=regions,
-        upper_tokens=total + margin,
-        lower_tokens=max(0, total - margin),
-    )
-
-
 def _json_tokens(tools: Any, _: Any, price: Any) -> float:
     return sum(price(json.dumps(tool_definition(tool), default=str)) for tool in tools)
-
-
-def _all_at_once(request: Any) -> tuple[list[set[int]], ...]:
-    """The kinds of messages that are cut, in order, were there only the question and everything else."""
-    messages, pins = request.parts.messages, request.parts.pins
-    current = {pinned.last_user(messages)}
-    return [{*range(len(messages))} - pins - current], [], [current]
 
 
 def _waiting(start: Any) -> Any:
@@ -164,20 +138,6 @@ ROWS = (
         seams={"pricing:Pricings": _plain_estimate},
     ),
     Row(
-        name="doubted reports",
-        instead="all are believed",
-        seams={"core.measuring:is_believed": returning(True)},
-    ),
-    Row(
-        name="spans of counted text",
-        seams={"core.sizing:Sizes.with_span": argument(0)},
-    ),
-    Row(
-        name="margin by what was counted",
-        instead="5 % of the request",
-        seams={"core.sizing:Sizes._bounded": value(_with_plain_margin)},
-    ),
-    Row(
         name="tokens of tool schemas by their parts",
         instead="their JSON as text",
         seams={"core.tool_schemas:schema_tokens": value(_json_tokens)},
@@ -186,11 +146,6 @@ ROWS = (
         name="steps of the current turn leave",
         instead="whole turns alone, then clamps",
         seams={"core.compaction:step_cuts": returning([])},
-    ),
-    Row(
-        name="messages are cut kind by kind",
-        instead="all but the question at once",
-        seams={"core.clamping:_kinds": value(_all_at_once)},
     ),
     Row(
         name="record: standing instructions",

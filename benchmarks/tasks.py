@@ -39,7 +39,7 @@ from pydantic_core import to_json
 
 import exact
 from common import head, parser_of, pooled, quiet, row
-from sufficiency import ARMS, Job, Play, Tally, billed
+from sufficiency import ARMS, Job, Ours, Talk
 from transcripts import Transcript
 
 WINDOWS = (8_192, 16_384, 32_768)
@@ -212,51 +212,40 @@ def leaves(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-class Played(Play):
-    """A thread at one window: which changes each arm could make from its request alone."""
-
-    def __init__(self, job: Job) -> None:
-        super().__init__(job)
-        self.possible: dict[str, set[str]] = {arm: set() for arm in job.arms}
-
-    def _score(
-        self,
-        reply: AIMessage,
-        at: int,  # noqa: ARG002
-        requests: dict[str, list[AnyMessage]],
-    ) -> None:
-        for call in reply.tool_calls:
-            if call["name"].startswith(WRITES):
-                for arm, request in requests.items():
-                    text = "\n".join(map(exact.payload, request))
-                    if all(value in text for value in leaves(call["args"])):
-                        self.possible[arm].add(str(reply.id))
-
-
 @cache
 def shop_of(checkout: Path, domain: str) -> Shop:
     return Shop(checkout, domain)
 
 
-def play(given: tuple[Path, str, Sequence[Task], int]) -> Tally:
-    """Rewards, changes and what was billed, by arm."""
+def play(given: tuple[Path, str, Sequence[Task], int]) -> Counter[str]:
+    """How many tasks are rewarded, by arm: those whose changes could be made from the requests alone."""
     checkout, domain, tasks, window = given
     quiet()
     shop = shop_of(checkout, domain)
-    played = Played(Job(transcript=thread(shop, tasks), window=window))
-    tally = Counter(played.run())
+    talk = Talk(Job(transcript=thread(shop, tasks), window=window))
+    possible = {arm: set[str]() for arm in ARMS}
+    for _, reply, requests in talk.requests(talk.policies(Ours(talk.job, talk.prompt))):
+        values = [
+            value
+            for call in reply.tool_calls
+            if call["name"].startswith(WRITES)
+            for value in leaves(call["args"])
+        ]
+        for arm, request in requests.items():
+            text = "\n".join(map(exact.payload, request))
+            if all(value in text for value in values):
+                possible[arm].add(str(reply.id))
+    rewards = Counter[str]()
     for task in tasks:
         wanted = shop.after(task.writes)
-        tally.update({("", "rewards"): 1, ("", "writes"): len(task.writes)})
         for arm in ARMS:
             done = [
                 write
                 for number, write in enumerate(task.writes)
-                if f"{task.name}-write{number}" in played.possible[arm]
+                if f"{task.name}-write{number}" in possible[arm]
             ]
-            tally[arm, "writes"] += len(done)
-            tally[arm, "rewards"] += shop.after(done) == wanted
-    return tally
+            rewards[arm] += shop.after(done) == wanted
+    return rewards
 
 
 def main() -> None:
@@ -274,19 +263,13 @@ def main() -> None:
     size = options.queue
     begins = range(0, len(tasks) - size + 1, size)
     queues = [tasks[at : at + size] for at in begins][: options.threads]
-    print(f"{len(queues)} threads of {size} customers\n")
-    columns = ("reward", "changes possible", "billed a call", "over the limit")
-    head("window", "who", *columns, left=range(6))
+    print(f"{len(queues)} threads of {size} customers: share of the tasks done\n")
+    head("window", *ARMS, left=())
     for window in options.windows:
         jobs = [(options.tau, options.domain, queue, window) for queue in queues]
-        total = sum(pooled(play, jobs), Tally())
-        for arm in ARMS:
-            rewards, writes = (
-                f"{total[arm, name] / max(1, total['', name]):.2f}"
-                for name in ("rewards", "writes")
-            )
-            bill, over = f"{billed(total, arm):,.0f}", total[arm, "over"]
-            row(f"{window:,}", arm, rewards, writes, bill, over)
+        total = sum(pooled(play, jobs), Counter())
+        shares = (f"{total[arm] / max(1, size * len(queues)):.2f}" for arm in ARMS)
+        row(f"{window:,}", *shares)
 
 
 if __name__ == "__main__":
