@@ -86,9 +86,9 @@ class ModelSummarizer(Instructed):
     """Writes summaries with a chat model, incrementally: the previous summary and the new messages become one summary.
 
     The transcript is handed over as fenced data. A conversation larger than the summarizer's own window is folded into
-    the summary part by part; what a refused request says about that window is remembered. A summary that is much longer
-    than asked for is cut; one that is empty or no text is refused. A refusal, like a failure of the model, is a
-    `SummarizationError`, and nothing is lost by it.
+    the summary part by part; what refused requests say about that window is remembered once a summary came of it. A
+    summary that is much longer than asked for is cut; one that is empty or no text is refused. A refusal, like a
+    failure of the model, is a `SummarizationError`, and nothing is lost by it.
 
     An engine whose agent calls the very same model object does not send it a transcript: it is asked by one message
     after the last request, whose prefix the provider has in its cache.
@@ -124,7 +124,7 @@ class ModelSummarizer(Instructed):
     """A request and what it went to, to be asked after it."""
 
     learned_limits: dict[str, int] = field(default_factory=dict, repr=False)
-    """What a refused request said about the model's window, for all that come from this summarizer."""
+    """The model's window as refused requests taught it, once a summary came of it; of all that come from this one."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be called, or filled in."""
@@ -160,14 +160,18 @@ class ModelSummarizer(Instructed):
             raise SummarizationError(
                 f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token"
             )
+        learned = dict(self.learned_limits)
         while True:
             try:
-                return self._folded(messages, previous, max_tokens)
+                summary = self._folded(messages, previous, max_tokens, learned)
             except SummarizationError as error:
                 overflow = classify_overflow(error.__cause__)
                 if overflow is None:
                     raise
-                self._learn(overflow, messages)
+                learned["input"] = self._smaller(learned, overflow, messages)
+            else:
+                self.learned_limits.update(learned)
+                return summary
 
     def extending(self, call: Any, request: LastRequest | None) -> Summarizer:
         """Return a summarizer that extends the request which `call` sent; itself where `call` is another model."""
@@ -227,12 +231,16 @@ class ModelSummarizer(Instructed):
         return self._accepted(reply, max_tokens, mark)
 
     def _folded(
-        self, messages: Sequence[AnyMessage], previous: str, max_tokens: int
+        self,
+        messages: Sequence[AnyMessage],
+        previous: str,
+        max_tokens: int,
+        learned: Mapping[str, int],
     ) -> str:
         """Ask with a transcript: once, or where it is larger than the model's window part by part."""
         limits = ModelLimits.of(self.model)
         known = [
-            *self.learned_limits.values(),
+            *learned.values(),
             *([limits.room()] if limits.known else ()),
         ]
         limit = min(known, default=None)
@@ -255,14 +263,17 @@ class ModelSummarizer(Instructed):
             summary = self._accepted(reply, max_tokens, _mark_of(summary, part))
         return summary
 
-    def _learn(self, overflow: ContextOverflow, messages: Sequence[AnyMessage]) -> None:
-        """Remember the limit of a model that refused a request: the stated one, else half of what was tried."""
+    def _smaller(
+        self,
+        learned: Mapping[str, int],
+        overflow: ContextOverflow,
+        messages: Sequence[AnyMessage],
+    ) -> int:
+        """The limit to try after a refusal: the stated one, else half of what was tried."""
         count = self.counter or TokenEstimator()
-        tried = min(
-            [*self.learned_limits.values(), sum(count([one]) for one in messages)]
-        )
+        tried = min([*learned.values(), sum(count([one]) for one in messages)])
         stated = [size for size in stated_limit(overflow).values() if size < tried]
-        self.learned_limits["input"] = min(stated, default=tried // 2)
+        return min(stated, default=tried // 2)
 
     def _parts(
         self, messages: Sequence[AnyMessage], max_tokens: int, limit: int | None

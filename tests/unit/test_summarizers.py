@@ -330,6 +330,22 @@ def test_input_refused_as_too_large_is_folded_in_smaller_parts_from_then_on():
     assert max(sizes[1:]) <= 6_000
 
 
+def test_a_model_that_refuses_all_sizes_for_a_while_is_asked_again_later():
+    is_ill = True
+
+    def model(_):
+        if is_ill:
+            raise ValueError("context_length_exceeded")
+        return "They had tea."
+
+    summarizer, talk = ModelSummarizer(model), [HumanMessage("Some tea. " * 200)]
+    with pytest.raises(SummarizationError):
+        summarizer.summarize(talk, previous="", max_tokens=99)
+    is_ill = False
+    written = summarizer.summarize(talk, previous="", max_tokens=99)
+    assert written == "They had tea."
+
+
 # ------------------------------------------------------------------------------------------------ without a model
 
 
