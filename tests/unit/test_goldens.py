@@ -39,10 +39,10 @@ from langchain_ctxwin import (
     RoutedChatModel,
     RoutingConfig,
     ToolSelector,
-    create_context_agent,
     pin,
 )
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
+from support import agents
 from support.fakes import (
     core_overflow,
     echo,
@@ -326,26 +326,14 @@ def routed(adapter):
         "config": ContextConfig(output_reserve=100),
         "tool_selector": ToolSelector(made, max_tool_tokens=400),
     }
-    if adapter == "nodes":
-        agent = create_context_agent(
-            RoutedChatModel(router),
-            made,
-            system_prompt="You are careful.",
-            checkpointer=InMemorySaver(),
-            recall=False,
-            **options,
-        )
-    else:
-        agent = create_agent(
-            RoutedChatModel(router),
-            made,
-            system_prompt="You are careful.",
-            middleware=[
-                ContextWindowMiddleware(jobs=Prompt(), recall=False, **options)
-            ],
-            state_schema=ContextAgentState,
-            checkpointer=InMemorySaver(),
-        )
+    agent = agents.agent_on(
+        adapter,
+        RoutedChatModel(router),
+        made,
+        system_prompt="You are careful.",
+        jobs=Prompt(),
+        **options,
+    )
     return talk(agent, small, questions())
 
 

@@ -185,75 +185,50 @@ MIXED = model(limits=ModelLimits(None, 100_000, source="server")).with_fallbacks
 )
 
 
-@pytest.mark.parametrize(
-    ("source", "stated", "name"),
-    [
-        pytest.param(gemini(), (1_048_576, None, 65_536), "profile", id="gemini"),
-        pytest.param(
-            openai(max_tokens=500).bind_tools([]).bind(max_tokens=700),
-            (128_000, None, 16_384, 700),
-            "profile",
-            id="a binding wins",
-        ),
-        pytest.param(
-            model(profile(999), limits=SERVED),
-            (4096, None, 1024),
-            "server",
-            id="limits before profile",
-        ),
-        pytest.param(Facts(), (4096, None, 1024), "explicit", id="limits of no model"),
-        pytest.param(
-            CHAIN,
-            (8192, None, 1024, 256),
-            "profile",
-            id="prompt, binding, configuration and parser",
-        ),
-        pytest.param(
-            FALLBACKS,
-            (8192, None, 4096, 200),
-            "profile",
-            id="the smallest of fallbacks, field by field",
-        ),
-        pytest.param(
-            FIELD, (8192, None, None, 64), "profile", id="a configurable field"
-        ),
-        pytest.param(
-            MIXED,
-            (8192,),
-            "server+profile",
-            id="an input limit larger than another's window",
-        ),
-        pytest.param(
-            model(profile(8192, 65_536)),
-            (8192,),
-            "profile",
-            id="output over the window",
-        ),
-        pytest.param(
-            model(profile(8192, 1024), max_tokens=2000),
-            (8192, None, None, 2000),
-            "profile",
-            id="stale table",
-        ),
-        pytest.param(
-            model(profile(8192, 1024), max_tokens=9000),
-            (8192, None, 1024),
-            "profile",
-            id="output too long",
-        ),
-        *(
-            pytest.param(thing, (), "unknown", id=repr(thing))
-            for thing in (None, "gpt-4o")
-        ),
-        pytest.param(8192, (8192,), "explicit", id="a number"),
-        pytest.param(
-            {"max_input_tokens": 8192, "max_output_tokens": 1024},
-            (8192, None, 1024),
-            "profile",
-            id="a profile",
-        ),
-    ],
-)
+STATED = {
+    "gemini": (gemini(), (1_048_576, None, 65_536), "profile"),
+    "a binding wins": (
+        openai(max_tokens=500).bind_tools([]).bind(max_tokens=700),
+        (128_000, None, 16_384, 700),
+        "profile",
+    ),
+    "limits before profile": (
+        model(profile(999), limits=SERVED),
+        (4096, None, 1024),
+        "server",
+    ),
+    "limits of no model": (Facts(), (4096, None, 1024), "explicit"),
+    "prompt, binding, configuration and parser": (
+        CHAIN,
+        (8192, None, 1024, 256),
+        "profile",
+    ),
+    "the smallest of fallbacks, field by field": (
+        FALLBACKS,
+        (8192, None, 4096, 200),
+        "profile",
+    ),
+    "a configurable field": (FIELD, (8192, None, None, 64), "profile"),
+    "an input limit larger than another's window": (MIXED, (8192,), "server+profile"),
+    "output over the window": (model(profile(8192, 65_536)), (8192,), "profile"),
+    "stale table": (
+        model(profile(8192, 1024), max_tokens=2000),
+        (8192, None, None, 2000),
+        "profile",
+    ),
+    "output too long": (
+        model(profile(8192, 1024), max_tokens=9000),
+        (8192, None, 1024),
+        "profile",
+    ),
+    "nothing": (None, (), "unknown"),
+    "a name": ("gpt-4o", (), "unknown"),
+    "a number": (8192, (8192,), "explicit"),
+    "a profile": (profile(8192, 1024), (8192, None, 1024), "profile"),
+}
+
+
+@pytest.mark.parametrize(("source", "stated", "name"), STATED.values(), ids=STATED)
 def test_limits_are_read_from_what_states_them(source, stated, name):
     """Reading never raises, and of what contradicts itself the stricter part remains."""
     assert ModelLimits.of(source) == ModelLimits(*stated, source=name)

@@ -1,5 +1,7 @@
 """Is an argument that cannot work refused where it is given, and can a caller set messages and nothing else?"""
 
+from functools import partial
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,8 +22,9 @@ from langchain_ctxwin import (
     create_context_agent,
 )
 from langchain_ctxwin.errors import brief
-from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
+from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.summarize import SummaryJobs
+from support.agents import ADAPTERS, agent_on
 from support.desk import CONFIG, TOOLS, state_of
 from support.fakes import ScriptedChatModel, script
 from support.graphs import chat_on
@@ -90,38 +93,22 @@ FORGED = {
 }
 
 
-def by_agent(model, tools=()):
-    """The ready agent."""
-    return create_context_agent(
-        model, tools, limits=LARGE, checkpointer=InMemorySaver()
-    )
-
-
-def by_nodes(model, tools=()):
+def by_nodes(model):
     """The nodes in a graph of one's own, as the documentation shows it."""
-    return chat_on(
-        ContextEngine(LARGE), model.bind_tools(tools) if tools else model, tools=tools
-    )
+    return chat_on(ContextEngine(LARGE), model)
 
 
-def by_middleware(model, tools=(), **options):
-    """LangChain's agent with the middleware."""
+def by_middleware(model):
+    """LangChain's agent with the middleware alone."""
     middleware = [ContextWindowMiddleware(ContextEngine(LARGE))]
-    return create_agent(
-        model,
-        list(tools),
-        middleware=middleware,
-        checkpointer=InMemorySaver(),
-        **options,
-    )
+    return create_agent(model, middleware=middleware, checkpointer=InMemorySaver())
 
 
-def by_middleware_and_state(model, tools=()):
-    """The same, with linear storage of the history."""
-    return by_middleware(model, tools, state_schema=ContextAgentState)
-
-
-GRAPHS = [by_agent, by_nodes, by_middleware, by_middleware_and_state]
+GRAPHS = [
+    by_nodes,
+    by_middleware,
+    *(partial(agent_on, adapter, limits=LARGE) for adapter in ADAPTERS),
+]
 
 
 def model_of(*answers):
