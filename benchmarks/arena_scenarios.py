@@ -43,37 +43,81 @@ RULES = (
 )
 
 
-SUBJECTS = (
-    "The billing service", "Our night shift", "The regional warehouse", "A returning customer", "The import job",
-    "The audit team", "The second replica", "The carrier in Rotterdam", "The mobile client", "A contractor",
-    "The invoice parser", "The staging cluster", "The help desk", "The payment gateway", "The search index",
-)  # fmt: skip
-VERBS = (
-    "rejected", "delayed", "confirmed", "duplicated", "rescheduled", "escalated", "archived", "overlooked",
-    "recalculated", "forwarded", "restored", "questioned", "postponed", "approved", "measured",
-)  # fmt: skip
-OBJECTS = (
-    "the quarterly statement", "three pallets of spare parts", "an expired certificate", "the loyalty discount",
-    "a batch of refunds", "the maintenance window", "forty orphaned records", "the retry policy", "a customs form",
-    "the session table", "an unsigned contract", "the delivery note", "a memory leak", "the exchange rate",
-)  # fmt: skip
-ENDINGS = (
-    "because nobody had updated the shared calendar", "after the second reminder", "without telling the other office",
-    "although the contract says otherwise", "while the backup was still running", "before the weekend",
-    "so the numbers no longer match", "and asked for a written explanation", "within eleven minutes",
-    "despite the new procedure", "as the handbook recommends", "for reasons that remain unclear",
-)  # fmt: skip
-CHINESE = (
-    "客户询问订单什么时候可以送达，并希望在周末之前收到。",
-    "我们把缓存放在网关后面，延迟在一小时内降低了三分之一。",
-    "请在回答第二个问题之前仔细阅读附件中的说明。",
-    "数据库升级之后，所有服务都需要重新启动一次。",
-    "华东仓库本周的出库量比上周减少了百分之十二，主要原因是节假日。",
-    "财务部门要求在月底之前提交全部报销单据和合同扫描件。",
-    "该接口在高峰期偶尔超时，重试两次之后通常可以恢复正常。",
-    "客服团队建议把退款流程简化，并在页面上显示预计到账时间。",
-    "供应商已经确认新的交货日期，但是价格需要重新商议。",
-)
+SUBJECTS = """
+The billing service
+Our night shift
+The regional warehouse
+A returning customer
+The import job
+The audit team
+The second replica
+The carrier in Rotterdam
+The mobile client
+A contractor
+The invoice parser
+The staging cluster
+The help desk
+The payment gateway
+The search index
+""".strip().split("\n")
+VERBS = """
+rejected
+delayed
+confirmed
+duplicated
+rescheduled
+escalated
+archived
+overlooked
+recalculated
+forwarded
+restored
+questioned
+postponed
+approved
+measured
+""".strip().split("\n")
+OBJECTS = """
+the quarterly statement
+three pallets of spare parts
+an expired certificate
+the loyalty discount
+a batch of refunds
+the maintenance window
+forty orphaned records
+the retry policy
+a customs form
+the session table
+an unsigned contract
+the delivery note
+a memory leak
+the exchange rate
+""".strip().split("\n")
+ENDINGS = """
+because nobody had updated the shared calendar
+after the second reminder
+without telling the other office
+although the contract says otherwise
+while the backup was still running
+before the weekend
+so the numbers no longer match
+and asked for a written explanation
+within eleven minutes
+despite the new procedure
+as the handbook recommends
+for reasons that remain unclear
+""".strip().split("\n")
+CHINESE = """
+客户询问订单什么时候可以送达，并希望在周末之前收到。
+我们把缓存放在网关后面，延迟在一小时内降低了三分之一。
+请在回答第二个问题之前仔细阅读附件中的说明。
+数据库升级之后，所有服务都需要重新启动一次。
+华东仓库本周的出库量比上周减少了百分之十二，主要原因是节假日。
+财务部门要求在月底之前提交全部报销单据和合同扫描件。
+该接口在高峰期偶尔超时，重试两次之后通常可以恢复正常。
+客服团队建议把退款流程简化，并在页面上显示预计到账时间。
+供应商已经确认新的交货日期，但是价格需要重新商议。
+""".strip().split("\n")
 
 Step = tuple[ToolCall, ...]
 

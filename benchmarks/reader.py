@@ -51,38 +51,41 @@ PLANTED = 10  # conversations that all rules are planted in, some at a time
 RULES_AT_ONCE = 6
 
 # Standing instructions, by the form that they have.
-RULES = {
-    "never": "Never send an e-mail to the customer without my word.",
-    "do not": "Do not touch the files below vendor/.",
-    "always": "Always quote prices in Swiss francs.",
-    "must": "Refunds above 150 euros must be signed by Ms. Okafor.",
-    "only": "Use only the staging database for tests.",
-    "before": "Before you delete anything, show me the list.",
-    "when": "When a test fails, show me the last ten lines of its output.",
-    "if": "If a customer is rude, hand the case to Priya.",
-    "every": "Write every date as day, month and year.",
-    "from now on": "From now on, call me Dr. Meier.",
-    "manner": "Answer in at most four sentences.",
-    "prefer": "I prefer window seats on the left side.",
-    "label": "RULE: no meetings on Friday afternoons.",
-    "after": "After each change, run the linter.",
-    "unless": "Keep the logs for ninety days unless legal says otherwise.",
-    "de never": "Nenne niemals den Namen des Kunden.",
-    "de before": "Bevor du etwas änderst, frag mich.",
-    "de every": "Schreibe jede Zahl in Worten.",
-    "de from now on": "Ab sofort antwortest du auf Deutsch.",
-    "fr never": "Ne supprime jamais de fichier sans accord.",
-    "fr before": "Avant de réserver, demande-moi le prix.",
-    "fr every": "Écris chaque montant en euros.",
-    "es never": "Nunca compartas la dirección del cliente.",
-    "es when": "Cuando falle una prueba, avísame.",
-    "es always": "Responde siempre en español.",
-    "it never": "Non usare mai la carta aziendale.",
-    "it before": "Prima di cancellare, chiedimi conferma.",
-    "zh never": "不要删除任何文件。",
-    "zh every": "每次回答都用中文。",
-    "zh before": "修改之前先问我。",
-}
+RULES = dict(
+    line.split(": ", 1)
+    for line in """
+never: Never send an e-mail to the customer without my word.
+do not: Do not touch the files below vendor/.
+always: Always quote prices in Swiss francs.
+must: Refunds above 150 euros must be signed by Ms. Okafor.
+only: Use only the staging database for tests.
+before: Before you delete anything, show me the list.
+when: When a test fails, show me the last ten lines of its output.
+if: If a customer is rude, hand the case to Priya.
+every: Write every date as day, month and year.
+from now on: From now on, call me Dr. Meier.
+manner: Answer in at most four sentences.
+prefer: I prefer window seats on the left side.
+label: RULE: no meetings on Friday afternoons.
+after: After each change, run the linter.
+unless: Keep the logs for ninety days unless legal says otherwise.
+de never: Nenne niemals den Namen des Kunden.
+de before: Bevor du etwas änderst, frag mich.
+de every: Schreibe jede Zahl in Worten.
+de from now on: Ab sofort antwortest du auf Deutsch.
+fr never: Ne supprime jamais de fichier sans accord.
+fr before: Avant de réserver, demande-moi le prix.
+fr every: Écris chaque montant en euros.
+es never: Nunca compartas la dirección del cliente.
+es when: Cuando falle una prueba, avísame.
+es always: Responde siempre en español.
+it never: Non usare mai la carta aziendale.
+it before: Prima di cancellare, chiedimi conferma.
+zh never: 不要删除任何文件。
+zh every: 每次回答都用中文。
+zh before: 修改之前先问我。
+""".strip().split("\n")
+)
 
 
 # ---- views ----------------------------------------------------------------------------------------------------------

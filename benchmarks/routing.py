@@ -176,91 +176,138 @@ def prompts_of(folder: Path, name: str, unit: str) -> list[Prompt]:
 # Every other one was there when the thresholds of the router's judgement were chosen; the others measure. A few are not
 # in English, where the judgement knows no words.
 
-SMALL_TALK = (
-    "Hi",
-    "Hello there!",
-    "Thanks, that helped.",
-    "What is 2+2?",
-    "What's the capital of France?",
-    "Good morning",
-    "How are you today?",
-    "Tell me a joke.",
-    "What day comes after Tuesday?",
-    "Bye!",
-    "Ok",
-    "Yes, please.",
-    "No, that's all.",
-    "Who wrote Hamlet?",
-    "What time zone is Berlin in?",
-    "Can you repeat that?",
-    "Translate 'thank you' into Spanish.",
-    "How do you spell 'necessary'?",
-    "What is the plural of goose?",
-    "Say that in one sentence.",
-    "Which is bigger, the sun or the moon?",
-    "What's your name?",
-    "Are you a robot?",
-    "Convert 10 kilometers to miles.",
-    "What color do you get from blue and yellow?",
-    "Danke, das war alles.",
-    "¿Cómo estás?",
-    "Merci beaucoup !",
-    "Is it Friday yet?",
-    "When was the Eiffel Tower built?",
-    "What does HTML stand for?",
-    "Give me a synonym for happy.",
-    "Please summarize that in five words.",
-    "Wish my mum a happy birthday.",
-    "Do you like music?",
-    "How many legs does a spider have?",
-    "What's the opposite of cold?",
-    "Sounds good, go ahead.",
-    "What's the weather like in spring in Rome?",
-    "Remind me what we talked about.",
-)
+SMALL_TALK = """
+Hi
+Hello there!
+Thanks, that helped.
+What is 2+2?
+What's the capital of France?
+Good morning
+How are you today?
+Tell me a joke.
+What day comes after Tuesday?
+Bye!
+Ok
+Yes, please.
+No, that's all.
+Who wrote Hamlet?
+What time zone is Berlin in?
+Can you repeat that?
+Translate 'thank you' into Spanish.
+How do you spell 'necessary'?
+What is the plural of goose?
+Say that in one sentence.
+Which is bigger, the sun or the moon?
+What's your name?
+Are you a robot?
+Convert 10 kilometers to miles.
+What color do you get from blue and yellow?
+Danke, das war alles.
+¿Cómo estás?
+Merci beaucoup !
+Is it Friday yet?
+When was the Eiffel Tower built?
+What does HTML stand for?
+Give me a synonym for happy.
+Please summarize that in five words.
+Wish my mum a happy birthday.
+Do you like music?
+How many legs does a spider have?
+What's the opposite of cold?
+Sounds good, go ahead.
+What's the weather like in spring in Rome?
+Remind me what we talked about.
+""".strip().split("\n")
 
-HARD = (
-    "Refactor this distributed payments service so that retries are idempotent.",
-    "Prove that there are infinitely many primes of the form 4k + 3.",
-    "Design a schema for a multi-tenant billing system with usage-based pricing, proration and refunds.",
-    "Why does this deadlock only under load?\n```python\nwith a:\n    with b:\n        work()\n```",
-    "Derive the closed form of the expected number of coin flips until HTHT appears.",
-    "Our p99 latency tripled after we sharded the cache. Walk through the likely causes and how to test each.",
-    "Write a recursive descent parser for arithmetic with functions, unary minus and error recovery.",
-    "Find the bug.\nTraceback (most recent call last):\n  File 'app.py', line 7, in total\nKeyError: 'net'",
-    "Compare optimistic and pessimistic locking for an inventory service at 5,000 orders a second, and recommend one.",
-    "Plan the migration of a 4 TB PostgreSQL database to another region with at most five minutes of downtime.",
-    "Explain why the halting problem is undecidable, and where the argument fails for programs of bounded size.",
-    "List each obligation: the Lessee shall, within ten days of notice, cure any default or owe rent for the term.",
-    "Evaluate the integral of x^2 e^(-x^2) over the real line.",
-    "Given these three balance sheets, which company is closest to breaching its covenants, and why?",
-    "This scans 200 million rows, make it fast: SELECT * FROM a JOIN b ON a.id = b.a_id WHERE lower(b.name) = 'x'",
-    "A train leaves at 9:40 at 84 km/h and another at 10:15 at 105 km/h from 320 km away. When and where do they meet?",
-    "Implement Raft leader election in Go with tests for split votes.",
-    "Review this pull request for race conditions and security holes.",
-    "Write a threat model for an agent that reads customers' mail and can issue refunds.",
-    "What are the second-order effects of a higher minimum wage on small firms, automation and migration?",
-    "Debug why my Kubernetes pods are OOM-killed although their limits are twice the heap size.",
-    "Construct a context-free grammar for a^n b^m c^n with m > n, or show that there is none.",
-    "54-year-old with night sweats, weight loss of 8 kg, a new murmur and splinter haemorrhages. What next?",
-    "Simplify this expression and show the equivalence: (A and not B) or (not A and B) or (A and B).",
-    "Rewrite this module of 2,000 lines into testable parts without changing its public interface.",
-    "Estimate the memory of a transformer with 70 billion parameters at a context of 128k tokens, and show each step.",
-    "How would you detect near-duplicate documents among two billion pages on a budget of ten machines?",
-    "Draft a litigation hold notice that complies with Rule 37(e), and explain each paragraph.",
-    "Given f(x) = x^3 - 6x^2 + 11x - 6, find all roots, the extrema and the inflection point.",
-    "Write a Solidity contract for a Dutch auction that is safe against reentrancy and front-running.",
-    "Three guests pay 30 dollars, get 5 back, keep 1 each and tip 2. Where is the missing dollar? Explain the fallacy.",
-    "Analyze the attached log of 3,000 lines and tell me which deploy caused the memory leak.",
-    "Model the spread of a rumour on a scale-free network and derive when it dies out.",
-    "Plan a 12-week study schedule around my shifts, exams and two trips, with rest days after night shifts.",
-    "Reconcile these two interpretations of the Treaty of Westphalia and judge which the sources support.",
-    "Entwirf eine Architektur für ein Buchungssystem, das auch bei Netzausfall keine Doppelbuchungen zulässt.",
-    "Demuestra que la raíz cuadrada de 2 es irracional y generaliza el argumento a cualquier número primo.",
-    "Explique pourquoi cet algorithme est en O(n log n) et propose une version itérative sans récursion.",
-    "Which of these four clustering algorithms suits 10 million sparse vectors, and what would break first?",
-    "Make our checkout flow GDPR-compliant: list what must change in the database, the API and the e-mails.",
-)
+HARD = """
+Refactor this distributed payments service so that retries are idempotent.
+
+Prove that there are infinitely many primes of the form 4k + 3.
+
+Design a schema for a multi-tenant billing system with usage-based pricing, proration and refunds.
+
+Why does this deadlock only under load?
+```python
+with a:
+    with b:
+        work()
+```
+
+Derive the closed form of the expected number of coin flips until HTHT appears.
+
+Our p99 latency tripled after we sharded the cache. Walk through the likely causes and how to test each.
+
+Write a recursive descent parser for arithmetic with functions, unary minus and error recovery.
+
+Find the bug.
+Traceback (most recent call last):
+  File 'app.py', line 7, in total
+KeyError: 'net'
+
+Compare optimistic and pessimistic locking for an inventory service at 5,000 orders a second, and recommend one.
+
+Plan the migration of a 4 TB PostgreSQL database to another region with at most five minutes of downtime.
+
+Explain why the halting problem is undecidable, and where the argument fails for programs of bounded size.
+
+List each obligation: the Lessee shall, within ten days of notice, cure any default or owe rent for the term.
+
+Evaluate the integral of x^2 e^(-x^2) over the real line.
+
+Given these three balance sheets, which company is closest to breaching its covenants, and why?
+
+This scans 200 million rows, make it fast: SELECT * FROM a JOIN b ON a.id = b.a_id WHERE lower(b.name) = 'x'
+
+A train leaves at 9:40 at 84 km/h and another at 10:15 at 105 km/h from 320 km away. When and where do they meet?
+
+Implement Raft leader election in Go with tests for split votes.
+
+Review this pull request for race conditions and security holes.
+
+Write a threat model for an agent that reads customers' mail and can issue refunds.
+
+What are the second-order effects of a higher minimum wage on small firms, automation and migration?
+
+Debug why my Kubernetes pods are OOM-killed although their limits are twice the heap size.
+
+Construct a context-free grammar for a^n b^m c^n with m > n, or show that there is none.
+
+54-year-old with night sweats, weight loss of 8 kg, a new murmur and splinter haemorrhages. What next?
+
+Simplify this expression and show the equivalence: (A and not B) or (not A and B) or (A and B).
+
+Rewrite this module of 2,000 lines into testable parts without changing its public interface.
+
+Estimate the memory of a transformer with 70 billion parameters at a context of 128k tokens, and show each step.
+
+How would you detect near-duplicate documents among two billion pages on a budget of ten machines?
+
+Draft a litigation hold notice that complies with Rule 37(e), and explain each paragraph.
+
+Given f(x) = x^3 - 6x^2 + 11x - 6, find all roots, the extrema and the inflection point.
+
+Write a Solidity contract for a Dutch auction that is safe against reentrancy and front-running.
+
+Three guests pay 30 dollars, get 5 back, keep 1 each and tip 2. Where is the missing dollar? Explain the fallacy.
+
+Analyze the attached log of 3,000 lines and tell me which deploy caused the memory leak.
+
+Model the spread of a rumour on a scale-free network and derive when it dies out.
+
+Plan a 12-week study schedule around my shifts, exams and two trips, with rest days after night shifts.
+
+Reconcile these two interpretations of the Treaty of Westphalia and judge which the sources support.
+
+Entwirf eine Architektur für ein Buchungssystem, das auch bei Netzausfall keine Doppelbuchungen zulässt.
+
+Demuestra que la raíz cuadrada de 2 es irracional y generaliza el argumento a cualquier número primo.
+
+Explique pourquoi cet algorithme est en O(n log n) et propose une version itérative sans récursion.
+
+Which of these four clustering algorithms suits 10 million sparse vectors, and what would break first?
+
+Make our checkout flow GDPR-compliant: list what must change in the database, the API and the e-mails.
+""".strip().split("\n\n")
 
 if __name__ == "__main__":
     main()
