@@ -49,7 +49,7 @@ bench: $(BENCH_VENV)/.ready  ## make bench DATA=path/to/data; make bench QUICK=1
 figures:  ## copies the figures of README.md and docs/figures.md from benchmarks/RESULTS.md
 	$(PYTHON) benchmarks/figures.py
 
-# Half an hour on two cores. A small one: make fleet ARGS="--runs 1 --threads 20 --kills 2"
+# Ten minutes on two cores. A small one: make fleet ARGS="--threads 20 --kills 2"
 fleet: $(VENV)/.test-ready  ## many workers on Postgres and Valkey, killed while they work
 	$(BIN)/python benchmarks/fleet $(ARGS)
 

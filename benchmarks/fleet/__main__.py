@@ -47,16 +47,7 @@ def main() -> int:
     parser.add_argument(
         "--model-seconds", type=float, default=0.1, help="until the model answers"
     )
-    parser.add_argument("--runs", type=int, default=3)
-    options, faulty = parser.parse_args(), 0
-    for number in range(options.runs):
-        print(f"\n## Run {number + 1} of {options.runs}\n")
-        faulty += _run(options)
-    return 1 if faulty else 0
-
-
-def _run(options: argparse.Namespace) -> bool:
-    """Print what one run came to; whether there was a fault."""
+    options = parser.parse_args()
     with serving(options) as fleet:
         began = time.monotonic()
         turns = fleet.held()
@@ -76,9 +67,10 @@ def _run(options: argparse.Namespace) -> bool:
     head("what", "figure")
     row("seconds", f"{seconds:.0f}")
     row("kB of checkpoints / store per turn", f"{checkpoints:.1f} / {store:.1f}")
-    for what, figure in figures(diary, turns, threads, fleet.killed).items():
+    row("workers killed", len(fleet.killed))
+    for what, figure in figures(diary, turns, threads).items():
         row(what, figure)
-    return any(found.values())
+    return 1 if any(found.values()) else 0
 
 
 class Fleet:

@@ -14,12 +14,12 @@ from fleet import script
 from langchain_ctxwin.testing import request_faults
 
 Line = Mapping[str, Any]
-FAULTS = (
-    "turns failed", "turns run twice", "messages lost", "requests over the limit", "orphaned calls and results",
-    "requests without a rule of the thread", "requests without a pin of the thread",
-    "requests without a fact of the thread", "cursors and results that could not be read",
-    "summaries paid twice at one snapshot",
-)  # fmt: skip
+FAILED, TWICE, LOST = "turns failed", "turns run twice", "messages lost"
+OVER, ORPHANS = "requests over the limit", "orphaned calls and results"
+UNTOLD = "requests without a rule, a pin or a fact of the thread"
+UNREAD = "cursors and results that could not be read"
+PAID = "summaries paid twice at one snapshot"
+FAULTS = (FAILED, TWICE, LOST, OVER, ORPHANS, UNTOLD, UNREAD, PAID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +47,16 @@ def faults(
     """Where each thing happened that must not."""
     found: dict[str, list[str]] = {name: [] for name in FAULTS}
     asked = Counter(turn.thread for turn in turns if not turn.error)
+    for turn in turns:
+        if turn.error:
+            found[FAILED].append(f"{turn.thread} turn {turn.number}: {turn.error}")
+    for line in of_kind(diary, "page"):
+        if line["fault"]:
+            found[UNREAD].append(f"{line['thread']}: {line['fault']}")
+    for key, processes in summaries(diary).items():
+        if len(processes) > 1:
+            found[PAID].append(" ".join(key))
     for name, where in (
-        *_in_turns(turns),
-        *_in_diary(diary),
         *_in_requests(of_kind(diary, "request"), threads),
         *(pair for one in threads for pair in _in_history(one, asked[one.thread])),
     ):
@@ -61,32 +68,16 @@ def of_kind(diary: Iterable[Line], kind: str) -> list[Line]:
     return [line for line in diary if line["kind"] == kind]
 
 
-def summaries(diary: Iterable[Line], kind: str) -> dict[tuple[str, str], list[int]]:
-    """The processes of lines of one kind, by thread and snapshot."""
+def summaries(diary: Iterable[Line]) -> dict[tuple[str, str], list[int]]:
+    """The processes that wrote a summary, by thread and snapshot."""
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for line in of_kind(diary, kind):
+    for line in of_kind(diary, "summary"):
         found[line["thread"], line["snapshot"]].append(line["pid"])
     return found
 
 
 Found = Iterator[tuple[str, str]]
 """A fault, and where it is."""
-
-
-def _in_turns(turns: Sequence[Turn]) -> Found:
-    for turn in turns:
-        if turn.error:
-            yield "turns failed", f"{turn.thread} turn {turn.number}: {turn.error}"
-
-
-def _in_diary(diary: Sequence[Line]) -> Found:
-    for line in of_kind(diary, "page"):
-        if line["fault"]:
-            where = f"{line['thread']}: {line['fault']}"
-            yield "cursors and results that could not be read", where
-    for key, processes in summaries(diary, "summary written").items():
-        if len(processes) > 1:
-            yield "summaries paid twice at one snapshot", " ".join(key)
 
 
 def _in_requests(requests: Sequence[Line], threads: Sequence[Stored]) -> Found:
@@ -96,11 +87,11 @@ def _in_requests(requests: Sequence[Line], threads: Sequence[Stored]) -> Found:
         what = {name: line[name] for name in ("tokens", "limit", "orphans", "missing")}
         where = f"{line['thread']} turn {line['turn']} at {line['worker']}: {what}"
         if line["tokens"] > line["limit"]:
-            yield "requests over the limit", where
+            yield OVER, where
         if line["orphans"]:
-            yield "orphaned calls and results", where
-        for kind in dict.fromkeys(name.partition(" ")[0] for name in line["missing"]):
-            yield f"requests without a {kind} of the thread", where
+            yield ORPHANS, where
+        if line["missing"]:
+            yield UNTOLD, where
         # summary, record and notes stand in a request and are no message of the history, nor is the word that a
         # question was answered
         shown = {
@@ -110,37 +101,36 @@ def _in_requests(requests: Sequence[Line], threads: Sequence[Stored]) -> Found:
         }
         for one in shown - kept.get(line["thread"], set()):
             lost[f"{line['thread']}: {one}"] = None
-    yield from (("messages lost", where) for where in lost)
+    yield from ((LOST, where) for where in lost)
 
 
 def _in_history(stored: Stored, turns: int) -> Found:
     thread, history = stored.thread, stored.history
     for fault in request_faults(history):
-        yield "orphaned calls and results", f"{thread}: {fault} in the history"
+        yield ORPHANS, f"{thread}: {fault} in the history"
     places = [at for at, one in enumerate(history) if isinstance(one, HumanMessage)]
     asked = Counter(history[at].id for at in places)
     for number in range(turns):
         if (wanted := script.message_id(thread, number)) not in asked:
-            yield "messages lost", f"{thread}: question {wanted}"
+            yield LOST, f"{thread}: question {wanted}"
     for one, times in asked.items():
         if times > 1:
-            yield "turns run twice", f"{thread}: question {one}"
+            yield TWICE, f"{thread}: question {one}"
     for start, stop in pairwise([*places, len(history)]):
         said = [m for m in history[start + 1 : stop] if isinstance(m, AIMessage)]
         answers = sum(not message.tool_calls for message in said)
         calls = sum(len(message.tool_calls) for message in said)
         where = f"{history[start].id}: {answers} answers, {calls} calls"
         if answers < 1 or calls < script.CALLS:
-            yield "messages lost", where
+            yield LOST, where
         if answers > 1 or calls > script.CALLS:
-            yield "turns run twice", where
+            yield TWICE, where
 
 
 def figures(
     diary: Sequence[Line],
     turns: Sequence[Turn],
     threads: Sequence[Stored],
-    killed: set[int],
 ) -> dict[str, str]:
     """What happened, beside the faults."""
     requests = of_kind(diary, "request")
@@ -151,12 +141,6 @@ def figures(
     for line in of_kind(diary, "page"):
         if not line["fault"]:
             readers[line["result"]].add(line["worker"])
-    written = summaries(diary, "summary written")
-    died = sum(
-        pid in killed and pid not in written.get(key, [])
-        for key, processes in summaries(diary, "summary begun").items()
-        for pid in processes
-    )
     moved = sum(one != other for at in workers.values() for one, other in pairwise(at))
     crossed = sum(len(at) > 1 for at in readers.values())
     taken = sorted(turn.seconds for turn in turns)
@@ -164,9 +148,8 @@ def figures(
         "turns": f"{len(turns):,}",
         "requests": f"{len(requests):,}",
         "seconds of a turn, median / longest": f"{taken[len(taken) // 2]:.1f} / {taken[-1]:.1f}",
-        "workers killed": f"{len(killed)}",
         "largest request, tokens": f"{max(line['tokens'] for line in requests):,}",
-        "summaries written / died with their worker": f"{sum(map(len, written.values())):,} / {died}",
+        "summaries written": f"{sum(map(len, summaries(diary).values())):,}",
         "compactions": str(sum(stored.compactions for stored in threads)),
         "requests at another worker than the one before": f"{moved:,}",
         "large results / of these read at several workers": f"{len(readers):,} / {crossed:,}",

@@ -170,16 +170,14 @@ class FleetModel(ScriptedChatModel):
 
 
 def summarizer(note: Any) -> Any:
-    """A short summary after a while; the diary knows which ones were begun, and which were finished."""
+    """A short summary after a while; the diary knows which ones were finished."""
 
     async def summarized(messages: Sequence[AnyMessage]) -> str:
         text = "\n".join(message.text for message in messages)
         turns, rows = script.ABOUT.findall(text), script.ROW.findall(text)
         thread = turns[-1][1] if turns else rows[-1][0] if rows else ""
-        of = {"thread": thread, "snapshot": script.code(text, "snapshot")}
-        note("summary begun", **of)
         await asyncio.sleep(SUMMARY_SECONDS)
-        note("summary written", **of)
+        note("summary", thread=thread, snapshot=script.code(text, "snapshot"))
         last = max((int(turn) for turn, _ in turns), default=0)
         return f"Until turn {last} the user asked for the stock of depots, and was told how far each list was read."
 

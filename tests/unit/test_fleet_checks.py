@@ -66,8 +66,7 @@ def sound():
     }
     diary = [
         *requests(history),
-        {"kind": "summary begun", **summary},
-        {"kind": "summary written", **summary},
+        {"kind": "summary", **summary},
         {**page, "worker": "w0"},
         {**page, "worker": "w1"},
     ]
@@ -89,7 +88,7 @@ def found(diary, turns, stored):
 
 def with_request(sound_one, **changes):
     diary, turns, stored = sound_one
-    return [{**diary[-5], **changes}, *diary], turns, stored  # the last request
+    return [{**diary[-4], **changes}, *diary], turns, stored  # the last request
 
 
 def with_history(sound_one, history):
@@ -144,15 +143,7 @@ PLANTED = {
     ),
     "a rule": (
         lambda one: with_request(one, missing=["rule"]),
-        {"requests without a rule of the thread": 1},
-    ),
-    "a pin": (
-        lambda one: with_request(one, missing=["pin"]),
-        {"requests without a pin of the thread": 1},
-    ),
-    "a fact": (
-        lambda one: with_request(one, missing=["fact boat"]),
-        {"requests without a fact of the thread": 1},
+        {"requests without a rule, a pin or a fact of the thread": 1},
     ),
     "a message that was shown": (
         lambda one: with_request(
@@ -173,7 +164,7 @@ PLANTED = {
         {"cursors and results that could not be read": 1},
     ),
     "a summary that was paid twice": (
-        lambda one: with_line(one, "summary written", worker="w1", pid=2),
+        lambda one: with_line(one, "summary", worker="w1", pid=2),
         {"summaries paid twice at one snapshot": 1},
     ),
 }
