@@ -45,7 +45,7 @@ from langchain_ctxwin.core.provider_call import (
     OPENAI_BREAKPOINT,
     with_breakpoints,
 )
-from langchain_ctxwin.replay.policies import KeepLast, Plain
+from langchain_ctxwin.replay.playing import KeepLast, Plain
 from sufficiency import (
     ANSWER_TOKENS,
     LISTED,

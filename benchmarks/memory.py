@@ -21,7 +21,7 @@ from langchain_ctxwin import (
     TokenEstimator,
     create_recall_tool,
 )
-from langchain_ctxwin.replay.policies import KeepLast
+from langchain_ctxwin.replay.playing import KeepLast
 
 LIMIT = 8_192  # of the input
 RECALL_TOKENS = 2_000

@@ -29,8 +29,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from common import parser_of
 from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.core.provider_blocks import text_of
-from langchain_ctxwin.replay.playing import Sent, quiet, replay
-from langchain_ctxwin.replay.policies import KeepLast, Policy
+from langchain_ctxwin.replay.playing import KeepLast, Policy, Sent, quiet, replay
 from langchain_ctxwin.replay.reader import (
     FAR_MESSAGES,
     LanguageModel,

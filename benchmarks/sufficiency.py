@@ -32,8 +32,7 @@ from langchain_core.messages import (
 import exact
 from common import goals, head, parser_of, pooled, quiet, row, usage_of
 from langchain_ctxwin import BudgetExceededError, ContextEngine, ModelLimits
-from langchain_ctxwin.replay.playing import identifiers, needed_values
-from langchain_ctxwin.replay.policies import KeepLast, Plain
+from langchain_ctxwin.replay.playing import KeepLast, Plain, identifiers, needed_values
 from transcripts import Transcript, load
 
 RESERVE = 0.25  # part of the window that stays free for the answer

@@ -23,7 +23,7 @@ from langchain_ctxwin.config import FileConfig, listed
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.demo import stories
-from langchain_ctxwin.demo.folder import Folder
+from langchain_ctxwin.demo.stories import Folder
 from langchain_ctxwin.errors import (
     ConfigError,
     ContextWindowError,

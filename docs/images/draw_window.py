@@ -13,8 +13,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 from matplotlib.figure import Figure
 
 from langchain_ctxwin import create_context_agent
-from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.stories import EXPLORER_PROMPT, explore, interview, offline
+from langchain_ctxwin.demo.stories import (
+    EXPLORER_PROMPT,
+    Folder,
+    explore,
+    interview,
+    offline,
+)
 from langchain_ctxwin.observe import CompactionEvent, MemorySink, StepEvent
 from langchain_ctxwin.testing import count_tokens
 

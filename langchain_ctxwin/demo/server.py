@@ -12,8 +12,7 @@ import os
 from pathlib import Path
 
 from langchain_ctxwin.agent.ready import create_context_agent
-from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.stories import EXPLORER_PROMPT, explore, offline
+from langchain_ctxwin.demo.stories import EXPLORER_PROMPT, Folder, explore, offline
 from langchain_ctxwin.observe import StreamSink
 
 # the window is small enough that a handful of questions fills it

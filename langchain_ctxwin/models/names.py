@@ -10,7 +10,7 @@ from math import inf
 from typing import Any
 
 from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo
-from langchain_ctxwin.models.reading import provider_id
+from langchain_ctxwin.models.apis import provider_id
 
 TIERS = ("explicit", "learned", "provider", "profile", "catalog", "snapshot")
 """Kinds of sources in order of trust."""

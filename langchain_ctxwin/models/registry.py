@@ -33,9 +33,8 @@ from langchain_ctxwin.errors import (
     expect,
     expect_each,
 )
-from langchain_ctxwin.models.apis import provider_at
+from langchain_ctxwin.models.apis import provider_at, provider_id
 from langchain_ctxwin.models.names import Listing, Resolved, Statement, merged
-from langchain_ctxwin.models.reading import provider_id
 from langchain_ctxwin.models.sources import (
     MODELS_DEV,
     CatalogSource,

@@ -34,18 +34,16 @@ from langchain_ctxwin.errors import (
     expect_each,
 )
 from langchain_ctxwin.models.apis import (
+    MAX_TOKENS,
+    ONE_TOKEN,
     AnthropicSource,
     GeminiSource,
     OllamaSource,
     OpenAICompatibleSource,
-    fetch_json,
-)
-from langchain_ctxwin.models.reading import (
-    MAX_TOKENS,
-    ONE_TOKEN,
     SourceError,
     capabilities_of,
     day,
+    fetch_json,
     mapping,
     model_info_of,
     named,

@@ -3,8 +3,7 @@
 read_conversations(paths)  ->  compare(conversations, policies, window)  ->  ReplayResult per policy
 """
 
-from langchain_ctxwin.replay.playing import ReplayResult, compare, replay
-from langchain_ctxwin.replay.policies import Policy
+from langchain_ctxwin.replay.playing import Policy, ReplayResult, compare, replay
 from langchain_ctxwin.replay.reading import read_conversations
 
 __all__ = [

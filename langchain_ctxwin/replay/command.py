@@ -11,13 +11,15 @@ from langchain_ctxwin.config import PRESETS
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.replay.page import page, page_data
 from langchain_ctxwin.replay.playing import (
+    PLAIN,
+    Policy,
     ReplayResult,
+    candidates,
     compare,
     failure,
     quiet,
     recommended,
 )
-from langchain_ctxwin.replay.policies import PLAIN, Policy, candidates
 from langchain_ctxwin.replay.reader import LanguageModel, Read, read_conversation, table
 from langchain_ctxwin.replay.reading import Conversation, Tell, read_conversations
 from langchain_ctxwin.util.files import replace_text

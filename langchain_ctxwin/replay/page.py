@@ -10,8 +10,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.provider_blocks import text_of
-from langchain_ctxwin.replay.playing import Sent, input_limit, replay
-from langchain_ctxwin.replay.policies import Policy
+from langchain_ctxwin.replay.playing import Policy, Sent, input_limit, replay
 from langchain_ctxwin.replay.reading import Conversation
 
 REGIONS = {

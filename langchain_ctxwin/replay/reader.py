@@ -25,8 +25,13 @@ from langchain_ctxwin.core.provider_blocks import compact_json
 from langchain_ctxwin.core.tokens import readable_text
 from langchain_ctxwin.core.tool_schemas import parameter_names, tool_definition
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.replay.playing import Sent, commands, needed_values, replay
-from langchain_ctxwin.replay.policies import Policy
+from langchain_ctxwin.replay.playing import (
+    Policy,
+    Sent,
+    commands,
+    needed_values,
+    replay,
+)
 from langchain_ctxwin.replay.reading import Conversation
 from langchain_ctxwin.util.log import aligned
 

@@ -34,27 +34,25 @@ from langchain_ctxwin.errors import (
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.routing.candidates import (
+    ENOUGH,
+    NEEDED,
     Candidate,
     CandidateModel,
+    Classify,
+    Complexity,
     Instance,
     RouteRequest,
+    bucket_of,
     candidate_of,
     candidates_of,
+    chance_of,
     counted,
     is_named,
+    judged,
+    last_question,
     made_model,
     needed_capabilities,
     smallest_limits,
-)
-from langchain_ctxwin.routing.judging import (
-    ENOUGH,
-    NEEDED,
-    Classify,
-    Complexity,
-    bucket_of,
-    chance_of,
-    judged,
-    last_question,
     strengths,
 )
 from langchain_ctxwin.util.memo import Lru

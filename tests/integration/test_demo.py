@@ -9,8 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.demo import stories
-from langchain_ctxwin.demo.folder import Folder
-from langchain_ctxwin.demo.stories import RULE, ending, explore
+from langchain_ctxwin.demo.stories import RULE, Folder, ending, explore
 
 pytestmark = pytest.mark.integration
 

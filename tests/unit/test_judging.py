@@ -3,7 +3,7 @@
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_ctxwin.routing.judging import (
+from langchain_ctxwin.routing.candidates import (
     LONG_CHARS,
     chance_of,
     judged,

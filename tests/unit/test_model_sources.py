@@ -10,7 +10,7 @@ import pytest
 
 from langchain_ctxwin import ModelInfo
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.models.reading import (
+from langchain_ctxwin.models.apis import (
     ONE_TOKEN,
     day,
     price,

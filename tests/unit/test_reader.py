@@ -4,8 +4,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin import ConfigError, ContextConfig
-from langchain_ctxwin.replay.playing import replay
-from langchain_ctxwin.replay.policies import Policy
+from langchain_ctxwin.replay.playing import Policy, replay
 from langchain_ctxwin.replay.reader import (
     ALL,
     FAR,

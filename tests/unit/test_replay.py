@@ -25,8 +25,7 @@ from langchain_ctxwin.cli import main
 from langchain_ctxwin.counting import VocabularyCounter
 from langchain_ctxwin.replay import Policy, ReplayResult, compare, replay
 from langchain_ctxwin.replay.page import page
-from langchain_ctxwin.replay.playing import recommended
-from langchain_ctxwin.replay.policies import PLAIN, candidates
+from langchain_ctxwin.replay.playing import PLAIN, candidates, recommended
 from langchain_ctxwin.replay.reading import Conversation
 from langchain_ctxwin.testing import ScriptedChatModel
 
