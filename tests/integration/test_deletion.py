@@ -1,10 +1,7 @@
 """Is a conversation that was forgotten in no place any more, and every other one as it was?"""
 
-from __future__ import annotations
-
 import base64
 import json
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,7 +56,7 @@ class Places:
     results: Any
     jobs: SummaryJobs = field(default_factory=SummaryJobs)
 
-    def agent(self, text: str) -> Any:
+    def agent(self, text):
         answers = [
             call("look", f"c-{text}", account=text),
             *[f"answer {number}: {text} {LONG}" for number in range(99)],
@@ -75,7 +72,7 @@ class Places:
             jobs=self.jobs,
         )
 
-    def given(self) -> dict[str, Any]:
+    def given(self):
         """What `forget` is given."""
         return {
             "checkpointer": self.checkpointer,
@@ -84,7 +81,7 @@ class Places:
             "jobs": self.jobs,
         }
 
-    def talk(self, thread: str, text: str) -> None:
+    def talk(self, thread, text):
         """Let a conversation leave something in every place."""
         agent = self.agent(text)
         for number in range(TURNS):
@@ -94,7 +91,7 @@ class Places:
             agent.invoke(question, {"configurable": {"thread_id": thread}})
             self.jobs.drain(PATIENCE)
 
-    def texts(self) -> dict[str, str]:
+    def texts(self):
         """What every place holds, unpacked."""
         items = list_items(self.store)
         in_store = [item.value for item in items if item.namespace[1] != "results"]
@@ -116,11 +113,11 @@ class Places:
         }
 
 
-def list_items(store: BaseStore) -> list[Any]:
+def list_items(store):
     return store.search(("ctxwin",), limit=1_000)
 
 
-def values_of(results: Any) -> list[bytes]:
+def values_of(results):
     """Everything that a store of results holds."""
     if isinstance(results, RedisResultStore):
         return [results._client.get(key) for key in results._client.keys("*")]
@@ -131,14 +128,14 @@ def values_of(results: Any) -> list[bytes]:
     ]
 
 
-def unpacked(value: bytes | str) -> str:
+def unpacked(value):
     return ResultRecord.from_bytes(
         base64.b64decode(value) if isinstance(value, str) else value
     ).text
 
 
 @contextmanager
-def opened(kind: str, request: Any) -> Iterator[Places]:
+def opened(kind, request):
     if kind == "memory":
         store = InMemoryStore()
         results = LangGraphResultStore(store)
@@ -157,14 +154,14 @@ def opened(kind: str, request: Any) -> Iterator[Places]:
 
 
 @pytest.fixture(params=["memory", "servers"])
-def places(request) -> Iterator[Places]:
+def places(request):
     with opened(request.param, request) as places:
         places.talk(SECRET, SECRET)  # the name of a thread may tell something, too
         places.talk("other", OTHER)
         yield places
 
 
-def everything_holds(places: Places, text: str) -> None:
+def everything_holds(places, text):
     for place, held in places.texts().items():
         assert text in held, place
 

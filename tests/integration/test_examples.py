@@ -1,7 +1,5 @@
 """Do the example programs run, against the doubles of their providers?"""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import json

@@ -4,8 +4,6 @@ Each attempt is a program of its own, run by an interpreter that finds no packag
 examples, which need their providers' packages, run in `test_examples`.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -69,7 +67,7 @@ assert create_context_agent(routed, []).invoke({"messages": [("user", "Hi")]})["
 """
 
 
-def page(name: str) -> str:
+def page(name):
     """Return the blocks of a page that run, in order."""
     text = (ROOT / name).read_text(encoding="utf-8")
     return "\n".join(
@@ -114,7 +112,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_first_attempt_works(name: str, tmp_path: Path) -> None:
+def test_the_first_attempt_works(name, tmp_path):
     start = f"import sys\nsys.modules.update(dict.fromkeys({NOT_INSTALLED!r}))\n"
     (tmp_path / "program.py").write_text(start + PROGRAMS[name], encoding="utf-8")
     done = subprocess.run(

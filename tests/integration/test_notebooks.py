@@ -30,9 +30,7 @@ finally:
 """
 
 
-def execute(
-    notebook: Path, work: Path, *, timeout_seconds: float = TIMEOUT_SECONDS
-) -> nbformat.NotebookNode:
+def execute(notebook, work, *, timeout_seconds=TIMEOUT_SECONDS):
     """Run a copy of a notebook and what stands beside it; return it with its outputs.
 
     Raises:
@@ -48,7 +46,7 @@ def execute(
     return nbformat.read(copy / notebook.name, as_version=4)
 
 
-def _offline(home: Path) -> dict[str, str]:
+def _offline(home):
     """No keys, no way out through a proxy, and no kernel specification but that of this interpreter."""
     kept = {
         name: value
@@ -72,7 +70,7 @@ def _offline(home: Path) -> dict[str, str]:
     )
 
 
-def problems_of(notebook: nbformat.NotebookNode) -> list[str]:
+def problems_of(notebook):
     """List what is wrong with an executed notebook: cells that did not run, error outputs, no picture."""
     cells = [
         cell
@@ -101,7 +99,7 @@ SAME_SHARE = {"01_quickstart.ipynb": 0.0, "05_tool_results.ipynb": 0.95}
 inside a text, a few characters earlier or later by what their random marks cost."""
 
 
-def words_printed(notebook: nbformat.NotebookNode) -> list[str]:
+def words_printed(notebook):
     """The lines that the cells of a notebook print, without what is random in them."""
     outputs = [
         output
@@ -117,7 +115,7 @@ def words_printed(notebook: nbformat.NotebookNode) -> list[str]:
     return [RANDOM.sub("#", line).rstrip() for line in "".join(texts).splitlines()]
 
 
-def _is_picture(output: nbformat.NotebookNode) -> bool:
+def _is_picture(output):
     png = base64.b64decode(output.get("data", {}).get("image/png", ""))
     return png.startswith(b"\x89PNG")
 

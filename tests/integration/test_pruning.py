@@ -1,7 +1,5 @@
 """Does a thread that is pruned hold all that it held, whatever its channels are rebuilt from?"""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Are conversations read from where agents leave them, and is nothing written there?"""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -123,10 +121,10 @@ def test_a_file_that_names_code_runs_none_and_costs_its_own_thread_alone(
 class Planted:
     """Makes a folder where it is unpickled."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path):
         self.path = path
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return os.mkdir, (self.path,)
 
 

@@ -1,13 +1,11 @@
 """Do agents with talkative tools keep every request within the window, and read results to their end?"""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -33,7 +31,7 @@ both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 agents = pytest.mark.parametrize("kind", ["agent", "wrapped tools", "middleware"])
 
 
-def facts(index: int) -> dict[str, Any]:
+def facts(index):
     return {
         "id": index,
         "name": f"row-{index:03d}",
@@ -56,9 +54,7 @@ def logs(name: str = "x") -> str:
     )
 
 
-def agent_of(
-    kind: str, model: Any, guard: ToolResultGuard, tools: Any, **options: Any
-) -> Any:
+def agent_of(kind, model, guard, tools, **options):
     """Return an agent of one kind whose window is small."""
     limits = ModelLimits(max_input_tokens=WINDOW)
     config = ContextConfig(summarize="inline")
@@ -77,9 +73,7 @@ def agent_of(
     )
 
 
-def ask(
-    agent: Any, *, is_async: bool, thread: str = "1", text: str = "What is there?"
-) -> list[BaseMessage]:
+def ask(agent, *, is_async, thread="1", text="What is there?"):
     config = {"configurable": {"thread_id": thread}, "recursion_limit": 400}
     given = {"messages": [HumanMessage(text)]}
     state = (
@@ -87,18 +81,17 @@ def ask(
         if is_async
         else agent.invoke(given, config)
     )
-    messages: list[BaseMessage] = state["messages"]
-    return messages
+    return state["messages"]
 
 
-def results_of(messages: list[BaseMessage]) -> list[ToolMessage]:
+def results_of(messages):
     return [message for message in messages if isinstance(message, ToolMessage)]
 
 
-def reader(first: str, parallel: int = 1) -> Any:
+def reader(first, parallel=1):
     """Return a policy that calls a tool, reads its result to the end, and answers."""
 
-    def decide(messages: list[BaseMessage], tools: Any) -> AIMessage:
+    def decide(messages, tools):
         last = messages[-1]
         if isinstance(last, HumanMessage):
             return AIMessage(
@@ -114,7 +107,7 @@ def reader(first: str, parallel: int = 1) -> Any:
     return decide
 
 
-def model_of(policy: Any) -> ScriptedChatModel:
+def model_of(policy):
     """Return a model that refuses what is larger than its window, exactly counted."""
     return ScriptedChatModel(
         policy=policy, input_limit=WINDOW, profile={"max_input_tokens": WINDOW}
@@ -143,7 +136,7 @@ def test_every_request_fits_and_the_agent_reads_to_the_end(kind, is_async, one):
 @agents
 @both
 def test_parallel_calls_share_the_room(kind, is_async):
-    def once(count: int) -> list[int]:
+    def once(count):
         calls = AIMessage(
             "", tool_calls=[call("logs", f"c{number}") for number in range(count)]
         )

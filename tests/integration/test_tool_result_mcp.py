@@ -1,7 +1,5 @@
 """Do the results of a real MCP server come to fit, whatever they hold?"""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 
@@ -75,11 +73,11 @@ def tools(listed):
     return {one.name: one.model_copy() for one in listed}
 
 
-def guard_of(max_tokens: int = BUDGET) -> ToolResultGuard:
+def guard_of(max_tokens=BUDGET):
     return ToolResultGuard(ToolResultConfig(max_tokens=max_tokens))
 
 
-def read_whole(guard: ToolResultGuard, shown: str) -> str:
+def read_whole(guard, shown):
     whole = {"fields": ["*"]}
     return "\n".join(
         pages(guard, guard.read(last_cursor(shown) or "", **whole), **whole)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -54,7 +53,7 @@ sys.exit(main())
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
+def wheel(tmp_path_factory):
     """The wheel, built from the tree without a build environment of its own (so: offline)."""
     out = tmp_path_factory.mktemp("dist")
     command = [
@@ -73,7 +72,7 @@ def wheel(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def unpacked(wheel, tmp_path_factory) -> Path:
+def unpacked(wheel, tmp_path_factory):
     """The folder that a user would find in site-packages."""
     folder = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as archive:
@@ -81,7 +80,7 @@ def unpacked(wheel, tmp_path_factory) -> Path:
     return folder
 
 
-def _python(script: str, *args: str, site: Path) -> subprocess.CompletedProcess[str]:
+def _python(script, *args, site):
     """Run a script that finds the unpacked wheel before the editable install, away from the tree."""
     # compiled once: the folder is the tests' own
     env = os.environ | {"PYTHONPATH": str(site)}
@@ -98,7 +97,7 @@ def _python(script: str, *args: str, site: Path) -> subprocess.CompletedProcess[
     )
 
 
-def unwanted(names: list[str]) -> list[str]:
+def unwanted(names):
     """List the files of a wheel that are neither the package nor its metadata, and leftovers inside the package."""
     leftovers = (".pyc", ".ipynb", ".bak", "~")
     return [
@@ -112,7 +111,7 @@ def unwanted(names: list[str]) -> list[str]:
     ]
 
 
-def wrong_metadata(metadata: Message) -> list[str]:
+def wrong_metadata(metadata):
     """List the fields that a user or an installer relies on and that do not say what they should."""
     expected = {
         "Name": "langchain-ctxwin",
@@ -127,7 +126,7 @@ def wrong_metadata(metadata: Message) -> list[str]:
     return wrong if metadata.get_payload() else [*wrong, "no description"]
 
 
-def unexplained(failed: dict[str, str], absent: list[str]) -> dict[str, str]:
+def unexplained(failed, absent):
     """Return the failed modules that are not an absent extra, or whose error does not say which extra to install."""
     owner = {
         module: extra for extra in absent for module in MODULES_OF_EXTRA.get(extra, ())

@@ -1,14 +1,9 @@
 """Engines in small windows, histories for them, and one agent on either adapter: nodes or middleware."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 from hypothesis import HealthCheck, settings
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import (
@@ -21,7 +16,7 @@ from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddlewa
 from support.conversations import CharCounter
 from support.fakes import ScriptedChatModel
 
-THREAD: dict[str, Any] = {"configurable": {"thread_id": "1"}}
+THREAD = {"configurable": {"thread_id": "1"}}
 WORD = "fox "  # one token in most vocabularies
 LONG = "The quick brown fox jumps over the lazy dog. " * 12  # about 120 tokens
 PATIENCE = 20.0  # of what waits for a thread; nothing that is tested takes a second
@@ -40,9 +35,7 @@ RUNS = settings(
 )
 
 
-def engine_of(
-    window: int, counter: Any = None, summarizer: Any = None, **options: Any
-) -> ContextEngine:
+def engine_of(window, counter=None, summarizer=None, **options):
     """Return an engine whose input limit is `window`; options are its own, or those of its `ContextConfig`."""
     own = {name: options.pop(name) for name in ENGINE_OPTIONS & options.keys()}
     config = ContextConfig(**{"output_reserve": 0, **options})
@@ -55,9 +48,7 @@ def engine_of(
     )
 
 
-def agent_on(
-    adapter: str, model: Any, tools: Sequence[Any] = (), **options: Any
-) -> Any:
+def agent_on(adapter, model, tools=(), **options):
     """Compile an agent that takes the limits of its model; the options are those of either adapter.
 
     Windows of a few hundred tokens have no room for the recall tool.
@@ -81,32 +72,31 @@ def agent_on(
     )
 
 
-def model_of(window: int, **options: Any) -> ScriptedChatModel:
+def model_of(window, **options):
     """Return a model that states its window and refuses what is larger."""
     return ScriptedChatModel(
         **{"profile": {"max_input_tokens": window}, "input_limit": window, **options}
     )
 
 
-def values(agent: Any) -> dict[str, Any]:
+def values(agent):
     """Return the state of the thread."""
-    state: dict[str, Any] = agent.get_state(THREAD).values
-    return state
+    return agent.get_state(THREAD).values
 
 
-def ask(agent: Any, text: str, config: Any = THREAD) -> Any:
+def ask(agent, text, config=THREAD):
     """Take one turn."""
     return agent.invoke({"messages": [HumanMessage(text)]}, config)
 
 
-def call(name: str, key: str, **args: Any) -> AIMessage:
+def call(name, key, **args):
     """Return a call as a model writes it."""
     return AIMessage("", tool_calls=[{"name": name, "args": args, "id": key}])
 
 
-def talk(turns: int, words: int = 60) -> list[AnyMessage]:
+def talk(turns, words=60):
     """Return a history of questions q0.. and answers a0.. of so many words, and the current question `now`."""
-    made: list[AnyMessage] = []
+    made = []
     for n in range(turns):
         made += [
             HumanMessage(f"question {n} " + WORD * words, id=f"q{n}"),
@@ -115,7 +105,7 @@ def talk(turns: int, words: int = 60) -> list[AnyMessage]:
     return [*made, HumanMessage("And now?", id="now")]
 
 
-def called(number: int, text: str, name: str = "read", **args: Any) -> list[AnyMessage]:
+def called(number, text, name="read", **args):
     """Return a step: a call and its result."""
     asking = call(name, f"c{number}", **args).model_copy(update={"id": f"a{number}"})
     return [
@@ -125,10 +115,10 @@ def called(number: int, text: str, name: str = "read", **args: Any) -> list[AnyM
 
 
 def compacted(
-    engine: ContextEngine,
-    messages: Sequence[AnyMessage],
-    state: dict[str, Any] | None = None,
-) -> tuple[Any, dict[str, Any]]:
+    engine,
+    messages,
+    state=None,
+):
     """Make a history that is too large fit; return the window afterwards and the state."""
     window = engine.measure(messages, session=state)
     compaction = engine.emergency(window)
@@ -137,6 +127,6 @@ def compacted(
     return engine.measure(messages, session=state), state
 
 
-def is_refused(*models: ScriptedChatModel) -> bool:
+def is_refused(*models):
     """Tell whether any request was refused."""
     return any(request.refused for model in models for request in model.requests)

@@ -5,13 +5,9 @@ Sources, under https://platform.claude.com/docs/en/: build-with-claude/prompt-ca
 gives no text of an error, the text is what users of the API report.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
 
 from support.loopback import RefusalError
 from support.oracle import MEDIA_TOKENS, compact_json, json_tokens, text_tokens
@@ -29,11 +25,8 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 TRIGGER_TOKENS = {"clear_tool_uses_20250919": 100_000, "compact_20260112": 150_000}
 KEPT_TOOL_USES = 3  # when an edit does not say
 
-Body = dict[str, Any]
-Blocks = list[dict[str, Any]]
 
-
-def visible(body: Mapping[str, Any]) -> Body:
+def visible(body):
     """Return a copy with block lists for texts, and without what precedes the newest compaction block."""
     seen = copy.deepcopy(dict(body))
     for message in seen["messages"]:
@@ -49,18 +42,18 @@ def visible(body: Mapping[str, Any]) -> Body:
     return seen
 
 
-def is_compaction(block: Mapping[str, Any]) -> bool:
+def is_compaction(block):
     """Tell whether a block is a summary; one with null content is a compaction that failed, and counts for nothing."""
     return block["type"] == "compaction" and block.get("content") is not None
 
 
-def blocks_of(message: Mapping[str, Any]) -> Blocks:
+def blocks_of(message):
     """Return the content of a message as blocks."""
     content = message["content"]
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def check(body: Body, betas: str) -> None:
+def check(body, betas):
     """Refuse a request for what can be seen without the past: breakpoints, tools, edits, pairs, thinking."""
     _check_breakpoints(body)
     _check_tools(body)
@@ -73,7 +66,7 @@ def check(body: Body, betas: str) -> None:
     _check_thinking(seen)
 
 
-def _check_breakpoints(body: Body) -> None:
+def _check_breakpoints(body):
     blocks, automatic = _in_prompt_order(body), body.get("cache_control")
     marks = [mark for block in blocks for mark in _marks(block)]
     own = _marks(blocks[-1])[-1:]
@@ -106,7 +99,7 @@ def _check_breakpoints(body: Body) -> None:
             raise RefusalError("cache_control cannot be set for empty text blocks")
 
 
-def _check_tools(body: Body) -> None:
+def _check_tools(body):
     tools = body.get("tools") or []
     if tools and all(tool.get("defer_loading") for tool in tools):
         raise RefusalError(
@@ -127,7 +120,7 @@ def _check_tools(body: Body) -> None:
                 )
 
 
-def _check_edits(body: Body, betas: str) -> None:
+def _check_edits(body, betas):
     edits = [
         edit["type"]
         for edit in (body.get("context_management") or {}).get("edits") or []
@@ -139,7 +132,7 @@ def _check_edits(body: Body, betas: str) -> None:
         raise RefusalError("`compaction` cannot be combined with `context_management`")
 
 
-def _check_demand(body: Body, betas: str) -> None:
+def _check_demand(body, betas):
     """A compaction on demand, and each request that sends its block back, need the feature's header."""
     blocks = [block for m in body["messages"] for block in blocks_of(m)]
     signed = [
@@ -163,7 +156,7 @@ def _check_demand(body: Body, betas: str) -> None:
         )
 
 
-def _check_budget(body: Body, betas: str) -> None:
+def _check_budget(body, betas):
     """Source: https://platform.claude.com/docs/en/build-with-claude/task-budgets."""
     budget = task_budget(body)
     if budget and BUDGET_BETA not in betas:
@@ -176,12 +169,12 @@ def _check_budget(body: Body, betas: str) -> None:
         raise RefusalError("output_config.task_budget.remaining: must be within total")
 
 
-def task_budget(body: Body) -> dict[str, Any]:
+def task_budget(body):
     """Return what a request says of the tokens that the current loop of calls may take."""
     return (body.get("output_config") or {}).get("task_budget") or {}
 
 
-def countdown(seen: Body) -> int | None:
+def countdown(seen):
     """Return the tokens that the model is told it has left: the budget without what it sees of the current loop."""
     budget = task_budget(seen)
     if not budget or "compaction" in seen:
@@ -199,7 +192,7 @@ def countdown(seen: Body) -> int | None:
     return int(budget.get("remaining", budget["total"])) - spent
 
 
-def check_system(body: Body, *, is_taken: bool) -> None:
+def check_system(body, *, is_taken):
     """Refuse a system message in between where the model takes none there, or where it does not stand as it has to."""
     messages = [m for m in body["messages"] if isinstance(m, dict)]
     roles = [message["role"] for message in messages]
@@ -215,7 +208,7 @@ def check_system(body: Body, *, is_taken: bool) -> None:
             )
 
 
-def _check_parts(messages: list[Body]) -> None:
+def _check_parts(messages):
     for index, message in enumerate(messages):
         blocks = message["content"]
         if all(
@@ -233,7 +226,7 @@ def _check_parts(messages: list[Body]) -> None:
                 )
 
 
-def check_size(body: Body, *, max_bytes: int, max_images: int) -> None:
+def check_size(body, *, max_bytes, max_images):
     """Refuse a request with too many bytes or images."""
     text = compact_json(body)
     if len(text) > max_bytes:
@@ -243,7 +236,7 @@ def check_size(body: Body, *, max_bytes: int, max_images: int) -> None:
         raise RefusalError(f"too many images and documents: {images} > {max_images}")
 
 
-def _check_pairs(messages: list[Body]) -> None:
+def _check_pairs(messages):
     for index, message in enumerate(messages):
         calls = _ids(message, "tool_use")
         results = (
@@ -267,7 +260,7 @@ def _check_pairs(messages: list[Body]) -> None:
                 )
 
 
-def _check_thinking(seen: Body) -> None:
+def _check_thinking(seen):
     """With `enabled`, not with `adaptive`, the message with the pending calls must begin with thinking."""
     pending = pending_call(seen)
     if pending is None or (seen.get("thinking") or {}).get("type") != "enabled":
@@ -286,7 +279,7 @@ def _check_thinking(seen: Body) -> None:
         )
 
 
-def pending_call(seen: Body) -> int | None:
+def pending_call(seen):
     """Return the index of the assistant message whose results the request ends with."""
     last = max(
         i for i, message in enumerate(seen["messages"]) if message["role"] != "system"
@@ -294,7 +287,7 @@ def pending_call(seen: Body) -> int | None:
     return last - 1 if last and _ids(seen["messages"][last], "tool_result") else None
 
 
-def drops_bound(body: Body, betas: str) -> bool:
+def drops_bound(body, betas):
     """Tell whether a request to a model that ties thinking to its prefix asks to drop what is tied to another one."""
     binding = (body.get("thinking") or {}).get("block_binding")
     if binding is not None and BINDING_BETA not in betas:
@@ -302,16 +295,12 @@ def drops_bound(body: Body, betas: str) -> bool:
     return bool(binding) and binding.get("prefix_mismatch_behavior") == "drop_block"
 
 
-Said = list[tuple[str, dict[str, Any]]]
-"""Blocks with the role that said them, in turns of one role."""
-
-
 def prefix(
-    seen: Body,
-    index: int | None = None,
-    place: int = 0,
-    stands_for: Mapping[str, Said] | None = None,
-) -> str:
+    seen,
+    index=None,
+    place=0,
+    stands_for=None,
+):
     """Return a digest of what precedes a block, or an answer to all of it: system, tools, messages, no thinking.
 
     A block of a compaction on demand counts as what it stands for, by its signature: nothing may stand between that and
@@ -326,9 +315,7 @@ def prefix(
     ).hexdigest()
 
 
-def told_before(
-    seen: Body, index: int | None, place: int, stands_for: Mapping[str, Said]
-) -> Said:
+def told_before(seen, index, place, stands_for):
     """Return the blocks before a place in a request, each with its role."""
     messages = seen["messages"]
     index = len(messages) if index is None else index
@@ -347,17 +334,17 @@ PARTS = ("model", "system", "tools", "messages")
 """Of a request, in the order in which its diagnostics look at them."""
 
 
-def parts(seen: Body) -> dict[str, Any]:
+def parts(seen):
     """Return what the prompt cache compares of a request, without breakpoints."""
     return {part: _bare(seen.get(part) or []) for part in PARTS}
 
 
-def thinks(body: Mapping[str, Any]) -> bool:
+def thinks(body):
     """Tell whether the request lets the model think."""
     return (body.get("thinking") or {}).get("type") in {"enabled", "adaptive"}
 
 
-def references(block: Mapping[str, Any]) -> Iterator[str]:
+def references(block):
     """Yield the names of the deferred tools that a block loads."""
     if block.get("type") == "tool_reference":
         yield block["tool_name"]
@@ -371,7 +358,7 @@ def references(block: Mapping[str, Any]) -> Iterator[str]:
             yield from references(inner)
 
 
-def apply_clearing(seen: Body) -> tuple[Body, list[dict[str, Any]]]:
+def apply_clearing(seen):
     """Apply the edits that clear, in order; return what is left and the `applied_edits` of the response."""
     applied = []
     for edit in (seen.get("context_management") or {}).get("edits") or []:
@@ -392,7 +379,7 @@ def apply_clearing(seen: Body) -> tuple[Body, list[dict[str, Any]]]:
     return seen, applied
 
 
-def compacts(seen: Body) -> Body | None:
+def compacts(seen):
     """Return the compaction edit that a prompt triggers."""
     for edit in (seen.get("context_management") or {}).get("edits") or []:
         least = _value(edit, "trigger", TRIGGER_TOKENS.get(edit["type"], 0))
@@ -401,7 +388,7 @@ def compacts(seen: Body) -> Body | None:
     return None
 
 
-def _clear_tool_uses(seen: Body, edit: Body) -> int:
+def _clear_tool_uses(seen, edit):
     """Clear the oldest results but for those of the newest `keep` uses; return how many."""
     uses = [
         block
@@ -420,18 +407,18 @@ def _clear_tool_uses(seen: Body, edit: Body) -> int:
     return len(old)
 
 
-def _is_said(message: Body) -> bool:
+def _is_said(message):
     return message["role"] == "user" and any(
         block["type"] != "tool_result" for block in message["content"]
     )
 
 
-def prompt_tokens(body: Mapping[str, Any]) -> int:
+def prompt_tokens(body):
     """Return what the model would see of a request, before any edit."""
     return sum(block.tokens for block in prompt_blocks(visible(body)))
 
 
-def prompt_blocks(seen: Body) -> list[Block]:
+def prompt_blocks(seen):
     """Return the prompt in its order, tools, system, messages, with the breakpoints."""
     tools = {tool["name"]: tool for tool in seen.get("tools") or []}
     shown = [tool for tool in tools.values() if not tool.get("defer_loading")]
@@ -441,7 +428,7 @@ def prompt_blocks(seen: Body) -> list[Block]:
     # changing these ends the reuse of messages
     ways = seen.get("thinking"), seen.get("tool_choice"), task_budget(seen)
     how = compact_json([*ways])
-    loaded: set[str] = set()
+    loaded = set()
     role = None
     for message in seen["messages"]:
         for inner in message["content"]:
@@ -465,7 +452,7 @@ def prompt_blocks(seen: Body) -> list[Block]:
     return blocks
 
 
-def _block(where: str, value: Body, tokens: int) -> Block:
+def _block(where, value, tokens):
     marks = _marks(value)
     return Block(
         key=where + compact_json(_bare(value)),
@@ -474,7 +461,7 @@ def _block(where: str, value: Body, tokens: int) -> Block:
     )
 
 
-def _tokens(block: Body) -> int:
+def _tokens(block):
     kind = block["type"]
     if kind in {"text", "thinking"}:
         return text_tokens(block[kind])
@@ -494,7 +481,7 @@ def _tokens(block: Body) -> int:
     return json_tokens(_bare(block))
 
 
-def _bare(value: Any) -> Any:
+def _bare(value):
     """Return a value without its breakpoints, which are no part of the prompt."""
     if isinstance(value, list):
         return [_bare(each) for each in value]
@@ -507,7 +494,7 @@ def _bare(value: Any) -> Any:
     return value
 
 
-def _in_prompt_order(body: Body) -> list[dict[str, Any]]:
+def _in_prompt_order(body):
     system = blocks_of({"content": body.get("system") or []})
     return [
         *(body.get("tools") or []),
@@ -516,7 +503,7 @@ def _in_prompt_order(body: Body) -> list[dict[str, Any]]:
     ]
 
 
-def _marks(block: Mapping[str, Any]) -> Blocks:
+def _marks(block):
     content = block.get("content")
     inner = (
         [mark for each in content for mark in _marks(each)]
@@ -526,14 +513,14 @@ def _marks(block: Mapping[str, Any]) -> Blocks:
     return inner + ([block["cache_control"]] if block.get("cache_control") else [])
 
 
-def _ttl(mark: Mapping[str, Any]) -> float:
+def _ttl(mark):
     return ONE_HOUR if mark.get("ttl") == "1h" else FIVE_MINUTES
 
 
-def _ids(message: Body, kind: str) -> list[str]:
+def _ids(message, kind):
     key = "id" if kind == "tool_use" else "tool_use_id"
     return [block[key] for block in message["content"] if block["type"] == kind]
 
 
-def _value(edit: Body, name: str, default: int) -> int:
+def _value(edit, name, default):
     return int((edit.get(name) or {"value": default})["value"])

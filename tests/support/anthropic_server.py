@@ -1,19 +1,15 @@
 """A loopback Anthropic Messages API: its rules, its context edits, its prompt cache, and a scripted model."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator
-from typing import Any
 
 from langchain_anthropic import ChatAnthropic
 
 from support import anthropic_rules as rules
 from support.anthropic_rules import THINKING, prompt_blocks, visible
-from support.loopback import Answer, Call, Item, Loopback, Policy, RefusalError, script
+from support.loopback import Answer, Loopback, RefusalError, script
 from support.oracle import head_text, text_tokens
 from support.prompt_cache import CacheUse, PromptCache
 
@@ -40,15 +36,15 @@ class AnthropicServer(Loopback):
     def __init__(
         self,
         *,
-        context_window: int = 200_000,
-        policy: Policy | None = None,
-        summary: str | None = SUMMARY,
-        min_compaction_trigger: int = MIN_COMPACTION_TRIGGER_TOKENS,
-        binds: bool = False,
-        takes_system: bool = False,
-        max_bytes: int = 32_000_000,
-        max_images: int = 100,
-    ) -> None:
+        context_window=200_000,
+        policy=None,
+        summary=SUMMARY,
+        min_compaction_trigger=MIN_COMPACTION_TRIGGER_TOKENS,
+        binds=False,
+        takes_system=False,
+        max_bytes=32_000_000,
+        max_images=100,
+    ):
         super().__init__()
         self.context_window = context_window
         self.policy = policy or script(ANSWER)
@@ -56,29 +52,29 @@ class AnthropicServer(Loopback):
         self.min_compaction_trigger = min_compaction_trigger
         self.binds, self.takes_system = binds, takes_system
         self.max_bytes, self.max_images = max_bytes, max_images
-        self.bound: dict[str, tuple[str, str]] = {}
+        self.bound = {}
         """Signature of a thinking block -> digest of what preceded it, and the signature of the block before it."""
 
-        self.issued: dict[str, Item] = {}
+        self.issued = {}
         """Signature, or encrypted data, of each thinking and compaction block -> that block."""
 
-        self.countdowns: list[int | None] = []
+        self.countdowns = []
         """What the model was told with each answered request that it has left of its task budget."""
 
-        self.betas: list[str] = []
+        self.betas = []
         """Feature headers of each request."""
 
-        self.stands_for: dict[str, rules.Said] = {}
+        self.stands_for = {}
         """Signature of a block of a compaction on demand -> what it stands for."""
 
         # call id -> the thinking of its message
-        self._thoughts: dict[str, list[Item]] = {}
+        self._thoughts = {}
         self._cache = PromptCache()
         self._numbers = itertools.count(1)
         # message id -> model, system, tools and messages of its request
-        self._prompts: dict[str, dict[str, Any]] = {}
+        self._prompts = {}
 
-    def chat_model(self, **options: Any) -> ChatAnthropic:
+    def chat_model(self, **options):
         """Return the real client, pointed at this server, without retries."""
         settings = {
             "model": "claude-test",
@@ -89,7 +85,7 @@ class AnthropicServer(Loopback):
         }
         return ChatAnthropic(**settings | options)
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call):
         """Answer one request by the rules."""
         body = call.body
         if call.path != "/v1/messages":
@@ -99,7 +95,7 @@ class AnthropicServer(Loopback):
         rules.check_size(body, max_bytes=self.max_bytes, max_images=self.max_images)
         rules.check_system(body, is_taken=self.takes_system)
         rules.check(body, betas)
-        self._changes: list[Item] = []
+        self._changes = []
         body = self._bound(body, betas)
         self._check_issued(body)
         seen = visible(body)
@@ -120,16 +116,16 @@ class AnthropicServer(Loopback):
             events=_events(message) if body.get("stream") else None,
         )
 
-    def error_body(self, refusal: RefusalError) -> dict[str, Any]:
+    def error_body(self, refusal):
         """Write a refusal as the API does."""
-        error: Item = {"type": "invalid_request_error", "message": refusal.message}
+        error = {"type": "invalid_request_error", "message": refusal.message}
         return {
             "type": "error",
             "error": error
             | ({"details": {"error_code": refusal.code}} if refusal.code else {}),
         }
 
-    def _bound(self, body: Item, betas: str) -> Item:
+    def _bound(self, body, betas):
         """Return the request without thinking of another prefix where it asks for that; refuse it otherwise."""
         drops = rules.drops_bound(body, betas)
         if not self.binds:
@@ -172,7 +168,7 @@ class AnthropicServer(Loopback):
             message["content"] = kept
         return body
 
-    def _check_size(self, size: int, output: int) -> None:
+    def _check_size(self, size, output):
         if size > self.context_window:
             raise RefusalError(
                 f"prompt is too long: {size} tokens > {self.context_window} maximum"
@@ -183,7 +179,7 @@ class AnthropicServer(Loopback):
                 f"input length and `max_tokens` exceed context limit: {text}"
             )
 
-    def _check_issued(self, body: Item) -> None:
+    def _check_issued(self, body):
         for edit in (body.get("context_management") or {}).get("edits") or []:
             trigger = edit.get("trigger") or {}
             if (
@@ -199,7 +195,7 @@ class AnthropicServer(Loopback):
         if rules.thinks(body):
             self._check_thoughts(seen)
 
-    def _check_compactions(self, body: Item) -> None:
+    def _check_compactions(self, body):
         """Source: the docstrings of `compaction_*_error` in the SDK."""
         blocks = [
             block for message in body["messages"] for block in rules.blocks_of(message)
@@ -229,7 +225,7 @@ class AnthropicServer(Loopback):
                     code="compaction_block_misplaced",
                 )
 
-    def _check_thoughts(self, seen: Item) -> None:
+    def _check_thoughts(self, seen):
         """A block must be as it was issued, and none may be missing where results are pending."""
         last = max(
             (i for i, m in enumerate(seen["messages"]) if m["role"] == "assistant"),
@@ -263,10 +259,10 @@ class AnthropicServer(Loopback):
                     f"messages.{index}.content.0: Invalid `signature` in `thinking` block"
                 )
 
-    def _message(self, seen: Item, applied: list[Item]) -> tuple[Item, int]:
+    def _message(self, seen, applied):
         """Return the message that answers a valid request, and the size of its prompt."""
-        head: list[Item] = []
-        extra: Item = {}
+        head = []
+        extra = {}
         native, edit = "compaction" in seen, rules.compacts(seen)
         if native or edit:
             head, spent = self._compaction(seen, signed=native)
@@ -293,7 +289,7 @@ class AnthropicServer(Loopback):
             message["context_management"] = {"applied_edits": applied}
         return message, sum(block.tokens for block in blocks)
 
-    def _miss(self, seen: Item) -> Item | None:
+    def _miss(self, seen):
         """Source: the docstrings of `BetaCacheMiss...` in the SDK."""
         previous = seen["diagnostics"].get("previous_message_id")
         if previous is None:
@@ -312,7 +308,7 @@ class AnthropicServer(Loopback):
             else None
         )
 
-    def _reply(self, seen: Item, content: list[Item], reason: str, usage: Item) -> Item:
+    def _reply(self, seen, content, reason, usage):
         head = {
             "id": f"msg_{next(self._numbers)}",
             "type": "message",
@@ -326,7 +322,7 @@ class AnthropicServer(Loopback):
             "usage": usage,
         }
 
-    def _compaction(self, seen: Item, *, signed: bool) -> tuple[list[Item], Item]:
+    def _compaction(self, seen, *, signed):
         """Return the block of a compaction and what it cost, which the usage beside it leaves out."""
         key = "signature" if signed else "encrypted_content"
         block = {
@@ -343,7 +339,7 @@ class AnthropicServer(Loopback):
         usage["input_tokens"] += SUMMARY_PROMPT_TOKENS
         return [block], {"iterations": [{"type": "compaction", **usage}]}
 
-    def _content(self, seen: Item) -> tuple[list[Item], str]:
+    def _content(self, seen):
         """Return the blocks of the scripted model, signed and cut to `max_tokens`, and why it stopped."""
         written = self.policy(seen)
         blocks = (
@@ -374,18 +370,18 @@ class AnthropicServer(Loopback):
             ], "max_tokens"
         return blocks, "tool_use" if calls else "end_turn"
 
-    def _finish(self, block: Item) -> None:
+    def _finish(self, block):
         if block["type"] == "tool_use" and "id" not in block:
             block["id"] = f"toolu_{next(self._numbers)}"
         if block["type"] == "thinking":
             block.setdefault("signature", self._seal(block["thinking"]))
 
-    def _seal(self, text: str) -> str:
+    def _seal(self, text):
         seed = f"{next(self._numbers)} {text}".encode()
         return base64.b64encode(hashlib.sha256(seed).digest()).decode()
 
 
-def _thoughts_in(seen: Item) -> list[str]:
+def _thoughts_in(seen):
     return [
         _sign(block)
         for message in seen["messages"]
@@ -394,11 +390,11 @@ def _thoughts_in(seen: Item) -> list[str]:
     ]
 
 
-def _sign(block: Item) -> str:
+def _sign(block):
     return str(block.get("signature") or block.get("data"))
 
 
-def _bare_thought(block: Item) -> Item:
+def _bare_thought(block):
     return {
         key: value
         for key, value in block.items()
@@ -406,7 +402,7 @@ def _bare_thought(block: Item) -> Item:
     }
 
 
-def _usage(use: CacheUse, output: int) -> Item:
+def _usage(use, output):
     return {
         "input_tokens": use.fresh,
         "cache_read_input_tokens": use.read,
@@ -419,13 +415,13 @@ def _usage(use: CacheUse, output: int) -> Item:
     }
 
 
-def _output_tokens(block: Item) -> int:
+def _output_tokens(block):
     return text_tokens(
         block.get("text") or block.get("thinking") or json.dumps(block.get("input", ""))
     )
 
 
-def _events(message: Item) -> Iterator[Item]:
+def _events(message):
     """Source: https://platform.claude.com/docs/en/build-with-claude/streaming."""
     opened = {
         **message,
@@ -451,7 +447,7 @@ def _events(message: Item) -> Iterator[Item]:
     yield {"type": "message_stop"}
 
 
-def _pieces(block: Item) -> tuple[Item, list[Item]]:
+def _pieces(block):
     """Return how a block starts in a stream, and what then completes it."""
     if block["type"] == "text":
         words = block["text"].split(" ")

@@ -1,15 +1,10 @@
 """Checkpointers on files that can be opened again, and a serializer that tells when state is not plain."""
 
-from __future__ import annotations
-
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 
 import aiosqlite
 from langgraph.checkpoint.serde.event_hooks import (
-    SerdeEvent,
     register_serde_event_listener,
 )
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -18,7 +13,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 
 @contextmanager
-def sqlite_saver(path: Path, *, strict: bool = False) -> Iterator[SqliteSaver]:
+def sqlite_saver(path, *, strict=False):
     """Open a saver on a connection of its own; opening `path` again is what a restarted process does.
 
     Strict keeps only LangGraph's own safe types, as `LANGGRAPH_STRICT_MSGPACK=true` does where no
@@ -32,9 +27,7 @@ def sqlite_saver(path: Path, *, strict: bool = False) -> Iterator[SqliteSaver]:
 
 
 @asynccontextmanager
-async def async_sqlite_saver(
-    path: Path, *, strict: bool = False
-) -> AsyncIterator[AsyncSqliteSaver]:
+async def async_sqlite_saver(path, *, strict=False):
     """Open an async saver on a connection of its own."""
     async with aiosqlite.connect(path) as connection:
         yield AsyncSqliteSaver(
@@ -42,13 +35,13 @@ async def async_sqlite_saver(
         )
 
 
-def strict_serializer() -> JsonPlusSerializer:
+def strict_serializer():
     """Return a serializer that rebuilds only safe types; others come back as plain data, as in strict mode."""
     return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
 
 
 @contextmanager
-def foreign_types() -> Iterator[list[str]]:
+def foreign_types():
     """Collect the types outside LangGraph's safe list that checkpoints rebuild, or refuse to, in the meantime.
 
     Example:
@@ -56,9 +49,9 @@ def foreign_types() -> Iterator[list[str]]:
         ...     graph.get_state(config)
         >>> assert found == []
     """
-    found: list[str] = []
+    found = []
 
-    def note(event: SerdeEvent) -> None:
+    def note(event):
         found.append(f"{event['module']}.{event['name']}")
 
     unregister = register_serde_event_listener(note)

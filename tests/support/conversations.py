@@ -1,16 +1,10 @@
 """Random conversations as histories really arrive: tidy ones, and every way in which they are broken."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
-from typing import Any
 
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
-    AnyMessage,
-    BaseMessage,
     HumanMessage,
     SystemMessage,
     ToolCall,
@@ -56,7 +50,7 @@ class CharCounter:
 
     exact = True
 
-    def __call__(self, messages: Sequence[BaseMessage], *, tools: Any = None) -> int:
+    def __call__(self, messages, *, tools=None):
         """Return the tokens of a request."""
         definitions = sum(
             -(-len(json.dumps(tool, default=str)) // CHARS_PER_TOKEN)
@@ -65,9 +59,7 @@ class CharCounter:
         return BASE_TOKENS + definitions + sum(map(_message_tokens, messages))
 
 
-def engine_of(
-    window: int = 600, *, counter: Any = None, summarizer: Any = None, **config: Any
-) -> ContextEngine:
+def engine_of(window=600, *, counter=None, summarizer=None, **config):
     """Return an engine whose input limit is `window`."""
     settings = ContextConfig(output_reserve=0, **config)
     return ContextEngine(
@@ -78,9 +70,9 @@ def engine_of(
     )
 
 
-def turns(number: int) -> list[AnyMessage]:
+def turns(number):
     """Return so many long questions with short answers, and a last question."""
-    messages: list[AnyMessage] = []
+    messages = []
     for i in range(number):
         messages += [
             HumanMessage(f"question {i} {FILLER}", id=f"q{i}"),
@@ -89,7 +81,7 @@ def turns(number: int) -> list[AnyMessage]:
     return [*messages, HumanMessage("now", id="now")]
 
 
-def payload(message: BaseMessage) -> tuple[Any, ...]:
+def payload(message):
     """Return what of a message reaches the provider."""
     calls = getattr(message, "tool_calls", None)
     return (
@@ -100,11 +92,11 @@ def payload(message: BaseMessage) -> tuple[Any, ...]:
     )
 
 
-def ready(messages: Sequence[BaseMessage]) -> bool:
+def ready(messages):
     """True when an agent would call its model now: a question, or results of which none is missing."""
     if not messages or messages[-1].type not in {"human", "tool"}:
         return False
-    pending: list[str] = []
+    pending = []
     for message in messages:
         if isinstance(message, HumanMessage):
             pending = []
@@ -116,13 +108,13 @@ def ready(messages: Sequence[BaseMessage]) -> bool:
 
 @st.composite
 def conversations(
-    draw: st.DrawFn,
+    draw,
     *,
-    broken: bool = True,
-    pins: bool = True,
-    huge: bool = False,
-    max_events: int = 14,
-) -> list[AnyMessage]:
+    broken=True,
+    pins=True,
+    huge=False,
+    max_events=14,
+):
     """Draw a history that ends with something to answer; ids are unique, or missing throughout."""
     with_ids = draw(st.sampled_from((True, True, True, False))) if broken else True
     writer = _Writer(draw, huge=huge)
@@ -145,26 +137,26 @@ def conversations(
 class _Writer:
     """Writes one event after the other; every text is unique, so that messages can be told apart by content."""
 
-    def __init__(self, draw: st.DrawFn, *, huge: bool) -> None:
-        self.messages: list[AnyMessage] = []
+    def __init__(self, draw, *, huge):
+        self.messages = []
         self._draw = draw
         self._sizes = (*SIZES_CHARS, HUGE_CHARS) if huge else SIZES_CHARS
         self._serial = 0
-        self._last_call: tuple[str, dict[str, Any]] = ("read", {"path": "a"})
+        self._last_call = ("read", {"path": "a"})
 
-    def user(self) -> None:
+    def user(self):
         self._add(HumanMessage(self._text("question")))
 
-    def answer(self) -> None:
+    def answer(self):
         self._add(AIMessage(self._text("answer")))
 
-    def call(self) -> None:
+    def call(self):
         ids = [self._call_id() for _ in range(self._draw(st.integers(1, 3)))]
         self._calls(ids)
         for call_id in self._draw(st.permutations(ids)):
             self._result(call_id)
 
-    def again(self) -> None:
+    def again(self):
         """Make the last call once more, so that the older result is superseded."""
         call_id = self._call_id()
         self._add(
@@ -172,42 +164,42 @@ class _Writer:
         )
         self._result(call_id)
 
-    def orphan(self) -> None:
+    def orphan(self):
         self._result(f"nobody-{self._next()}")
 
-    def abandoned(self) -> None:
+    def abandoned(self):
         self._calls([self._call_id()])
         self.user()
 
-    def late(self) -> None:
+    def late(self):
         call_id = self._call_id()
         self._calls([call_id])
         self.user()
         self._result(call_id)
 
-    def partial(self) -> None:
+    def partial(self):
         """Two calls of which one is answered before the user goes on."""
         ids = [self._call_id(), self._call_id()]
         self._calls(ids)
         self._result(ids[-1])
         self.user()
 
-    def double_result(self) -> None:
+    def double_result(self):
         call_id = self._call_id()
         self._calls([call_id])
         self._result(call_id)
         self._result(call_id)
 
-    def system(self) -> None:
+    def system(self):
         self._add(SystemMessage(self._text("system")))
 
-    def system_inside(self) -> None:
+    def system_inside(self):
         call_id = self._call_id()
         self._calls([call_id])
         self.system()
         self._result(call_id)
 
-    def empty_user(self) -> None:
+    def empty_user(self):
         self._add(
             HumanMessage(
                 self._draw(
@@ -216,10 +208,10 @@ class _Writer:
             )
         )
 
-    def empty_answer(self) -> None:
+    def empty_answer(self):
         self._add(AIMessage(self._draw(st.sampled_from(("", [])))))
 
-    def none_content(self) -> None:
+    def none_content(self):
         kind = self._draw(st.sampled_from((HumanMessage, AIMessage, SystemMessage)))
         message = kind("")
         message.content = (
@@ -227,21 +219,21 @@ class _Writer:
         )
         self._add(message)
 
-    def surrogate(self) -> None:
+    def surrogate(self):
         self._add(HumanMessage(self._text("lone \ud800 surrogate")))
 
-    def blocks(self) -> None:
+    def blocks(self):
         self._add(
             AIMessage(
                 [{"type": "text", "text": self._text("block")}, self._text("bare")]
             )
         )
 
-    def image(self) -> None:
+    def image(self):
         image = {"type": "image", "base64": "QUJD" * 2000, "mime_type": "image/png"}
         self._add(HumanMessage([{"type": "text", "text": self._text("look")}, image]))
 
-    def reasoning(self) -> None:
+    def reasoning(self):
         call_id = self._call_id()
         thought = {
             "type": "reasoning",
@@ -257,7 +249,7 @@ class _Writer:
         )
         self._result(call_id)
 
-    def invalid_call(self) -> None:
+    def invalid_call(self):
         call_id = self._call_id()
         broken = InvalidToolCall(
             name="read",
@@ -269,7 +261,7 @@ class _Writer:
         self._add(AIMessage("", invalid_tool_calls=[broken]))
         self._result(call_id)
 
-    def _calls(self, ids: list[str]) -> None:
+    def _calls(self, ids):
         calls = [
             self._tool_call(
                 call_id, {"path": self._text("path"), "n": [1, {"deep": "x"}]}
@@ -281,36 +273,36 @@ class _Writer:
         )
         self._last_call = (calls[-1]["name"], calls[-1]["args"])
 
-    def _tool_call(self, call_id: str, args: dict[str, Any]) -> ToolCall:
+    def _tool_call(self, call_id, args):
         return ToolCall(name="read", args=args, id=call_id, type="tool_call")
 
-    def _result(self, call_id: str) -> None:
+    def _result(self, call_id):
         status = self._draw(st.sampled_from(("success", "success", "success", "error")))
         self._add(
             ToolMessage(self._text("result"), tool_call_id=call_id, status=status)
         )
 
-    def _call_id(self) -> str:
+    def _call_id(self):
         """Return a fresh id, or one that an earlier step already used."""
         return self._draw(
             st.sampled_from(("c0", f"c{self._next()}", f"c{self._next()}"))
         )
 
-    def _text(self, what: str) -> str:
+    def _text(self, what):
         return f"{what} {self._next()} " + "lorem " * (
             self._draw(st.sampled_from(self._sizes)) // 6
         )
 
-    def _next(self) -> int:
+    def _next(self):
         self._serial += 1
         return self._serial
 
-    def _add(self, message: AnyMessage) -> None:
+    def _add(self, message):
         self.messages.append(message)
 
 
-def _message_tokens(message: BaseMessage) -> int:
-    content: Any = message.content
+def _message_tokens(message):
+    content = message.content
     blocks = content if isinstance(content, list) else [content or ""]
     chars = sum(_block_chars(block) for block in blocks)
     if isinstance(message, AIMessage):
@@ -322,7 +314,7 @@ def _message_tokens(message: BaseMessage) -> int:
     return FRAME_TOKENS - (-chars // CHARS_PER_TOKEN)
 
 
-def _block_chars(block: Any) -> int:
+def _block_chars(block):
     if isinstance(block, str):
         return len(block)
     known = block.get("text") or block.get("reasoning")

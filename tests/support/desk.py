@@ -1,20 +1,14 @@
 """A small agent with two talkative tools, and what must hold for every request that it sent."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
 from langchain_ctxwin import ContextConfig, ModelLimits, create_context_agent
 from support.conversations import payload
 from support.gemini_policy import is_said
-from support.gemini_server import GeminiRequest, GeminiServer
 
 PROMPT = "You look around and report what you find."
-CONFIG: dict[str, Any] = {"configurable": {"thread_id": "t"}}
+CONFIG = {"configurable": {"thread_id": "t"}}
 SIZES = "exceeds the maximum number of tokens allowed"  # in the API's overflow text, and in no other
 JSON_VALUES = (str, int, float, bool, type(None))
 
@@ -35,12 +29,12 @@ TOOLS = [look, listen]
 
 
 def agent_of(
-    model: Any,
-    input_limit: int,
+    model,
+    input_limit,
     *,
-    config: dict[str, Any] | None = None,
-    **options: Any,
-) -> Any:
+    config=None,
+    **options,
+):
     """Compile an agent whose engine is told that the model takes `input_limit` tokens.
 
     Its policies call whatever tool they are given, so it has none but those that are meant.
@@ -57,18 +51,17 @@ def agent_of(
     )
 
 
-def ask(text: str) -> dict[str, Any]:
+def ask(text):
     """Return the input of one turn."""
     return {"messages": [("user", text)]}
 
 
-def state_of(agent: Any, config: dict[str, Any] = CONFIG) -> dict[str, Any]:
+def state_of(agent, config=CONFIG):
     """Return the state of the thread as a checkpointer holds it."""
-    values: dict[str, Any] = agent.get_state(config).values
-    return values
+    return agent.get_state(config).values
 
 
-def refusals(server: GeminiServer) -> list[str]:
+def refusals(server):
     """Return the error texts of a server's 400 replies."""
     return [
         request.reply["error"]["message"]
@@ -77,7 +70,7 @@ def refusals(server: GeminiServer) -> list[str]:
     ]
 
 
-def user_texts(request: GeminiRequest) -> list[str]:
+def user_texts(request):
     """Return what users said in a request, in order."""
     said = (content for content in request.body["contents"] if is_said(content))
     return [
@@ -85,7 +78,7 @@ def user_texts(request: GeminiRequest) -> list[str]:
     ]
 
 
-def tool_outputs(request: GeminiRequest) -> list[str]:
+def tool_outputs(request):
     """Return the tool results of a request, in order."""
     parts = (part for content in request.body["contents"] for part in content["parts"])
     return [
@@ -95,12 +88,12 @@ def tool_outputs(request: GeminiRequest) -> list[str]:
     ]
 
 
-def payloads(requests: Sequence[Sequence[BaseMessage]]) -> list[list[tuple[Any, ...]]]:
+def payloads(requests):
     """Return of each request what reaches the provider."""
     return [[payload(message) for message in request] for request in requests]
 
 
-def not_json(value: Any, path: str = "state") -> Iterator[str]:
+def not_json(value, path="state"):
     """Yield the places in a state whose values are neither JSON nor, in `messages`, messages."""
     if isinstance(value, dict):
         for key, item in value.items():
@@ -118,7 +111,7 @@ def not_json(value: Any, path: str = "state") -> Iterator[str]:
         yield f"{path}: {type(value).__name__}"
 
 
-def answered(agent: Any, config: dict[str, Any] = CONFIG) -> bool:
+def answered(agent, config=CONFIG):
     """Tell whether the thread ends with an answer and nothing is left to run."""
     last = state_of(agent, config)["messages"][-1]
     return (

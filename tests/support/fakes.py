@@ -1,7 +1,5 @@
 """A chat model that behaves as a policy says, and refuses what a strict provider would refuse."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -41,12 +39,12 @@ class SdkError(Exception):
 
     def __init__(
         self,
-        message: str,
+        message,
         *,
-        status_code: int,
-        code: str | None = None,
-        body: Any = None,
-    ) -> None:
+        status_code,
+        code=None,
+        body=None,
+    ):
         super().__init__(message)
         self.message = message
         self.status_code = status_code
@@ -54,13 +52,13 @@ class SdkError(Exception):
         self.body = body
 
 
-def core_overflow(tokens: int, limit: int) -> Exception:
+def core_overflow(tokens, limit):
     """Build LangChain's own overflow error with Gemini's wording."""
     text = f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit})."
     return ContextOverflowError(text)
 
 
-def openai_overflow(tokens: int, limit: int) -> Exception:
+def openai_overflow(tokens, limit):
     """Build an overflow error that only `code` and the text identify, as the OpenAI SDK raises it."""
     text = f"This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens} tokens."
     body = {
@@ -77,7 +75,7 @@ def openai_overflow(tokens: int, limit: int) -> Exception:
     )
 
 
-def llama_overflow(tokens: int, limit: int) -> Exception:
+def llama_overflow(tokens, limit):
     """Build an overflow error whose numbers stand in `body`, as llama.cpp replies."""
     text = f"request ({tokens} tokens) exceeds the available context size ({limit} tokens), try increasing it"
     body = {
@@ -89,12 +87,12 @@ def llama_overflow(tokens: int, limit: int) -> Exception:
     return SdkError(f"Error code: 400 - {body}", status_code=400, body=body)
 
 
-def digest(text: str) -> str:
+def digest(text):
     """Return a short fingerprint of `text`, so that an answer can prove what it saw."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def echo(messages: list[BaseMessage], tools: Tools) -> AIMessage:
+def echo(messages, tools):
     """Answer with the fingerprint and the beginning of the last user message."""
     text = next(
         (
@@ -107,26 +105,24 @@ def echo(messages: list[BaseMessage], tools: Tools) -> AIMessage:
     return AIMessage(f"seen {digest(text)}: {text[:QUOTE_CHARS]}")
 
 
-def script(*answers: AIMessage | str) -> Policy:
+def script(*answers):
     """Play the answers in order, the last one for ever."""
     queue = list(answers)
 
-    def play(messages: list[BaseMessage], tools: Tools) -> AIMessage:
+    def play(messages, tools):
         answer = queue.pop(0) if len(queue) > 1 else queue[0]
         return AIMessage(answer) if isinstance(answer, str) else answer
 
     return play
 
 
-def tool_loop(
-    *, steps: int, parallel: int = 1, args: dict[str, Any] | None = None
-) -> Policy:
+def tool_loop(*, steps, parallel=1, args=None):
     """Call the first tool in `steps` steps of each turn, `parallel` calls at a time, then echo the user message.
 
     It counts the steps that it can see since the last user message: a lost step is repeated.
     """
 
-    def decide(messages: list[BaseMessage], tools: Tools) -> AIMessage:
+    def decide(messages, tools):
         turn = _current_turn(messages)
         done = sum(
             isinstance(message, AIMessage) and bool(message.tool_calls)
@@ -156,9 +152,7 @@ class ScriptedChatModel(testing.ScriptedChatModel):
     faults: list[Exception] = Field(default_factory=list)
     """Raised one per request, first to last, before anything else is looked at."""
 
-    def _refusal(
-        self, messages: list[BaseMessage], tokens: int, options: dict[str, Any]
-    ) -> Exception | None:
+    def _refusal(self, messages, tokens, options):
         if self.faults:
             return self.faults.pop(0)
         problem = super()._refusal(messages, tokens, options)
@@ -170,11 +164,11 @@ class ScriptedChatModel(testing.ScriptedChatModel):
             return self.overflow(tokens, self.input_limit)
         return problem
 
-    def _next(self, messages: list[BaseMessage], tools: list[Any]) -> Any:
+    def _next(self, messages, tools):
         return self.policy(messages, tools)
 
 
-def _current_turn(messages: list[BaseMessage]) -> list[BaseMessage]:
+def _current_turn(messages):
     start = max(
         (i for i, message in enumerate(messages) if isinstance(message, HumanMessage)),
         default=-1,

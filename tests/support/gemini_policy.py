@@ -1,8 +1,6 @@
 """What a loopback Gemini answers: a function of the request alone."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from support.fakes import QUOTE_CHARS, digest
@@ -14,14 +12,14 @@ Policy = Callable[[dict[str, Any]], list[Part]]
 PARALLEL_CALLS = 2  # enough to get the order of results wrong
 
 
-def tool_loop(*, steps: int = 3) -> Policy:
+def tool_loop(*, steps=3):
     """Call tools in `steps` steps of each turn, every second step in parallel, then say what was seen.
 
     Without tools it answers at once. It counts the steps that it sees since the last user message, so a lost step is
     repeated, and its answer quotes that message and the number of results.
     """
 
-    def decide(body: dict[str, Any]) -> list[Part]:
+    def decide(body):
         functions = declared_functions(body)
         turn = current_turn(body)
         done = sum(bool(calls_of(content)) for content in turn)
@@ -34,12 +32,12 @@ def tool_loop(*, steps: int = 3) -> Policy:
     return decide
 
 
-def answer(text: str) -> Policy:
+def answer(text):
     """Always say `text`."""
     return lambda body: [{"text": text}]
 
 
-def quote(body: dict[str, Any]) -> str:
+def quote(body):
     """Return a text that proves what was seen: the last user text, the results after it, and their last one."""
     text = last_user_text(body)
     results = [
@@ -51,13 +49,13 @@ def quote(body: dict[str, Any]) -> str:
     return f"seen {digest(text)}: {text[:QUOTE_CHARS]} | results {len(results)}, last {last}"
 
 
-def last_user_text(body: dict[str, Any]) -> str:
+def last_user_text(body):
     """Return the text of the last content that a user wrote."""
     texts = [content for content in body["contents"] if is_said(content)]
     return "".join(part.get("text", "") for part in texts[-1]["parts"]) if texts else ""
 
 
-def current_turn(body: dict[str, Any]) -> list[dict[str, Any]]:
+def current_turn(body):
     """Return the contents after the last one that a user wrote."""
     contents = body["contents"]
     start = max(
@@ -66,14 +64,14 @@ def current_turn(body: dict[str, Any]) -> list[dict[str, Any]]:
     return contents[start + 1 :]
 
 
-def is_said(content: Mapping[str, Any]) -> bool:
+def is_said(content):
     """Tell whether a user said it: the record of earlier messages stands on the user's side, too."""
     return is_new_turn(content) and not content["parts"][0].get("text", "").startswith(
         "<record>"
     )
 
 
-def declared_functions(body: dict[str, Any]) -> list[dict[str, Any]]:
+def declared_functions(body):
     """Return the function declarations of a request."""
     return [
         function
@@ -82,7 +80,7 @@ def declared_functions(body: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def call(function: dict[str, Any], *, seed: str) -> Part:
+def call(function, *, seed):
     """Return a functionCall part that fills every required parameter from `seed`."""
     schema = function.get("parameters") or function.get("parametersJsonSchema") or {}
     properties = schema.get("properties") or {}
@@ -93,7 +91,7 @@ def call(function: dict[str, Any], *, seed: str) -> Part:
     return {"functionCall": {"name": function["name"], "args": args}}
 
 
-def _value(schema: dict[str, Any], seed: str) -> Any:
+def _value(schema, seed):
     kind = str(schema.get("type", "string")).lower()
     samples = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
     return (
@@ -102,5 +100,5 @@ def _value(schema: dict[str, Any], seed: str) -> Any:
     )[0]
 
 
-def _responses(content: dict[str, Any]) -> list[Part]:
+def _responses(content):
     return [part for part in content["parts"] if "functionResponse" in part]

@@ -4,11 +4,9 @@ Sources: https://ai.google.dev/gemini-api/docs/function-calling and
 https://ai.google.dev/gemini-api/docs/thought-signatures (the texts are the API's own).
 """
 
-from __future__ import annotations
-
 import base64
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from support.oracle import MEDIA_TOKENS, compact_json, json_tokens, text_tokens
@@ -20,13 +18,9 @@ SIGNATURES_REQUIRED_FROM = (
 )
 
 Content = Mapping[str, Any]
-Signatures = Mapping[bytes, tuple[str, str]]
-"""Signature -> name and arguments (compact JSON) of the call it was handed out with."""
 
 
-def request_problem(
-    body: Mapping[str, Any], *, model: str, signatures: Signatures
-) -> str | None:
+def request_problem(body, *, model, signatures):
     """Return the API's error text for an invalid request body, or None when it is valid."""
     contents = body.get("contents") or []
     if not contents:
@@ -38,7 +32,7 @@ def request_problem(
     return _signature_problem(contents, model=model, signatures=signatures)
 
 
-def unit_tokens(body: Mapping[str, Any]) -> list[tuple[str, int]]:
+def unit_tokens(body):
     """Return the request as (JSON, tokens) units in prompt order: system instruction, tools, then each content."""
     fixed = [body[key] for key in ("systemInstruction", "tools") if body.get(key)]
     units = [(compact_json(value), _fixed_tokens(value)) for value in fixed]
@@ -48,28 +42,28 @@ def unit_tokens(body: Mapping[str, Any]) -> list[tuple[str, int]]:
     ]
 
 
-def calls_of(content: Content) -> list[dict[str, Any]]:
+def calls_of(content):
     """Return the functionCall parts of a content."""
     return [part for part in _parts(content) if "functionCall" in part]
 
 
-def call_key(part: Mapping[str, Any]) -> tuple[str, str]:
+def call_key(part):
     """Return name and arguments of a functionCall part in comparable form."""
     call = part["functionCall"]
     return call["name"], compact_json(call.get("args") or {})
 
 
-def is_new_turn(content: Content) -> bool:
+def is_new_turn(content):
     """Tell whether a content is what a user said, not a function response or the model."""
     return content.get("role") == "user" and not _responses(content)
 
 
-def decode_signature(text: str) -> bytes:
+def decode_signature(text):
     """Decode a thought signature, in either base64 alphabet."""
     return base64.b64decode(text.replace("-", "+").replace("_", "/") + "==")
 
 
-def _content_problem(content: Content, index: int) -> str | None:
+def _content_problem(content, index):
     if content.get("role") not in {"user", "model"}:
         return "Please use a valid role: user, model."
     if index == 0 and content["role"] != "user":
@@ -84,7 +78,7 @@ def _content_problem(content: Content, index: int) -> str | None:
     return None
 
 
-def _order_problem(contents: Sequence[Content], index: int) -> str | None:
+def _order_problem(contents, index):
     content, before = contents[index], contents[index - 1] if index else {}
     calls, responses = calls_of(content), _responses(content)
     if calls and before.get("role") != "user":
@@ -107,9 +101,7 @@ def _order_problem(contents: Sequence[Content], index: int) -> str | None:
     return None
 
 
-def _signature_problem(
-    contents: Sequence[Content], *, model: str, signatures: Signatures
-) -> str | None:
+def _signature_problem(contents, *, model, signatures):
     start = max(
         (i for i, content in enumerate(contents) if is_new_turn(content)), default=-1
     )
@@ -124,9 +116,7 @@ def _signature_problem(
     return None
 
 
-def _call_problem(
-    part: Mapping[str, Any], *, required: bool, signatures: Signatures
-) -> str | None:
+def _call_problem(part, *, required, signatures):
     signed = call_key(part) in signatures.values()
     if "thoughtSignature" not in part:
         return (
@@ -145,24 +135,24 @@ def _call_problem(
     return None
 
 
-def _signature_bytes(text: str) -> bytes:
+def _signature_bytes(text):
     return SKIP_SIGNATURE if text.encode() == SKIP_SIGNATURE else decode_signature(text)
 
 
-def _major_version(model: str) -> int:
+def _major_version(model):
     found = re.search(r"gemini-(\d+)", model)
     return int(found[1]) if found else 0
 
 
-def _parts(content: Content) -> list[dict[str, Any]]:
+def _parts(content):
     return content.get("parts") or []
 
 
-def _responses(content: Content) -> list[dict[str, Any]]:
+def _responses(content):
     return [part for part in _parts(content) if "functionResponse" in part]
 
 
-def _has_data(part: Mapping[str, Any]) -> bool:
+def _has_data(part):
     return any(
         value
         for key, value in part.items()
@@ -170,15 +160,15 @@ def _has_data(part: Mapping[str, Any]) -> bool:
     )
 
 
-def _fixed_tokens(value: Any) -> int:
+def _fixed_tokens(value):
     return _content_tokens(value) if isinstance(value, dict) else json_tokens(value)
 
 
-def _content_tokens(content: Content) -> int:
+def _content_tokens(content):
     return CONTENT_FRAME_TOKENS + sum(map(part_tokens, _parts(content)))
 
 
-def part_tokens(part: Mapping[str, Any]) -> int:
+def part_tokens(part):
     """Return the tokens of one part of a content."""
     if "text" in part:
         return text_tokens(part["text"])
@@ -187,7 +177,7 @@ def part_tokens(part: Mapping[str, Any]) -> int:
     return sum(_data_tokens(key, value) for key, value in part.items())
 
 
-def _data_tokens(key: str, value: Any) -> int:
+def _data_tokens(key, value):
     if key == "functionCall":
         return text_tokens(value["name"]) + json_tokens(value.get("args") or {})
     if key == "functionResponse":
@@ -195,16 +185,12 @@ def _data_tokens(key: str, value: Any) -> int:
     return 0  # thought signatures are not billed as input
 
 
-def shared_prefix_tokens(
-    before: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]
-) -> int:
+def shared_prefix_tokens(before, now):
     """Return the tokens of the units that two requests have in common at their start."""
     return sum(tokens for _, tokens in _common_prefix(before, now))
 
 
-def _common_prefix(
-    before: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]
-) -> Iterator[tuple[str, int]]:
+def _common_prefix(before, now):
     for old, new in zip(before, now, strict=False):
         if old != new:
             return

@@ -1,19 +1,16 @@
 """A loopback Gemini API that is as strict as the real one and counts with a real tokenizer."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_google_genai import ChatGoogleGenerativeAI
 
 from support import gemini_rules
-from support.gemini_policy import Policy, tool_loop
-from support.loopback import Answer, Call, Loopback, RefusalError
+from support.gemini_policy import tool_loop
+from support.loopback import Answer, Loopback, RefusalError
 from support.oracle import head_text
 
 INPUT_LIMIT_TOKENS = 1_048_576  # larger than any test's conversation
@@ -29,10 +26,6 @@ CACHES = re.compile(r"/v1(?:beta)?/(?P<name>cachedContents(?:/[^/]+)?)")
 GENERATE = frozenset({"generateContent", "streamGenerateContent"})
 STORED = ("systemInstruction", "tools", "toolConfig")
 """Of content in the explicit cache: what a request beside it may not say."""
-
-
-Reply = tuple[int, dict[str, Any]]
-"""Status and JSON body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,22 +82,22 @@ class GeminiServer(Loopback):
     def __init__(
         self,
         *,
-        input_limit: int = INPUT_LIMIT_TOKENS,
-        policy: Policy | None = None,
-        model: str = "gemini-test",
-    ) -> None:
+        input_limit=INPUT_LIMIT_TOKENS,
+        policy=None,
+        model="gemini-test",
+    ):
         super().__init__()
         self.input_limit = input_limit
         self.policy = policy or tool_loop()
-        self.faults: list[Fault] = []
+        self.faults = []
         self.model = model
-        self.requests: list[GeminiRequest] = []
-        self._caches: dict[str, dict[str, Any]] = {}
-        self._signatures: dict[bytes, tuple[str, str]] = {}
-        self._last_units: list[tuple[str, int]] = []
+        self.requests = []
+        self._caches = {}
+        self._signatures = {}
+        self._last_units = []
 
     @property
-    def generated(self) -> list[GeminiRequest]:
+    def generated(self):
         """The requests that were answered by the policy."""
         return [
             request
@@ -113,15 +106,15 @@ class GeminiServer(Loopback):
         ]
 
     @property
-    def largest_tokens(self) -> int:
+    def largest_tokens(self):
         """Size of the largest request that was answered."""
         return max((request.tokens for request in self.generated), default=0)
 
-    def fail_next(self, fault: Fault, times: int = 1) -> None:
+    def fail_next(self, fault, times=1):
         """Answer the next `times` generation requests with `fault`."""
         self.faults += [fault] * times
 
-    def chat_model(self, **options: Any) -> ChatGoogleGenerativeAI:
+    def chat_model(self, **options):
         """Return the real client, pointed at this server, without retries."""
         settings = {
             "model": self.model,
@@ -131,7 +124,7 @@ class GeminiServer(Loopback):
         }
         return ChatGoogleGenerativeAI(**settings | options)
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call):
         """Answer one request: a cache, or what a model is asked."""
         if CACHES.fullmatch(call.path):
             return Answer(body=self._stored(call.body))
@@ -144,14 +137,14 @@ class GeminiServer(Loopback):
             body=reply, status=status, events=_events(reply) if is_streamed else None
         )
 
-    def error_body(self, refusal: RefusalError) -> dict[str, Any]:
+    def error_body(self, refusal):
         """Write a refusal as the API does."""
         return error_reply(refusal.status, refusal.message)[1]
 
-    def record(self, call: Call, answer: Answer) -> None:
+    def record(self, call, answer):
         """Keep nothing here: what a model is asked is kept with its size."""
 
-    def _asked(self, model: str, method: str, body: dict[str, Any]) -> Reply:
+    def _asked(self, model, method, body):
         """Answer a request to a model and record it."""
         units, cached = [], 0
         try:
@@ -180,7 +173,7 @@ class GeminiServer(Loopback):
         )
         return status, reply
 
-    def _stored(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _stored(self, body):
         """Keep content in the explicit cache (https://ai.google.dev/api/caching)."""
         name = f"cachedContents/{len(self._caches) + 1}"
         self._caches[name] = {
@@ -188,7 +181,7 @@ class GeminiServer(Loopback):
         }
         return {"name": name, "model": body["model"]}
 
-    def _with_stored(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _with_stored(self, body):
         """Return a request with the stored content that it names; what both may not say is refused."""
         if "cachedContent" not in body:
             return body
@@ -201,9 +194,7 @@ class GeminiServer(Loopback):
         contents = [*stored.get("contents", ()), *body["contents"]]
         return {**body, **stored, "contents": contents}
 
-    def _reply(
-        self, model: str, method: str, body: dict[str, Any], size: tuple[int, int]
-    ) -> Reply:
+    def _reply(self, model, method, body, size):
         if self.faults:
             fault = self.faults.pop(0)
             return error_reply(fault.status, fault.message)
@@ -219,9 +210,7 @@ class GeminiServer(Loopback):
             )
         return 200, self._generate(model, body, size)
 
-    def _generate(
-        self, model: str, body: dict[str, Any], size: tuple[int, int]
-    ) -> dict[str, Any]:
+    def _generate(self, model, body, size):
         max_tokens = (body.get("generationConfig") or {}).get("maxOutputTokens")
         parts, reason = _cut(self._signed(self.policy(body)), max_tokens)
         output = sum(map(gemini_rules.part_tokens, parts))
@@ -240,7 +229,7 @@ class GeminiServer(Loopback):
             "modelVersion": model,
         }
 
-    def _signed(self, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _signed(self, parts):
         """Give the first call of the answer a signature, as the API does for parallel calls."""
         first = next((part for part in parts if "functionCall" in part), None)
         if first is None:
@@ -258,9 +247,7 @@ class GeminiServer(Loopback):
         ]
 
 
-def _cut(
-    parts: list[dict[str, Any]], max_tokens: int | None
-) -> tuple[list[dict[str, Any]], str]:
+def _cut(parts, max_tokens):
     """Shorten the text of an answer to what the request allows."""
     output = sum(map(gemini_rules.part_tokens, parts))
     if (
@@ -273,14 +260,14 @@ def _cut(
     return [{"text": head_text(text, max_tokens)}], "MAX_TOKENS"
 
 
-def error_reply(status: int, message: str) -> Reply:
+def error_reply(status, message):
     """Return an error as the API words it in JSON."""
     return status, {
         "error": {"code": status, "message": message, "status": STATUS_NAMES[status]}
     }
 
 
-def _events(reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _events(reply):
     """Split a reply into the events of a stream; the last one carries the finish reason, all carry the usage so far."""
     candidate, usage = reply["candidates"][0], reply["usageMetadata"]
     pieces = [
@@ -302,7 +289,7 @@ def _events(reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _pieces(part: dict[str, Any]) -> list[dict[str, Any]]:
+def _pieces(part):
     text = part.get("text", "")
     if len(text) <= STREAM_CHUNK_CHARS:
         return [part]

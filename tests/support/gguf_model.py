@@ -1,9 +1,6 @@
 """A tiny random language model over a real vocabulary, as a GGUF file."""
 
-from __future__ import annotations
-
 from itertools import pairwise
-from pathlib import Path
 
 import gguf
 import numpy as np
@@ -34,7 +31,7 @@ call {{ call.function.name }} {{ call.function.arguments }}
 {% endif %}"""
 
 
-def write_model(path: Path) -> Path:
+def write_model(path):
     """Write the model to `path`; the same bytes each time, in about half a second and 2 MB."""
     writer = gguf.GGUFWriter(path, "llama")
     _add_vocabulary(writer)
@@ -54,7 +51,7 @@ def write_model(path: Path) -> Path:
     return path
 
 
-def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
+def _add_vocabulary(writer):
     encoding = quicktok.get_encoding(ENCODING)
     pieces = [
         encoding.decode_single_token_bytes(rank) for rank in range(VOCABULARY_SIZE)
@@ -76,7 +73,7 @@ def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
     writer.add_chat_template(CHAT_TEMPLATE)
 
 
-def _merge_of(piece: bytes, ranks: dict[bytes, int]) -> list[bytes]:
+def _merge_of(piece, ranks):
     """Return the two halves whose merge made `piece`: what BPE leaves when that merge is still to come."""
     parts = [piece[i : i + 1] for i in range(len(piece))]
     while len(parts) > 2:
@@ -86,7 +83,7 @@ def _merge_of(piece: bytes, ranks: dict[bytes, int]) -> list[bytes]:
     return parts
 
 
-def _printable_bytes() -> dict[int, str]:
+def _printable_bytes():
     """Return GPT-2's mapping of bytes to visible characters, which GGUF vocabularies use."""
     visible = [
         *range(ord("!"), ord("~") + 1),
@@ -99,11 +96,11 @@ def _printable_bytes() -> dict[int, str]:
     }
 
 
-def _show(piece: bytes, printable: dict[int, str]) -> str:
+def _show(piece, printable):
     return "".join(printable[byte] for byte in piece)
 
 
-def _add_weights(writer: gguf.GGUFWriter) -> None:
+def _add_weights(writer):
     rng = np.random.default_rng(0)
     writer.add_tensor("output_norm.weight", np.ones(EMBEDDING, np.float32))
     shapes = {"token_embd": (VOCABULARY_SIZE + 2, EMBEDDING)}

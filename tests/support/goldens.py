@@ -1,11 +1,8 @@
 """Texts that are stored, so that a change of them is noticed: whole ones by case and part, in one compressed file."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import lzma
-from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -16,12 +13,12 @@ Parts = dict[str, str]
 """The texts of one case, by what each of them is: a request, the state, the events, a page."""
 
 
-def stored(path: Path) -> dict[str, Parts]:
+def stored(path):
     """Read the texts of every case."""
     return json.loads(lzma.decompress(path.read_bytes())) if path.exists() else {}
 
 
-def store(path: Path, cases: Mapping[str, Parts]) -> None:
+def store(path, cases):
     """Write the texts of every case, and print which of them are not what they were."""
     before = stored(path)
     for case in [*before, *(case for case in cases if case not in before)]:
@@ -35,7 +32,7 @@ def store(path: Path, cases: Mapping[str, Parts]) -> None:
     )
 
 
-def difference(case: str, before: Parts, now: Parts) -> str:
+def difference(case, before, now):
     """Say which parts of a case differ, with the first one line by line; empty when none does."""
     differing = [
         part for part in {**before, **now} if before.get(part) != now.get(part)

@@ -1,10 +1,5 @@
 """A chat graph on the nodes whose engine a test builds itself, and what it reported before each call."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -22,12 +17,12 @@ from support.desk import CONFIG, PROMPT, ask
 
 
 def engine_for(
-    name: str,
-    context_window: int,
+    name,
+    context_window,
     *,
-    info: dict[str, Any] | None = None,
-    **options: Any,
-) -> ContextEngine:
+    info=None,
+    **options,
+):
     """Return an engine that is told the window of a named model; `info` are more fields of its `ModelInfo`."""
     limits = ModelInfo(
         name=name, provider="test", context_window=context_window, **(info or {})
@@ -36,16 +31,16 @@ def engine_for(
 
 
 def chat_on(
-    engine: ContextEngine,
-    call: Any,
+    engine,
+    call,
     *,
-    tools: Sequence[Any] = (),
-    prompt: Any = PROMPT,
-    model: Any = None,
-    checkpointer: Any = None,
-    store: Any = None,
-    **options: Any,
-) -> Any:
+    tools=(),
+    prompt=PROMPT,
+    model=None,
+    checkpointer=None,
+    store=None,
+    **options,
+):
     """Compile a graph that calls a model, which is given with its tools bound; `checkpointer=False` keeps no state."""
     nodes = ContextNodes(engine, system_prompt=prompt, tools=tools, model=model)
     builder = StateGraph(
@@ -62,9 +57,7 @@ def chat_on(
     return builder.compile(checkpointer=saver or None, store=store, **options)
 
 
-def reports_before_calls(
-    agent: Any, given: str | dict[str, Any], config: dict[str, Any] = CONFIG
-) -> list[Any]:
+def reports_before_calls(agent, given, config=CONFIG):
     """Run a turn; return of each model call the report before it and the message that it answered with."""
     keys = ["messages", "context_report"]
     found, report = [], agent.get_state(config).values.get("context_report")

@@ -1,25 +1,21 @@
 """A process that works on a durable thread until it is killed at a chosen point, and the undisturbed run beside it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.tools import BaseTool, tool
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from support.checkpoints import sqlite_saver
 from support.desk import CONFIG, agent_of, ask, payloads, state_of
-from support.fakes import ScriptedChatModel, Tools, echo
+from support.fakes import ScriptedChatModel, echo
 
 LIMIT = 1500  # a few turns fill it
 STEPS = 3  # tool steps of a turn, one call each
@@ -35,7 +31,7 @@ work({target!r}, {point!r}, {log!r})
 """
 
 
-def check_resume(folder: Path, target: str, point: str) -> None:
+def check_resume(folder, target, point):
     """Kill a child at `point`, resume from `target` in this process, and compare with a run that nothing disturbed."""
     log = kill_child(folder, target, point)
     model, tools = parts(log)
@@ -60,7 +56,7 @@ def check_resume(folder: Path, target: str, point: str) -> None:
     assert runs == calm_runs + Counter({FATAL_CALL: 1} if point == "tool" else {})
 
 
-def undisturbed(log: Path) -> tuple[ScriptedChatModel, dict[str, Any]]:
+def undisturbed(log):
     """Hold the conversation in memory; return the model and the state it ends in."""
     model, tools = parts(log)
     agent = agent_of(model, LIMIT, tools=tools, checkpointer=InMemorySaver())
@@ -69,7 +65,7 @@ def undisturbed(log: Path) -> tuple[ScriptedChatModel, dict[str, Any]]:
     return model, state_of(agent)
 
 
-def kill_child(folder: Path, target: str, point: str) -> Path:
+def kill_child(folder, target, point):
     """Let a child process work on the thread in `target` until it is killed at `point`; return its tool log.
 
     The target is a SQLite file, or the connection string of a Postgres database; the point is "model" in the middle of
@@ -88,7 +84,7 @@ def kill_child(folder: Path, target: str, point: str) -> Path:
     return log
 
 
-def work(target: str, point: str, log: str) -> None:
+def work(target, point, log):
     """Hold the conversation and die at `point`; each step is on disk before the next one begins."""
     model, tools = parts(Path(log), die_at=point)
     with saver_on(target) as saver:
@@ -106,10 +102,10 @@ def work(target: str, point: str, log: str) -> None:
                     die()
 
 
-def parts(log: Path, *, die_at: str = "") -> tuple[ScriptedChatModel, list[BaseTool]]:
+def parts(log, *, die_at=""):
     """Return a strict model and a tool that notes each execution in `log`; one of them may die at the fatal call."""
 
-    def decide(messages: list[BaseMessage], tools: Tools) -> AIMessage:
+    def decide(messages, tools):
         start = max(i for i, message in enumerate(messages) if message.type == "human")
         done = sum(message.type == "tool" for message in messages[start:])
         if done == STEPS:
@@ -137,7 +133,7 @@ def parts(log: Path, *, die_at: str = "") -> tuple[ScriptedChatModel, list[BaseT
 
 
 @contextmanager
-def saver_on(target: str) -> Iterator[Any]:
+def saver_on(target):
     """Open a checkpointer on a connection of its own."""
     if target.startswith("postgresql:"):
         with PostgresSaver.from_conn_string(target) as saver:
@@ -148,12 +144,12 @@ def saver_on(target: str) -> Iterator[Any]:
             yield saver
 
 
-def die() -> None:
+def die():
     """End this process at once, as a crash or the system's out-of-memory killer does."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _shape(state: dict[str, Any]) -> tuple[Any, ...]:
+def _shape(state):
     """Return the view and the record of a state without ids, which differ between runs."""
     view, record = state["context_view"], state["context_record"]
     through, pinned = (

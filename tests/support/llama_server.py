@@ -1,15 +1,10 @@
 """The real llama.cpp server, in this process, over a tiny random model."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Self
 
 import httpx
 import xllamacpp
-from langchain_core.messages import BaseMessage, convert_to_openai_messages
+from langchain_core.messages import convert_to_openai_messages
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
 
@@ -31,13 +26,13 @@ class LlamaServer:
         True
     """
 
-    def __init__(self, gguf_path: Path, *, n_ctx: int = 2048) -> None:
+    def __init__(self, gguf_path, *, n_ctx=2048):
         self.gguf_path = gguf_path
         self.n_ctx = n_ctx
-        self.sent: list[dict[str, Any]] = []
+        self.sent = []
         """Bodies of the chat requests that came from the sync client of `chat_model`."""
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self._server = xllamacpp.Server(self._params())
         self.url = self._server.listening_address + "/v1"
         self._http = httpx.Client(
@@ -45,11 +40,11 @@ class LlamaServer:
         )
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._http.close()
         del self._server  # stops its threads and closes the port
 
-    def chat_model(self, **options: Any) -> ChatOpenAI:
+    def chat_model(self, **options):
         """Return the real client, pointed at this server, without retries and with short deterministic answers."""
         settings = {
             "model": "tiny",
@@ -63,29 +58,27 @@ class LlamaServer:
         }
         return ChatOpenAI(**settings | options)
 
-    def count(
-        self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None
-    ) -> int:
+    def count(self, messages, tools=None):
         """Return the true input tokens of a request, chat template and tools included."""
-        body: dict[str, Any] = {"messages": convert_to_openai_messages(list(messages))}
+        body = {"messages": convert_to_openai_messages(list(messages))}
         if tools:
             body["tools"] = [convert_to_openai_tool(tool) for tool in tools]
         return self._post("/chat/completions/input_tokens", body)["input_tokens"]
 
-    def tokenize(self, text: str) -> list[int]:
+    def tokenize(self, text):
         """Return the token ids of a text."""
         return self._post("/../tokenize", {"content": text})["tokens"]
 
-    def _record(self, request: httpx.Request) -> None:
+    def _record(self, request):
         if request.url.path.endswith("/chat/completions"):
             self.sent.append(json.loads(request.read()))
 
-    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _post(self, path, body):
         reply = self._http.post(self.url + path, json=body)
         reply.raise_for_status()
         return reply.json()
 
-    def _params(self) -> xllamacpp.CommonParams:
+    def _params(self):
         params = xllamacpp.CommonParams()
         params.model.path = str(self.gguf_path)
         params.hostnames, params.port = ["127.0.0.1"], 0

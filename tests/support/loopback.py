@@ -1,14 +1,12 @@
 """What the loopback servers of all providers share: HTTP, server-sent events, refusals, recorded requests, scripts."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qsl
 
 from langchain_core.messages import AIMessage, ToolMessage
@@ -59,17 +57,17 @@ class RefusalError(Exception):
 
     def __init__(
         self,
-        message: str,
+        message,
         *,
-        code: str | None = None,
-        param: str | None = None,
-        status: int = BAD_REQUEST,
+        code=None,
+        param=None,
+        status=BAD_REQUEST,
     ):
         super().__init__(message)
         self.message, self.code, self.param, self.status = message, code, param, status
 
 
-def script(*answers: str | list[Item]) -> Policy:
+def script(*answers):
     """Give one answer after the other, the last one again and again."""
     left = list(answers)
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
@@ -78,11 +76,11 @@ def script(*answers: str | list[Item]) -> Policy:
 class Loopback:
     """Answers requests as a provider does, and keeps them, on a free port of the loopback interface."""
 
-    def __init__(self) -> None:
-        self.requests: list[Any] = []
+    def __init__(self):
+        self.requests = []
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(
             target=self._http.serve_forever, args=(POLL_SECONDS,), daemon=True
@@ -90,30 +88,30 @@ class Loopback:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._http.shutdown()
         self._thread.join()
         self._http.server_close()
 
     @property
-    def url(self) -> str:
+    def url(self):
         """Address without a path."""
         return f"http://127.0.0.1:{self._http.server_port}"
 
     @property
-    def refused(self) -> list[dict[str, Any]]:
+    def refused(self):
         """Bodies of the requests that were refused."""
         return [request.body for request in self.requests if request.status != OK]
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call):
         """Answer one request, or raise `RefusalError`."""
         raise NotImplementedError
 
-    def error_body(self, refusal: RefusalError) -> dict[str, Any]:
+    def error_body(self, refusal):
         """Write a refusal as the provider does."""
         raise NotImplementedError
 
-    def respond(self, call: Call) -> Answer:
+    def respond(self, call):
         """Answer one request and record it."""
         try:
             with self._lock:  # a summary may be asked for beside the request of a turn
@@ -123,7 +121,7 @@ class Loopback:
         self.record(call, answer)
         return answer
 
-    def record(self, call: Call, answer: Answer) -> None:
+    def record(self, call, answer):
         """Keep what a test may ask for."""
         seen = {
             "path": call.path,
@@ -134,11 +132,11 @@ class Loopback:
         self.requests.append(Exchange(**seen, tokens=answer.tokens))
 
 
-def _handler(api: Loopback) -> type[BaseHTTPRequestHandler]:
+def _handler(api):
     class Handler(BaseHTTPRequestHandler):
         """Speaks HTTP/1.0, so that no connection outlives its request."""
 
-        def _answer(self) -> None:
+        def _answer(self):
             body = json.loads(
                 self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}"
             )
@@ -150,7 +148,7 @@ def _handler(api: Loopback) -> type[BaseHTTPRequestHandler]:
             with suppress(ConnectionError):  # the caller may have gone
                 self._send(answer)
 
-        def _send(self, answer: Answer) -> None:
+        def _send(self, answer):
             self.send_response(answer.status)
             self.send_header(
                 "Content-Type",
@@ -170,18 +168,18 @@ def _handler(api: Loopback) -> type[BaseHTTPRequestHandler]:
 
         do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815  # the names that the standard library calls
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             """Stay silent: the requests are recorded."""
 
     return Handler
 
 
-def called(*names: str) -> AIMessage:
+def called(*names):
     """Build an AI message that calls tools."""
     calls = [{"name": name, "args": {}, "id": f"id-{name}"} for name in names]
     return AIMessage("", tool_calls=calls)
 
 
-def result(name: str) -> ToolMessage:
+def result(name):
     """Build the result of a call."""
     return ToolMessage("done", tool_call_id=f"id-{name}", name=name)

@@ -1,14 +1,11 @@
 """A loopback server that answers as many providers do, each under a path of its own, and as broken servers do."""
 
-from __future__ import annotations
-
 import threading
-from typing import Any
 
 from support import model_shapes as shapes
-from support.loopback import Answer, Call, Loopback
+from support.loopback import Answer, Loopback
 
-LISTS: dict[str, Any] = {
+LISTS = {
     "/openai/v1/models": shapes.OPENAI,
     "/openrouter/api/v1/models": shapes.OPENROUTER,
     "/mistral/v1/models": shapes.MISTRAL,
@@ -24,7 +21,7 @@ LISTS: dict[str, Any] = {
 }
 """Path -> JSON."""
 
-PAGES: dict[str, tuple[str, dict[str, Any]]] = {
+PAGES = {
     "/gemini/v1beta/models": (
         "pageToken",
         {"": shapes.GEMINI, "second": shapes.GEMINI_SECOND},
@@ -49,16 +46,16 @@ class ModelFleet(Loopback):
         ...     OpenAICompatibleSource(fleet.url + "/vllm/v1").fetch(None)
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.asked: list[Call] = []
+        self.asked = []
         self.released = threading.Event()
 
-    def __exit__(self, *details: object) -> None:
+    def __exit__(self, *details):
         self.released.set()
         super().__exit__(*details)
 
-    def respond(self, call: Call) -> Answer:
+    def respond(self, call):
         """Answer for the fleet."""
         self.asked.append(call)
         if call.path.startswith("/hang"):
@@ -70,6 +67,6 @@ class ModelFleet(Loopback):
         found = shown if call.path == "/ollama/api/show" else LISTS.get(call.path)
         return Answer(body=found or {}, status=404 if found is None else 200)
 
-    def headers_of(self, path: str) -> dict[str, str]:
+    def headers_of(self, path):
         """Headers of the latest request for a path, in lower case."""
         return next(call.headers for call in self.asked[::-1] if call.path == path)

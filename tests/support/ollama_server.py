@@ -1,14 +1,11 @@
 """A loopback server in Ollama's manner, in OpenAI's shape: a prompt over its window is cut, silently."""
 
-from __future__ import annotations
-
 import itertools
 import json
-from typing import Any
 
 from langchain_openai import ChatOpenAI
 
-from support.loopback import Answer, Call, Item, Loopback, Policy, RefusalError, script
+from support.loopback import Answer, Loopback, RefusalError, script
 from support.oracle import text_tokens
 
 FRAME_TOKENS = 4  # around each message
@@ -26,7 +23,7 @@ class OllamaServer(Loopback):
         'Noted.'
     """
 
-    def __init__(self, *, num_ctx: int = 4_096, policy: Policy | None = None) -> None:
+    def __init__(self, *, num_ctx=4_096, policy=None):
         super().__init__()
         self.num_ctx = num_ctx
         self.policy = policy or script("Noted.")
@@ -35,12 +32,12 @@ class OllamaServer(Loopback):
 
         self._numbers = itertools.count(1)
 
-    def chat_model(self, **options: Any) -> ChatOpenAI:
+    def chat_model(self, **options):
         """Return a real client, pointed at this server, without retries."""
         settings = {"model": "local", "api_key": "x", "max_retries": 0}
         return ChatOpenAI(base_url=f"{self.url}/v1", **settings | options)
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call):
         """Answer one request."""
         if call.path != "/v1/chat/completions":
             raise RefusalError(f"not found: {call.path}", status=404)
@@ -50,7 +47,7 @@ class OllamaServer(Loopback):
             self.cut += 1
             size = int(CUT_SHARE * self.num_ctx) + 2
         written = self.policy(call.body)
-        message: Item = {"role": "assistant", "content": written}
+        message = {"role": "assistant", "content": written}
         if not isinstance(written, str):
             message = {"role": "assistant", "content": "", "tool_calls": written}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
@@ -69,12 +66,12 @@ class OllamaServer(Loopback):
         }
         return Answer(body=body, tokens=size)
 
-    def error_body(self, refusal: RefusalError) -> dict[str, Any]:
+    def error_body(self, refusal):
         """Write a refusal as the API does."""
         return {"error": {"message": refusal.message, "type": "invalid_request_error"}}
 
 
-def looking(body: Item) -> str | list[Item]:
+def looking(body):
     """The local model's part: look at a place, then say something about it."""
     if body["messages"][-1]["role"] == "tool":
         return "There is a boat. " * 10
@@ -83,7 +80,7 @@ def looking(body: Item) -> str | list[Item]:
     return [{"id": f"call-{place}", "type": "function", "function": function}]
 
 
-def _tokens(message: Item) -> int:
+def _tokens(message):
     content = message.get("content") or ""
     text = content if isinstance(content, str) else json.dumps(content)
     return (

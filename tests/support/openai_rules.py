@@ -4,10 +4,7 @@ Sources, under https://developers.openai.com/api/docs/guides/: conversation-stat
 prompt-caching; the docstrings of the SDK's types; texts of errors as users of the API report them.
 """
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,7 +40,7 @@ class Vault:
     stored: set[str] = field(default_factory=set)
     """Ids that may be referred to; those of a request with `store=False` may not."""
 
-    def remember(self, output: list[Item]) -> None:
+    def remember(self, output):
         """Note which reasoning belongs to which item."""
         for before, item in itertools.pairwise(output):
             if before["type"] == "reasoning":
@@ -51,21 +48,21 @@ class Vault:
                 self.follows[before["id"]] = item["id"]
 
 
-def items_of(body: Mapping[str, Any]) -> list[Item]:
+def items_of(body):
     """Return the input as items."""
     given = body.get("input") or []
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     return [item if "type" in item else {"type": "message", **item} for item in items]
 
 
-def identity(item: Item) -> str:
+def identity(item):
     """Return what makes two items the same, wherever they come from."""
     return compact_json(
         [item.get("role"), [part.get("text") for part in parts_of(item)]]
     )
 
 
-def check(items: list[Item], vault: Vault) -> None:
+def check(items, vault):
     """Refuse orphans and items that the server did not hand out like that."""
     items = visible(items, vault)
     _check_pairs(items)
@@ -87,7 +84,7 @@ def check(items: list[Item], vault: Vault) -> None:
             )
 
 
-def _check_pairs(items: list[Item]) -> None:
+def _check_pairs(items):
     calls = [item["call_id"] for item in items if item["type"] == "function_call"]
     outputs = [item["call_id"] for item in items if item["type"] in OUTPUTS]
     for call_id in calls:
@@ -103,7 +100,7 @@ def _check_pairs(items: list[Item]) -> None:
             raise RefusalError(text, param="input")
 
 
-def _check_sealed(item: Item, vault: Vault) -> None:
+def _check_sealed(item, vault):
     sealed = item.get("encrypted_content")
     if sealed and sealed not in vault.hidden:
         reason = "Reason: Encrypted content could not be decrypted or parsed."
@@ -114,7 +111,7 @@ def _check_sealed(item: Item, vault: Vault) -> None:
         raise RefusalError(text, param="input", status=404)
 
 
-def _check_follower(item: Item, rest: list[Item], vault: Vault) -> None:
+def _check_follower(item, rest, vault):
     wanted = vault.follows.get(item.get("id") or "")
     if wanted and not (
         rest and rest[0].get("id") in {wanted, None} and rest[0].get("role") != "user"
@@ -123,7 +120,7 @@ def _check_follower(item: Item, rest: list[Item], vault: Vault) -> None:
         raise RefusalError(text, param="input")
 
 
-def visible(items: list[Item], vault: Vault) -> list[Item]:
+def visible(items, vault):
     """Return what the newest compaction leaves: instructions, what it retained, itself, and what follows."""
     at = max(
         (i for i, item in enumerate(items) if item["type"] == "compaction"),
@@ -140,7 +137,7 @@ def visible(items: list[Item], vault: Vault) -> list[Item]:
     return [*before, *items[at:]]
 
 
-def compacts(body: Mapping[str, Any], tokens: int) -> bool:
+def compacts(body, tokens):
     """Tell whether the request asks for a compaction at this size."""
     entries = body.get("context_management") or []
     return any(
@@ -150,7 +147,7 @@ def compacts(body: Mapping[str, Any], tokens: int) -> bool:
     )
 
 
-def leading(items: list[Item]) -> list[Item]:
+def leading(items):
     """Return the instructions at the start."""
     count = next(
         (i for i, item in enumerate(items) if item.get("role") not in INSTRUCTING),
@@ -159,7 +156,7 @@ def leading(items: list[Item]) -> list[Item]:
     return items[:count]
 
 
-def without_oldest(items: list[Item]) -> list[Item] | None:
+def without_oldest(items):
     """Drop the oldest item behind the instructions, with the outputs of its call; None when one is left."""
     head = leading(items)
     first, rest = items[len(head)], items[len(head) + 1 :]
@@ -175,18 +172,18 @@ def without_oldest(items: list[Item]) -> list[Item] | None:
     ]
 
 
-def prompt_tokens(body: Mapping[str, Any], seen: list[Item], vault: Vault) -> int:
+def prompt_tokens(body, seen, vault):
     """Return what the model would see."""
     return sum(block.tokens for block in prompt_blocks(body, seen, vault))
 
 
 def prompt_blocks(
-    body: Mapping[str, Any],
-    seen: list[Item],
-    vault: Vault,
+    body,
+    seen,
+    vault,
     *,
-    ttl_seconds: float | None = None,
-) -> list[Block]:
+    ttl_seconds=None,
+):
     """Return the prompt in its order: tools, instructions, items; breakpoints are kept for `ttl_seconds`."""
     shown = map(_shown, body.get("tools") or [])
     blocks = [Block(key=compact_json(tool), tokens=json_tokens(tool)) for tool in shown]
@@ -212,7 +209,7 @@ def prompt_blocks(
     return blocks
 
 
-def _shown(tool: Item) -> Item:
+def _shown(tool):
     """Return what the model sees of a tool before a search: of a deferred one its name and description.
 
     Source: the guide on tools-tool-search. A search puts what it found into a `tool_search_output` item.
@@ -222,7 +219,7 @@ def _shown(tool: Item) -> Item:
     return {key: tool[key] for key in ("type", "name", "description") if key in tool}
 
 
-def marked(body: Mapping[str, Any], seen: list[Item]) -> list[Item]:
+def marked(body, seen):
     """Return the items with the breakpoints that are written: the latest explicit ones, and an implicit one."""
     mode = (body.get("prompt_cache_options") or {}).get("mode", "implicit")
     explicit = [i for i, item in enumerate(seen) if is_marked(item)][
@@ -235,7 +232,7 @@ def marked(body: Mapping[str, Any], seen: list[Item]) -> list[Item]:
     ]
 
 
-def item_tokens(item: Item, vault: Vault) -> int:
+def item_tokens(item, vault):
     """Return the tokens of one item."""
     kind = item["type"]
     if kind == "message":
@@ -251,11 +248,11 @@ def item_tokens(item: Item, vault: Vault) -> int:
     return json_tokens(item)
 
 
-def _part_tokens(part: Item) -> int:
+def _part_tokens(part):
     return text_tokens(part["text"]) if "text" in part else MEDIA_TOKENS
 
 
-def parts_of(item: Item) -> list[Item]:
+def parts_of(item):
     """Return the content of a message as parts."""
     content = item.get("content") or []
     return (
@@ -265,7 +262,7 @@ def parts_of(item: Item) -> list[Item]:
     )
 
 
-def is_marked(item: Item) -> bool:
+def is_marked(item):
     """Tell whether an item has a breakpoint."""
     own = item.get("prompt_cache_breakpoint")
     return (
@@ -275,7 +272,7 @@ def is_marked(item: Item) -> bool:
     )
 
 
-def _key(item: Item) -> str:
+def _key(item):
     """Return what the model sees of an item: not its ids, nor its breakpoints."""
     parts = [
         {k: v for k, v in part.items() if k in {"text", "image_url", "file_id"}}

@@ -1,20 +1,16 @@
 """A loopback OpenAI Responses API: kept chains, encrypted items, compaction, its prompt cache, and a scripted model."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator
-from typing import Any, Literal
 
 from langchain_openai import ChatOpenAI
 
 from support import openai_rules as rules
-from support.loopback import Answer, Call, Item, Loopback, Policy, RefusalError, script
+from support.loopback import Answer, Loopback, Policy, RefusalError, script
 from support.oracle import head_text, text_tokens
-from support.prompt_cache import FIVE_MINUTES, HALF_HOUR, CacheUse, PromptCache
+from support.prompt_cache import FIVE_MINUTES, HALF_HOUR, PromptCache
 
 ANSWER = "Noted: the boats were counted."
 SUMMARY = "The boats were counted so far."
@@ -41,21 +37,21 @@ class OpenAIServer(Loopback):
         context_window: int = 272_000,
         policy: Policy | None = None,
         summary: str = SUMMARY,
-        cache: Literal["automatic", "breakpoints"] = "automatic",
+        cache="automatic",
     ) -> None:
         super().__init__()
         self.context_window = context_window
         self.policy = policy or script(ANSWER)
         self.summary = summary
         self.cache = cache
-        self.stored: dict[str, list[Item]] = {}
+        self.stored = {}
         """Response id -> all items up to and with its output; take one out, and the server has forgotten it."""
 
         self._vault = rules.Vault()
         self._cache = PromptCache()
         self._numbers = itertools.count(1)
 
-    def chat_model(self, **options: Any) -> ChatOpenAI:
+    def chat_model(self, **options):
         """Return the real client on the Responses API, pointed at this server, without retries."""
         settings = {
             "model": "gpt-test",
@@ -67,7 +63,7 @@ class OpenAIServer(Loopback):
             **settings | {"use_responses_api": True, "stream_usage": True} | options
         )
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call):
         """Answer one request by the rules."""
         body = call.body
         if call.path not in {"/v1/responses", "/v1/responses/compact"}:
@@ -82,7 +78,7 @@ class OpenAIServer(Loopback):
         if call.path.endswith("/compact"):
             return self._compact(body, items)
         seen = rules.visible(items, self._vault)
-        head: list[Item] = []
+        head = []
         if rules.compacts(body, rules.prompt_tokens(body, seen, self._vault)):
             head = [self._seal_compaction(retained=[])]
             seen = [*rules.leading(seen), *head]
@@ -102,12 +98,12 @@ class OpenAIServer(Loopback):
             events=_events(reply) if body.get("stream") else None,
         )
 
-    def error_body(self, refusal: RefusalError) -> dict[str, Any]:
+    def error_body(self, refusal):
         """Write a refusal as the API does."""
         error = {"message": refusal.message, "type": "invalid_request_error"}
         return {"error": {**error, "param": refusal.param, "code": refusal.code}}
 
-    def _chain(self, body: Item) -> list[Item]:
+    def _chain(self, body):
         """Source: https://developers.openai.com/api/docs/guides/conversation-state."""
         previous = body.get("previous_response_id")
         if previous and previous not in self.stored:
@@ -117,7 +113,7 @@ class OpenAIServer(Loopback):
             )
         return self.stored[previous] if previous else []
 
-    def _fitted(self, body: Item, seen: list[Item]) -> list[Item]:
+    def _fitted(self, body, seen):
         """Drop items from the beginning where the request allows it (docstring of `truncation` in the SDK)."""
         while (
             size := rules.prompt_tokens(body, seen, self._vault)
@@ -135,7 +131,7 @@ class OpenAIServer(Loopback):
             seen = shorter
         return seen
 
-    def _compact(self, body: Item, items: list[Item]) -> Answer:
+    def _compact(self, body, items):
         """Source: the docstring of `CompactedResponse.output` in the SDK."""
         seen = self._fitted(body, rules.visible(items, self._vault))
         use = self._bill(body, seen)
@@ -153,7 +149,7 @@ class OpenAIServer(Loopback):
             tokens=usage["input_tokens"],
         )
 
-    def _retained(self, item: Item) -> Item:
+    def _retained(self, item):
         head = {
             "type": "message",
             "id": self._id("msg"),
@@ -165,7 +161,7 @@ class OpenAIServer(Loopback):
             "content": [{"type": "input_text"} | part for part in rules.parts_of(item)],
         }
 
-    def _bill(self, body: Item, seen: list[Item]) -> CacheUse:
+    def _bill(self, body, seen):
         scope = f"{body['model']} {body.get('prompt_cache_key')}"
         if self.cache == "breakpoints":
             blocks = rules.prompt_blocks(
@@ -178,7 +174,7 @@ class OpenAIServer(Loopback):
             ttl_seconds=FIVE_MINUTES,
         )
 
-    def _output(self, body: Item, seen: list[Item]) -> tuple[list[Item], bool]:
+    def _output(self, body, seen):
         """Return the items of the scripted model, cut to `max_output_tokens`, and whether they were cut."""
         written = self.policy({**body, "input": seen})
         parts = (
@@ -195,7 +191,7 @@ class OpenAIServer(Loopback):
         self._vault.remember(output)
         return output, cut
 
-    def _item(self, part: Item, body: Item) -> Item:
+    def _item(self, part, body):
         if part["type"] == "text":
             content = [{"type": "output_text", "text": part["text"], "annotations": []}]
             head = {
@@ -225,7 +221,7 @@ class OpenAIServer(Loopback):
             return {**item, "encrypted_content": sealed} if shown else item
         return {"id": self._id("item"), **part}
 
-    def _seal_compaction(self, *, retained: list[Item]) -> Item:
+    def _seal_compaction(self, *, retained):
         item = {
             "type": "compaction",
             "id": self._id("cmp"),
@@ -237,9 +233,7 @@ class OpenAIServer(Loopback):
         }
         return item
 
-    def _response(
-        self, body: Item, output: list[Item], usage: Item, *, cut: bool
-    ) -> Item:
+    def _response(self, body, output, usage, *, cut):
         head = {
             "id": self._id("resp"),
             "object": "response",
@@ -255,19 +249,19 @@ class OpenAIServer(Loopback):
         }
         return {**head, **settings, **status, "output": output, "usage": usage}
 
-    def _size(self, item: Item) -> int:
+    def _size(self, item):
         return rules.item_tokens(item, self._vault)
 
-    def _id(self, kind: str) -> str:
+    def _id(self, kind):
         return f"{kind}_{next(self._numbers)}"
 
-    def _seal(self, text: str) -> str:
+    def _seal(self, text):
         return base64.b64encode(
             hashlib.sha256(f"{next(self._numbers)} {text}".encode()).digest()
         ).decode()
 
 
-def _usage(use: CacheUse, output: int) -> Item:
+def _usage(use, output):
     size = use.read + use.fresh + use.written_5m
     return {
         "input_tokens": size,
@@ -281,7 +275,7 @@ def _usage(use: CacheUse, output: int) -> Item:
     }
 
 
-def _events(reply: Item) -> Iterator[Item]:
+def _events(reply):
     """Source: https://developers.openai.com/api/docs/guides/streaming-responses."""
     opened = {
         **reply,
@@ -290,7 +284,7 @@ def _events(reply: Item) -> Iterator[Item]:
         "status": "in_progress",
         "incomplete_details": None,
     }
-    events: list[Item] = [{"type": "response.created", "response": opened}]
+    events = [{"type": "response.created", "response": opened}]
     for index, item in enumerate(reply["output"]):
         begun = {
             key: value for key, value in item.items() if key != "encrypted_content"

@@ -1,14 +1,10 @@
 """The exact size of a request under a real tokenizer."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import quicktok
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 ENCODING = "o200k_base"
@@ -34,41 +30,39 @@ MEDIA_KEYS = frozenset(
 )
 
 
-def exact_count(
-    messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None
-) -> int:
+def exact_count(messages, tools=None):
     """Return the input tokens of a chat request: text, tool calls, results, framing, and tools as compact JSON."""
     framed = sum(MESSAGE_FRAME_TOKENS + message_tokens(message) for message in messages)
     return framed + REPLY_PRIMER_TOKENS + tool_tokens(tools or ())
 
 
-def text_tokens(text: str) -> int:
+def text_tokens(text):
     """Return the tokens of `text`; a lone surrogate counts as the replacement character."""
     return _encoding().count(text.encode("utf-8", "replace").decode("utf-8"))
 
 
-def head_text(text: str, max_tokens: int) -> str:
+def head_text(text, max_tokens):
     """Return the first `max_tokens` tokens of `text`; a character that is split at the cut becomes U+FFFD."""
     encoding = _encoding()
     return encoding.decode(encoding.encode_ordinary(text)[:max_tokens])
 
 
-def json_tokens(value: Any) -> int:
+def json_tokens(value):
     """Return the tokens of a JSON value in its compact form."""
     return text_tokens(compact_json(value))
 
 
-def compact_json(value: Any) -> str:
+def compact_json(value):
     """Write JSON without spaces, Unicode as it is, keys in the given order."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def tool_tokens(tools: Sequence[Any]) -> int:
+def tool_tokens(tools):
     """Return the tokens of tool definitions (LangChain tools, functions, or OpenAI dicts)."""
     return sum(TOOL_FRAME_TOKENS + json_tokens(_definition(tool)) for tool in tools)
 
 
-def message_tokens(message: BaseMessage) -> int:
+def message_tokens(message):
     """Return the tokens of one message without its frame."""
     tokens = sum(_block_tokens(block) for block in _blocks(message.content))
     if isinstance(message, AIMessage):
@@ -81,16 +75,16 @@ def message_tokens(message: BaseMessage) -> int:
     return tokens
 
 
-def _definition(tool: Any) -> Any:
+def _definition(tool):
     converted = convert_to_openai_tool(tool)
     return converted.get("function", converted)
 
 
-def _blocks(content: Any) -> list[Any]:
+def _blocks(content):
     return content if isinstance(content, list) else [content]
 
 
-def _block_tokens(block: Any) -> int:
+def _block_tokens(block):
     if isinstance(block, str):
         return text_tokens(block)
     if not isinstance(block, dict) or block.get("type") in {
@@ -107,5 +101,5 @@ def _block_tokens(block: Any) -> int:
 
 
 @cache
-def _encoding() -> quicktok.Tokenizer:
+def _encoding():
     return quicktok.get_encoding(ENCODING)

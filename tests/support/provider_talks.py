@@ -3,10 +3,8 @@
 Each talk runs a ready agent on a loopback server that keeps the provider's rules, with the real integration in between.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,7 +24,6 @@ from langchain_ctxwin.summarize import SummaryJobs
 from support.anthropic_server import AnthropicServer
 from support.gemini_policy import tool_loop
 from support.gemini_server import GeminiServer
-from support.loopback import Loopback
 from support.ollama_server import OllamaServer, looking
 from support.openai_server import OpenAIServer
 from support.oracle import text_tokens
@@ -53,7 +50,7 @@ READ_PRICE, WRITE_PRICE = 0.1, 1.25
 ANTHROPIC_OUTPUT_PRICE, OPENAI_OUTPUT_PRICE, GEMINI_OUTPUT_PRICE = 5, 8, 8
 # Over the price of uncached input, as published for Claude Sonnet, GPT-5 and Gemini 2.5 Pro, 2026-11; storage apart.
 
-STATELESS: dict[str, Any] = {
+STATELESS = {
     "store": False,
     "include": ["reasoning.encrypted_content"],
     "output_version": "responses/v1",
@@ -68,7 +65,7 @@ def look(place: str) -> str:
     return f"At {place}: " + "a boat, a mill and a heron. " * 12
 
 
-def many_tools(number: int) -> list[StructuredTool]:
+def many_tools(number):
     """Tools that are deferred, far more of them than the window holds."""
     return [
         StructuredTool.from_function(
@@ -115,10 +112,10 @@ class Outcome:
     """Every request, as JSON."""
 
 
-def speaking(*, thinks: bool) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
+def speaking(*, thinks):
     """Anthropic's side: look at what the user names, then say something about it."""
 
-    def blocks(body: dict[str, Any]) -> list[dict[str, Any]]:
+    def blocks(body):
         last = body["messages"][-1]["content"]
         answered = isinstance(last, list) and any(
             block.get("type") == "tool_result" for block in last
@@ -141,7 +138,7 @@ def speaking(*, thinks: bool) -> Callable[[dict[str, Any]], list[dict[str, Any]]
     return blocks
 
 
-def responding(body: dict[str, Any]) -> list[dict[str, Any]]:
+def responding(body):
     """OpenAI's side of the same."""
     last = body["input"][-1]
     thought = {"type": "reasoning", "text": "Let me see. " * 4}
@@ -159,14 +156,14 @@ def responding(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def play(
-    server: Loopback,
-    model: Any,
+    server,
+    model,
     *,
-    turns: int = 40,
-    tools: Sequence[Any] = (look,),
-    prompt: str = PROMPT,
-    **options: Any,
-) -> Outcome:
+    turns=40,
+    tools=(look,),
+    prompt=PROMPT,
+    **options,
+):
     """Hold a talk of so many turns, and say what became of it."""
     sink = MemorySink()
     limits = ModelLimits(context_window=WINDOW, max_output_tokens=output_of(model))
@@ -181,13 +178,13 @@ def play(
 
 
 def play_peer(
-    server: Loopback,
-    model: Any,
+    server,
+    model,
     *,
-    turns: int = 40,
-    tools: Sequence[Any] = (look,),
-    prompt: str = PROMPT,
-) -> Outcome:
+    turns=40,
+    tools=(look,),
+    prompt=PROMPT,
+):
     """Hold the same talk with LangChain's own summarization, and its prompt caching where there is one."""
     room = WINDOW - output_of(model) - text_tokens(prompt)
     summarizing = SummarizationMiddleware(
@@ -206,12 +203,12 @@ def play_peer(
     return outcome_of(server, [], agent.get_state(THREAD).values, failed)
 
 
-def output_of(model: Any) -> int:
+def output_of(model):
     """Tokens that a model asks for."""
     return int(getattr(model, "max_tokens", None) or model.max_output_tokens)
 
 
-def talk(agent: Any, turns: int, jobs: SummaryJobs | None = None) -> int:
+def talk(agent, turns, jobs=None):
     """Ask so many questions; return how many ended with an error. Summaries are written between them."""
     failed = 0
     for number in range(turns):
@@ -228,7 +225,7 @@ def talk(agent: Any, turns: int, jobs: SummaryJobs | None = None) -> int:
     return failed
 
 
-def billed(exchange: Any) -> float:
+def billed(exchange):
     """What a provider bills for a request, in uncached input tokens, compactions included."""
     usage = exchange.reply.get("usage") or {}
     if told := exchange.reply.get("usageMetadata"):
@@ -253,9 +250,7 @@ def billed(exchange: Any) -> float:
     )
 
 
-def outcome_of(
-    server: Loopback, steps: Sequence[StepEvent], state: dict[str, Any], failed: int
-) -> Outcome:
+def outcome_of(server, steps, state, failed):
     """Read what became of a talk off the server's requests and our events."""
     known = [step for step in steps if step.estimated_tokens and step.reported_tokens][
         LEARNING_STEPS:
@@ -296,7 +291,7 @@ def outcome_of(
     )
 
 
-def breakpoints(value: Any) -> int:
+def breakpoints(value):
     """How many cache breakpoints a request has."""
     if isinstance(value, dict):
         marks = ("cache_control", "prompt_cache_breakpoint")
@@ -307,7 +302,7 @@ def breakpoints(value: Any) -> int:
     return sum(map(breakpoints, value)) if isinstance(value, list) else 0
 
 
-def _kept(sent: Sequence[Any]) -> Iterator[bool]:
+def _kept(sent):
     """Whether the newest compaction of the provider is in each request that follows it."""
     newest = ""
     for exchange in sent:
@@ -344,7 +339,7 @@ class Talk:
     ours: dict[str, Any] = field(default_factory=dict)
     tools: Sequence[Any] = (look,)
 
-    def __call__(self, play: Play = play) -> Outcome:
+    def __call__(self, play=play):
         """Hold the talk; what is ours alone is not given to LangChain's own middleware."""
         ours = {} if play is play_peer else self.ours
         with self.serve() as server:
@@ -352,12 +347,12 @@ class Talk:
             return play(server, model, tools=self.tools, **ours)
 
 
-def openai_forgetting(play: Play = play) -> Outcome:
+def openai_forgetting(play=play):
     """The server forgets what it kept, now and then."""
     calls = iter(range(1_000))
 
     class Forgetting(OpenAIServer):
-        def answer(self, call: Any) -> Any:
+        def answer(self, call):
             if next(calls) % 7 == 5:
                 self.stored.clear()
             return super().answer(call)
@@ -382,7 +377,7 @@ THINKING = {
     "max_tokens": 1_280,
 }
 NATIVE = {"summarizer": "native"}
-TALKS: dict[str, Callable[..., Outcome]] = {
+TALKS = {
     "anthropic: native compaction": Talk(
         serve=partial(THINKER, min_compaction_trigger=1_000),
         model={
@@ -422,7 +417,7 @@ TALKS: dict[str, Callable[..., Outcome]] = {
 DEEP_WINDOW = 12_000  # the tools of a deep agent alone take half of it
 
 
-def composed(make: Callable[..., Any], *, ours_first: bool, turns: int = 40) -> Outcome:
+def composed(make, *, ours_first, turns=40):
     """Ours and the middleware for prompt caching in an agent that `make` makes, such as `create_deep_agent`."""
     with AnthropicServer(
         context_window=DEEP_WINDOW, policy=speaking(thinks=False)
@@ -442,14 +437,14 @@ def composed(make: Callable[..., Any], *, ours_first: bool, turns: int = 40) -> 
         return outcome_of(server, [], agent.get_state(THREAD).values, failed)
 
 
-def ours_on(model: Any, window: int, saver: Any) -> Any:
+def ours_on(model, window, saver):
     """An agent of ours on a model of the conversation that moves."""
     limits = ModelLimits(context_window=window, max_output_tokens=256)
     options = {"system_prompt": PROMPT, "limits": limits, "checkpointer": saver}
     return create_context_agent(model, [look], **options)
 
 
-def peer_on(model: Any, window: int, saver: Any) -> Any:
+def peer_on(model, window, saver):
     """The same with LangChain's summarization and prompt caching."""
     room = window - 256 - text_tokens(PROMPT)
     bounds = {
@@ -466,14 +461,14 @@ LOCAL_WINDOW = 4_096  # of the llama.cpp server
 
 
 def moving(
-    make: Callable[[Any, int, Any], Any],
-    llama: Any,
+    make,
+    llama,
     *,
-    window: int = WINDOW,
-    turns: int = 2,
-) -> Outcome:
+    window=WINDOW,
+    turns=2,
+):
     """Hold one conversation that moves through five servers and back, so many turns at each."""
-    hosts: list[Any] = [
+    hosts = [
         GeminiServer(input_limit=window, policy=tool_loop(steps=1)),
         AnthropicServer(
             context_window=window, policy=speaking(thinks=True), binds=True

@@ -1,12 +1,7 @@
 """Records as tests make them: from messages, in a room, with any counter of text."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any
-
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import TokenEstimator
 from langchain_ctxwin.core.notes import record_lines
@@ -14,7 +9,7 @@ from langchain_ctxwin.core.record import KINDS, Record, RecordLine, extended
 from langchain_ctxwin.core.view import message_id
 
 ROOMY = 1_000_000
-PRICES: dict[str, Callable[[str], int]] = {
+PRICES = {
     "characters": len,
     "words": lambda text: len(text.split()),
     "estimate": TokenEstimator().count_text,
@@ -83,30 +78,28 @@ lines = st.builds(
 """Lines as they are stored."""
 
 
-def said(text: str, key: str = "u") -> HumanMessage:
+def said(text, key="u"):
     return HumanMessage(text, id=key)
 
 
 def called(
-    name: str,
-    args: dict[str, Any],
+    name,
+    args,
     *,
-    call_id: str = "c",
-    key: str = "a",
-    text: str = "",
-) -> AIMessage:
+    call_id="c",
+    key="a",
+    text="",
+):
     return AIMessage(
         text, tool_calls=[{"name": name, "args": args, "id": call_id}], id=key
     )
 
 
-def result(
-    text: Any, *, call_id: str = "c", key: str = "r", status: Any = "success"
-) -> ToolMessage:
+def result(text, *, call_id="c", key="r", status="success"):
     return ToolMessage(text, tool_call_id=call_id, id=key, status=status)
 
 
-def lines_of(*messages: AnyMessage) -> list[RecordLine]:
+def lines_of(*messages):
     """Return what messages leave behind."""
     return list(
         record_lines(
@@ -116,21 +109,21 @@ def lines_of(*messages: AnyMessage) -> list[RecordLine]:
 
 
 def record_of(
-    *messages: AnyMessage,
-    before: Record | None = None,
-    room: int = ROOMY,
-    price: Callable[[str], int] = len,
-) -> Record:
+    *messages,
+    before=None,
+    room=ROOMY,
+    price=len,
+):
     """Return the record after messages left, all at once."""
     return added(before or Record(), lines_of(*messages), room=room, price=price)
 
 
 def added(
-    record: Record,
-    more: Sequence[RecordLine],
+    record,
+    more,
     *,
-    room: int = ROOMY,
-    price: Callable[[str], int] = len,
-) -> Record:
+    room=ROOMY,
+    price=len,
+):
     """Return the record with lines added."""
     return extended(record, more, room_tokens=room, free_tokens=ROOMY, price=price)

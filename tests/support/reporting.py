@@ -1,7 +1,5 @@
 """A provider whose exact counts are off from ours in a known way, and a conversation that reports them."""
 
-from __future__ import annotations
-
 import random
 from hashlib import blake2b
 from types import SimpleNamespace
@@ -160,11 +158,6 @@ class Chat:
         )
         self.state |= self.engine.apply(compaction, window)
         return self.measure()
-
-    def say(self, factor):
-        """Answer one question with a report that is `factor` times the truth."""
-        window = self.ask(60)
-        return self.answer(window, round(factor * self.true(window)))
 
     def refused(self, window, *, limit=None, actual=None):
         """Recover from a refusal with these sizes; return the window that is sent next."""

@@ -1,13 +1,9 @@
 """What every store of results must do, whichever it is."""
 
-from __future__ import annotations
-
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
 
 import pytest
 from langgraph.store.memory import InMemoryStore
@@ -31,9 +27,7 @@ PATIENCE_SECONDS = (
 
 
 @asynccontextmanager
-async def opened_store(
-    kind: str, request: Any, clock: Any = time.time
-) -> AsyncIterator[Any]:
+async def opened_store(kind, request, clock=time.time):
     """Open an empty store of one kind."""
     async with AsyncExitStack() as stack:
         if kind == "memory":
@@ -47,7 +41,7 @@ async def opened_store(
             yield stores.LangGraphResultStore(base, clock=clock)
 
 
-def _valkey_store(stack: AsyncExitStack, url: str) -> Any:
+def _valkey_store(stack, url):
     from redis import Redis
 
     stack.enter_context(Redis.from_url(url)).flushall()
@@ -57,12 +51,12 @@ def _valkey_store(stack: AsyncExitStack, url: str) -> Any:
     return stores.RedisResultStore.from_url(url)
 
 
-async def _base_store(stack: AsyncExitStack, kind: str, request: Any) -> Any:
+async def _base_store(stack, kind, request):
     if kind == "langgraph memory":
         return InMemoryStore()
     if kind.endswith("sqlite"):
         place = str(request.getfixturevalue("tmp_path") / "store.sqlite")
-        kinds: Any = (SqliteStore, AsyncSqliteStore)
+        kinds = (SqliteStore, AsyncSqliteStore)
     else:
         place, kinds = (
             request.getfixturevalue("postgres_dsn"),
@@ -73,32 +67,32 @@ async def _base_store(stack: AsyncExitStack, kind: str, request: Any) -> Any:
     return stack.enter_context(kinds[0].from_conn_string(place))
 
 
-async def elsewhere(work: Callable[[], Any]) -> Any:
+async def elsewhere(work):
     """Run blocking work in another thread while the event loop goes on."""
     return await asyncio.wrap_future(in_daemon(work))
 
 
-def nothing_is_there_at_first(store: Any) -> None:
+def nothing_is_there_at_first(store):
     """What was never put is None, and deleting it does nothing."""
     store.delete("ns/a")
     assert store.get("ns/a") is None
 
 
-def any_bytes_are_kept(store: Any) -> None:
+def any_bytes_are_kept(store):
     """None at all, every byte, and five megabytes."""
     for value in (b"", ALL_BYTES, LARGE):
         store.put("ns/a", value, TTL_SECONDS)
         assert store.get("ns/a") == value
 
 
-def the_next_value_takes_the_place_of_the_last(store: Any) -> None:
+def the_next_value_takes_the_place_of_the_last(store):
     """Also a shorter one."""
     store.put("ns/a", b"a long first value", TTL_SECONDS)
     store.put("ns/a", b"second", TTL_SECONDS)
     assert store.get("ns/a") == b"second"
 
 
-def what_was_deleted_is_gone(store: Any) -> None:
+def what_was_deleted_is_gone(store):
     """And nothing else with it."""
     for name in "ab":
         store.put(f"ns/{name}", name.encode(), TTL_SECONDS)
@@ -106,7 +100,7 @@ def what_was_deleted_is_gone(store: Any) -> None:
     assert [store.get(f"ns/{name}") for name in "ab"] == [None, b"b"]
 
 
-def tenants_do_not_see_each_other(store: Any) -> None:
+def tenants_do_not_see_each_other(store):
     """The same name in another namespace is another result, however odd the tenants are."""
     tenants = [
         "one",
@@ -127,10 +121,10 @@ def tenants_do_not_see_each_other(store: Any) -> None:
     assert found == [repr(tenant).encode() for tenant in tenants]
 
 
-def many_threads_may_use_it_at_once(store: Any) -> None:
+def many_threads_may_use_it_at_once(store):
     """Each one reads what it put, and the one key that all put holds one of their values."""
 
-    def work(number: int) -> list[bool]:
+    def work(number):
         found = []
         for turn in range(TURNS):
             value = bytes([number, turn]) * 1000

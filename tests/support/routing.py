@@ -1,15 +1,10 @@
 """What routers are tested with: a registry from a table, candidates that are liked, and models that fail as told."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 
@@ -22,9 +17,7 @@ from support.fakes import ScriptedChatModel, SdkError, exact_count
 ANSWER_SHARE = 0.25  # of a window, kept for the answer where nobody says otherwise
 
 
-def likely(
-    chances: Mapping[str, float] | None = None, config: RoutingConfig | None = None
-) -> dict[str, Any]:
+def likely(chances=None, config=None):
     """Return what has a router take the candidate that is given the most, by default the dearest."""
     settings = {
         "complexity": "high",
@@ -33,7 +26,7 @@ def likely(
     return {"strengths": chances, "config": RoutingConfig(**settings)}
 
 
-def table_registry(infos: Mapping[str, ModelInfo]) -> ModelRegistry:
+def table_registry(infos):
     """Return a registry that knows these models, and no others."""
     return ModelRegistry([ExplicitSource(infos)])
 
@@ -41,23 +34,19 @@ def table_registry(infos: Mapping[str, ModelInfo]) -> ModelRegistry:
 class BreakingChatModel(ScriptedChatModel):
     """Streams two chunks, then its connection breaks."""
 
-    def _stream(
-        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
-    ) -> Iterator[ChatGenerationChunk]:
+    def _stream(self, messages, *args, **kwargs):
         self._answered(messages, {})
         yield ChatGenerationChunk(message=AIMessageChunk("half an "))
         yield ChatGenerationChunk(message=AIMessageChunk("ans"))
         raise ConnectionError("the connection was reset")
 
 
-def exact(messages: Iterable[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+def exact(messages, tools=None):
     """Count as the scripted models do; a plain function, so the router adds its headroom."""
     return exact_count(list(messages), tools=tools)
 
 
-def info(
-    name: str, window: int | None, price: str | None = None, **values: Any
-) -> ModelInfo:
+def info(name, window, price=None, **values):
     """Return facts with an output price of four times the input price and cached input at a tenth."""
     prices = {}
     if price is not None:
@@ -70,11 +59,11 @@ def info(
 
 
 def scripted(
-    name: str,
-    window: int,
-    kind: type[ScriptedChatModel] = ScriptedChatModel,
-    **values: Any,
-) -> Any:
+    name,
+    window,
+    kind=ScriptedChatModel,
+    **values,
+):
     """Return a scripted model of a window that it states and enforces."""
     limit = values.pop("input_limit", int(window * (1 - ANSWER_SHARE)))
     return kind(
@@ -85,10 +74,10 @@ def scripted(
     )
 
 
-def answered(model: Any, text: Any, how: str) -> Any:
+def answered(model, text, how):
     """Call a model in one of the four ways."""
 
-    async def astreamed() -> AIMessageChunk:
+    async def astreamed():
         return add_ai_message_chunks(*[chunk async for chunk in model.astream(text)])
 
     if how == "invoke":
@@ -105,9 +94,7 @@ def answered(model: Any, text: Any, how: str) -> Any:
 every_way = pytest.mark.parametrize("how", ["invoke", "ainvoke", "stream", "astream"])
 
 
-def router(
-    *models: BaseChatModel, prices: Mapping[str, str] | None = None, **options: Any
-) -> ModelRouter:
+def router(*models, prices=None, **options):
     """Return a router over models whose windows are those they state; later models are dearer unless told."""
     known = {}
     for rank, model in enumerate(models):
@@ -122,7 +109,7 @@ def router(
     )
 
 
-def failing(status: int, text: str, **values: Any) -> Callable[[], Exception]:
+def failing(status, text, **values):
     """Return what makes an error of a provider, anew for each call."""
     return lambda: SdkError(
         f"Error code: {status} - {text}", status_code=status, **values
@@ -132,7 +119,7 @@ def failing(status: int, text: str, **values: Any) -> Callable[[], Exception]:
 busy = failing(429, "rate limit reached for requests per minute")
 unavailable = failing(503, "the server is overloaded")
 invalid = failing(400, "messages[3].role is missing", code="invalid_request_error")
-FAILURES: dict[str, Callable[[], Exception]] = {
+FAILURES = {
     "429": busy,
     "503": unavailable,
     "401": failing(401, "invalid api key", code="invalid_api_key"),

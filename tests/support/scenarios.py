@@ -1,9 +1,7 @@
 """Whole conversations on either adapter, drawn by Hypothesis: questions, tool calls, modes and windows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from hypothesis import strategies as st
 from langchain_core.exceptions import ContextOverflowError
@@ -32,7 +30,7 @@ def read(words: int, call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage
 class Numbered(ScriptedChatModel):
     """A model whose answers have ids that do not differ from run to run."""
 
-    def _metered(self, answer: AIMessage, tokens: int) -> AIMessage:
+    def _metered(self, answer, tokens):
         return (
             super()
             ._metered(answer, tokens)
@@ -40,14 +38,14 @@ class Numbered(ScriptedChatModel):
         )
 
 
-def digest(messages: list[Any]) -> str:
+def digest(messages):
     return f"{len(messages)} more messages"
 
 
 class Prompt(SummaryJobs):
     """Jobs that are done as soon as they are started."""
 
-    def start(self, *args: Any, **options: Any) -> bool:
+    def start(self, *args, **options):
         started = super().start(*args, **options)
         self.drain(PATIENCE)
         return started
@@ -64,7 +62,7 @@ class Scenario:
     has_summarizer: bool
     keep: float
 
-    def model(self) -> Numbered:
+    def model(self):
         """Return the model that plays the scenario, and that refuses what is larger than the window."""
         calls, answers = 0, []
         for _, steps, words in self.turns:
@@ -82,7 +80,7 @@ class Scenario:
             profile={"max_input_tokens": self.window},
         )
 
-    def agent(self, adapter: str, model: Numbered, **stores: Any) -> Any:
+    def agent(self, adapter, model, **stores):
         """Return an agent; on the nodes with an engine of its own where the test has to bring the jobs."""
         config = ContextConfig(summarize=self.mode, keep=self.keep, output_reserve=0)
         options = {
@@ -119,9 +117,7 @@ LONG_ONE = Scenario(
 )
 
 
-async def play(
-    scenario: Scenario, adapter: str, is_async: bool, **options: Any
-) -> tuple[Any, ...]:
+async def play(scenario, adapter, is_async, **options):
     """Run the conversation; return the agent, the model, what was sent, and the error that ended it."""
     model = scenario.model()
     agent, error = scenario.agent(adapter, model, **options), ""
@@ -148,6 +144,6 @@ async def play(
     )
 
 
-def plain(message: Any) -> Any:
+def plain(message):
     """Return what a message says, with its id."""
     return message.id, payload(message)

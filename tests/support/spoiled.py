@@ -1,7 +1,5 @@
 """Short conversations in a small window, whose summarizer and store a test spoils."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,11 +1,7 @@
 """Runs calls of tools as agents do, wherever a guard can stand, and reads large results to their end."""
 
-from __future__ import annotations
-
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -27,14 +23,12 @@ CURSOR = re.compile(r'cursor="([^"]+)"')
 MAX_PAGES = 2_000  # a walk that takes more goes in a circle
 
 
-def call(name: str, call_id: str = "c1", **args: Any) -> dict[str, Any]:
+def call(name, call_id="c1", **args):
     """Return a tool call as a model writes it."""
     return {"name": name, "args": args, "id": call_id, "type": "tool_call"}
 
 
-def wired(
-    wiring: str, guard: Any, tools: Sequence[Any], *answers: Any, **options: Any
-) -> Any:
+def wired(wiring, guard, tools, *answers, **options):
     """Compile a graph that runs tools under a guard; `answers` are the model's, where there is one."""
     if wiring in NODES:
         return _node_graph(wiring, guard, tools, **options)
@@ -46,14 +40,14 @@ def wired(
 
 
 def results(
-    wiring: str,
-    guard: Any,
-    tools: Sequence[Any],
-    *calls: dict[str, Any],
-    is_async: bool = False,
-    config: Any = None,
-    **options: Any,
-) -> list[ToolMessage]:
+    wiring,
+    guard,
+    tools,
+    *calls,
+    is_async=False,
+    config=None,
+    **options,
+):
     """Return the messages that answer the calls of one step."""
     asking = AIMessage("", tool_calls=list(calls))
     graph = wired(wiring, guard, tools, asking, **options)
@@ -73,18 +67,18 @@ def results(
     ]
 
 
-def last_cursor(text: str) -> str | None:
+def last_cursor(text):
     """Return the cursor of the next page, or of the end, that a page ends with."""
     found = CURSOR.findall(text)
     return found[-1] if found else None
 
 
-def next_cursor(text: str) -> str | None:
+def next_cursor(text):
     """Return the cursor of the next page; None on the last one."""
     return last_cursor(text) if "Next page:" in text else None
 
 
-def pages(guard: Any, first: str, **options: Any) -> Iterator[str]:
+def pages(guard, first, **options):
     """Yield a page and all that follow it; the options are what the page answers."""
     page = first
     for _ in range(MAX_PAGES):
@@ -96,7 +90,7 @@ def pages(guard: Any, first: str, **options: Any) -> Iterator[str]:
     raise AssertionError("the walk does not end")
 
 
-def everything(guard: Any, first: str) -> str:
+def everything(guard, first):
     """Return all of a kept result with every field, page after page; of one that fits, the text as it is."""
     cursor = last_cursor(first)
     if cursor is None:
@@ -106,12 +100,12 @@ def everything(guard: Any, first: str) -> str:
 
 
 def _node_graph(
-    wiring: str,
-    guard: Any,
-    tools: Sequence[Any],
-    state: Any = MessagesState,
-    **options: Any,
-) -> Any:
+    wiring,
+    guard,
+    tools,
+    state=MessagesState,
+    **options,
+):
     node = ToolNode(**_tool_node(wiring, guard, tools), **options.pop("node", {}))
     builder = StateGraph(state)
     builder.add_node("tools", node)
@@ -120,7 +114,7 @@ def _node_graph(
     return builder.compile(**options)
 
 
-def _tool_node(wiring: str, guard: Any, tools: Sequence[Any]) -> dict[str, Any]:
+def _tool_node(wiring, guard, tools):
     if wiring == "plain":
         return {"tools": tools}
     if wiring == "wrap":

@@ -1,7 +1,5 @@
 """A conversation that grows and is rewritten while its summaries come as a test says, checked after each request."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from contextvars import copy_context

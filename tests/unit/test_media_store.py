@@ -84,17 +84,6 @@ def blobs_in(store):
     return {item.key: item.namespace for item in store.search(("ctxwin", "media"))}
 
 
-def pictures_of(request):
-    """The numbers of the pictures that a request shows."""
-    return [
-        block["base64"][:4]
-        for message in request.messages
-        if isinstance(message.content, list)
-        for block in message.content
-        if isinstance(block, dict) and block["type"] == "image"
-    ]
-
-
 def said(request):
     """The contents of a request, without the random ids of results."""
     return re.sub(

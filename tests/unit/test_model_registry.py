@@ -13,7 +13,6 @@ from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.models import registry as registry_module
 from langchain_ctxwin.models.registry import RETRY_SECONDS
 from langchain_ctxwin.models.sources import ExplicitSource
-from langchain_ctxwin.protocols import LimitMemory
 from langchain_ctxwin.util.work import in_daemon
 from support.model_sources import (
     HeldSource,
@@ -231,7 +230,7 @@ def test_a_registry_is_a_memory_of_limits():
         {"context_window": {"api": 8192}},
     )
     known.learn("", {"context_window": 4096})  # a model without a name is nobody's
-    memory: LimitMemory = known
+    memory = known
     assert memory.recall("other") == {}
 
 

@@ -4,7 +4,6 @@ import json
 import re
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from langchain_core.tools import tool
@@ -43,7 +42,7 @@ def read(words: int) -> str:
 class Watched:
     """A sink with exporters that keep what they get."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options):
         self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
         self.tracers = TracerProvider()
         self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
@@ -52,14 +51,14 @@ class Watched:
         )
 
     @property
-    def spans(self) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {}
+    def spans(self):
+        found = {}
         for span in self.exporter.get_finished_spans():
             found.setdefault(span.name, []).append(span)
         return found
 
     @property
-    def metrics(self) -> dict[str, list[Any]]:
+    def metrics(self):
         data = self.reader.get_metrics_data()
         scopes = (
             [
@@ -77,7 +76,7 @@ class Watched:
         }
 
 
-def conventional() -> set[str]:
+def conventional():
     """Every name that the installed conventions have."""
     modules = (gen_ai_attributes, gen_ai_metrics, error_attributes)
     return {

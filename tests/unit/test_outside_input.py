@@ -119,14 +119,6 @@ def ask(text="hi"):
     return {"messages": [HumanMessage(text)]}
 
 
-def mended(graph, given):
-    """Run a turn and return what was said to be mended."""
-    events = graph.stream(given, CONFIG, stream_mode="custom")
-    return [
-        event["fault"] for event in events if event["type"] == "context.session_mended"
-    ]
-
-
 @pytest.mark.parametrize("graph_of", GRAPHS)
 def test_a_caller_sets_messages_only(graph_of):
     model = model_of()

@@ -1,9 +1,6 @@
 """Does a probe find the limit that a provider enforces, for the money that was said, and stop when it should?"""
 
-from __future__ import annotations
-
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,15 +14,15 @@ from langchain_ctxwin.models.probing import ACCURACY, most_of_a_probe, probe_lim
 from support.fakes import ScriptedChatModel, llama_overflow
 
 
-def words(messages: Any, tools: Any = None) -> int:
+def words(messages, tools=None):
     return sum(len(message.text.split()) for message in messages)
 
 
-def silent(tokens: int, limit: int) -> Exception:
+def silent(tokens, limit):
     return ContextOverflowError("the input is too long for this model")
 
 
-def model_of(limit: int, **options: Any) -> ScriptedChatModel:
+def model_of(limit, **options):
     return ScriptedChatModel(input_limit=limit, counter=words, strict=False, **options)
 
 
@@ -47,7 +44,7 @@ def test_the_limit_that_is_enforced_is_found(limit, is_stated):
 def test_another_error_ends_a_probe_with_what_it_has_found():
     """A rate limit says nothing about sizes."""
 
-    def answer(messages: Any, tools: Any) -> AIMessage:
+    def answer(messages, tools):
         if words(messages) > 100:
             raise ConnectionError("down")
         return AIMessage("ok")

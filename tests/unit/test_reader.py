@@ -19,9 +19,7 @@ from langchain_ctxwin.replay.reading import Conversation
 WINDOW = 4_096
 
 
-def read(
-    policy: str, conversation: int, nats: float, group: str = ALL, tokens: int = 10
-) -> Read:
+def read(policy, conversation, nats, group=ALL, tokens=10):
     sums = {group: (nats * tokens, tokens)}
     return Read(
         policy=policy,
@@ -32,7 +30,7 @@ def read(
     )
 
 
-def reads_of(*differences: float) -> list[Read]:
+def reads_of(*differences):
     """One answer a conversation: of all of the history, and of a request that makes it so much less probable."""
     pairs = [
         (read("", at, 1.0), read("ours", at, 1.0 + more))

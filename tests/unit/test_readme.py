@@ -11,7 +11,6 @@ import io
 import re
 import sys
 import types
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,12 +33,12 @@ class Block:
     section: str
 
     @property
-    def language(self) -> str:
+    def language(self):
         """First word after the fence, empty when there is none."""
         return self.info[0] if self.info else ""
 
 
-def blocks_of(markdown: str) -> Iterator[Block]:
+def blocks_of(markdown):
     """Yield the fenced blocks; a `#` inside a block is no heading, and headings with one text stay apart."""
     section, fence, start, info, lines = "top", "", 0, (), []
     for number, line in enumerate(markdown.splitlines(), start=1):
@@ -63,7 +62,7 @@ def blocks_of(markdown: str) -> Iterator[Block]:
     assert not fence, f"the block that opens in line {start} is never closed"
 
 
-def run_section(blocks: list[Block], name: str, module_name: str) -> None:
+def run_section(blocks, name, module_name):
     """Compile and run the Python blocks of one section in one namespace; line numbers are those of the file."""
     module = types.ModuleType(module_name)
     sys.modules[module_name] = (
@@ -84,14 +83,14 @@ def run_section(blocks: list[Block], name: str, module_name: str) -> None:
         del sys.modules[module_name]
 
 
-def _masked(text: str) -> str:
+def _masked(text):
     """The lines of an output as Markdown keeps them: without random marks and spaces at their ends."""
     return "\n".join(
         line.rstrip() for line in RANDOM_MARK.sub("...", text).strip().splitlines()
     )
 
 
-def _run(block: Block, name: str, module: types.ModuleType) -> None:
+def _run(block, name, module):
     padded = "\n" * (block.line - 1) + block.code
     only_compile = "no-run" in block.info
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if only_compile else 0
@@ -100,20 +99,20 @@ def _run(block: Block, name: str, module: types.ModuleType) -> None:
         exec(code, vars(module))  # noqa: S102  # this is what the gate is for
 
 
-def sections_of(markdown: str) -> dict[str, list[Block]]:
+def sections_of(markdown):
     """Group the Python blocks and what they print by heading."""
-    sections: dict[str, list[Block]] = {}
+    sections = {}
     for block in blocks_of(markdown):
         if block.language in {"python", "py"} or block.info == ("text", "output"):
             sections.setdefault(block.section, []).append(block)
     return sections
 
 
-def _readme() -> str:
+def _readme():
     return README.read_text(encoding="utf-8")
 
 
-def _page(path: Path) -> str:
+def _page(path):
     return path.relative_to(ROOT).as_posix()
 
 
@@ -176,7 +175,7 @@ def test_llms_txt_names_every_page():
     assert named == {path.relative_to(ROOT / "docs").as_posix() for path in PAGES}
 
 
-def _run_markdown(markdown: str) -> None:
+def _run_markdown(markdown):
     for blocks in sections_of(markdown).values():
         run_section(blocks, "planted.md", "planted_section")
 

@@ -1,12 +1,11 @@
 """Is the routed chat model a chat model like any other, whatever happens to its candidates?"""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langchain_tests.unit_tests import ChatModelUnitTests
@@ -61,7 +60,7 @@ class RecordingModel(BaseChatModel):
     calls: list[dict[str, Any]] = Field(default_factory=list)
 
     @property
-    def _llm_type(self) -> str:
+    def _llm_type(self):
         return "recording"
 
     def bind_tools(self, tools, *, tool_choice=None, **kwargs):
@@ -81,14 +80,12 @@ class NoTools(ScriptedChatModel):
         raise NotImplementedError
 
 
-def routed(*models: Any, chances: Any = None, **options: Any) -> RoutedChatModel:
+def routed(*models, chances=None, **options):
     """Return a routed model over these, with chances by name."""
     return RoutedChatModel(router(*models, chances=chances, **options))
 
 
-def two(
-    small: Any = None, large: Any = None, **options: Any
-) -> tuple[RoutedChatModel, ScriptedChatModel, ScriptedChatModel]:
+def two(small=None, large=None, **options):
     """Return a routed model over a cheap small and a dear large candidate of equal chances, and the two."""
     first, second = (
         scripted("small", 8_192, **(small or {})),
@@ -101,7 +98,7 @@ def two(
     )
 
 
-def graph_of(answer: Callable[[Any], Any]) -> Any:
+def graph_of(answer):
     """Return a graph of one node."""
     builder = StateGraph(MessagesState).add_node(
         "n", lambda state: {"messages": [answer(state)]}
@@ -109,7 +106,7 @@ def graph_of(answer: Callable[[Any], Any]) -> Any:
     return builder.add_edge(START, "n").compile()
 
 
-def route_of(message: BaseMessage) -> dict[str, Any]:
+def route_of(message):
     return message.response_metadata["route"]
 
 
@@ -184,7 +181,7 @@ def test_an_error_of_the_request_or_of_code_is_raised_at_once(error, how):
     assert route_of(answered(model, "hello again", how))["model"] == "small"
 
 
-def named(name: str) -> ModelInfo:
+def named(name):
     """Return a cheap candidate of which only the name is known, and whose integration does not exist."""
     return ModelInfo(name=name, provider="nowhere", context_window=128_000)
 
@@ -358,7 +355,7 @@ def test_the_model_states_the_smallest_limits():
 
 
 @pytest.fixture
-def benchmark() -> Callable[[Callable[[], None]], None]:
+def benchmark():
     """Run once what the suite would time: nothing here asserts on time."""
     return lambda work: work()
 
@@ -367,9 +364,9 @@ class TestRoutedChatModel(ChatModelUnitTests):
     """LangChain's own suite over two candidates of different windows."""
 
     @property
-    def chat_model_class(self) -> type[RoutedChatModel]:
+    def chat_model_class(self):
         return RoutedChatModel
 
     @property
-    def chat_model_params(self) -> dict:
+    def chat_model_params(self):
         return {"router": router(scripted("small", 8_192), scripted("large", 128_000))}

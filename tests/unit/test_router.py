@@ -31,13 +31,13 @@ class Writer(ScriptedChatModel):
     max_tokens: int = 0
 
 
-def of_infos(*infos, chances=None, **options) -> ModelRouter:
+def of_infos(*infos, chances=None, **options):
     """Return a router over mere facts, with these chances, else chances by price."""
     config = options.pop("config", None)
     return ModelRouter(list(infos), **likely(chances, config), **options)
 
 
-def two(price="1", other_price="1", **options) -> ModelRouter:
+def two(price="1", other_price="1", **options):
     """Return a router over a small `a` and a larger `b`."""
     return of_infos(info("a", 8_192, price), info("b", 128_000, other_price), **options)
 
@@ -124,7 +124,7 @@ def test_the_upper_bound_of_a_counter_decides(counter, upper_of):
         assert routes.decide(request).name == name
 
 
-def sized(tokens: int, **wish) -> RouteRequest:
+def sized(tokens, **wish):
     """Return a request whose size was measured."""
     size = Size(tokens=tokens, upper=tokens, lower=tokens)
     return RouteRequest(messages=[], sizes={"generic": size}, **wish)

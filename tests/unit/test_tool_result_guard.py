@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
 from itertools import cycle
-from typing import Any
 
 import pytest
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 from pydantic import BaseModel
 
@@ -35,7 +33,7 @@ class Row(BaseModel):
     note: str
 
 
-def facts(index: int) -> dict[str, Any]:
+def facts(index):
     return {
         "id": index,
         "name": f"row-{index:03d}",
@@ -43,22 +41,22 @@ def facts(index: int) -> dict[str, Any]:
     }
 
 
-def data() -> list[dict[str, Any]]:
+def data():
     return [facts(index) for index in range(ROWS)]
 
 
-def text() -> str:
+def text():
     return "\n".join(f"{row['name']} {row['note']}" for row in data())
 
 
-def message_of(name: str) -> ToolMessage:
+def message_of(name):
     return ToolMessage(
         json.dumps(data()), tool_call_id="c1", name=name, artifact={"raw": ROWS}
     )
 
 
 IMAGE = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
-RETURNED: dict[str, Callable[[], Any]] = {
+RETURNED = {
     "as_text": text,
     "as_json_text": lambda: json.dumps({"total": ROWS, "items": data()}),
     "as_dict": lambda: {"total": ROWS, "items": data()},
@@ -74,18 +72,18 @@ RETURNED: dict[str, Callable[[], Any]] = {
 }
 
 
-def tool_of(name: str, give: Callable[[], Any]) -> BaseTool:
+def tool_of(name, give):
     """Return a tool of this name that returns what `give` does."""
-    kind: Any = "content_and_artifact" if name == "with_artifact" else "content"
+    kind = "content_and_artifact" if name == "with_artifact" else "content"
     return StructuredTool.from_function(
         give, name=name, description="Give.", response_format=kind
     )
 
 
-def atool_of(name: str, give: Callable[[], Any]) -> BaseTool:
+def atool_of(name, give):
     """Return an async one."""
 
-    async def agive() -> Any:
+    async def agive():
         return give()
 
     return StructuredTool.from_function(coroutine=agive, name=name, description="Give.")
@@ -175,7 +173,7 @@ def test_links_to_files_are_texts_that_show_their_addresses(wiring, is_async, be
     assert text_tokens(message.text) <= 600
 
 
-def test_as_many_images_are_shown_as_the_budget_holds_beside_a_short_text() -> None:
+def test_as_many_images_are_shown_as_the_budget_holds_beside_a_short_text():
     """Half of the budget is kept for texts that need it only."""
     size = ContentPrices(None).content([IMAGE])
     guard = ToolResultGuard(ToolResultConfig(max_tokens=4 * size))
@@ -259,7 +257,7 @@ CHOSEN = ToolResultConfig(max_tokens=2_000, fields=("[].id", "[].name"))
     ids=["nothing chosen in it", "text", "nothing else in it", "empty"],
 )
 def test_configured_fields_leave_a_result_alone_that_they_would_not_shorten(
-    result: str,
-) -> None:
+    result,
+):
     """An error has none of the chosen fields: shown in them, it would be hidden."""
     assert ToolResultGuard(CHOSEN).output(result, "rows", {}) == result

@@ -31,13 +31,11 @@ ROWS = [
 both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
 
-def guard_of(max_tokens: int = 600, **options: Any) -> ToolResultGuard:
+def guard_of(max_tokens=600, **options):
     return ToolResultGuard(ToolResultConfig(max_tokens=max_tokens), **options)
 
 
-def returned(
-    guard: ToolResultGuard, value: Any, *, is_async: bool = False, **options: Any
-) -> Any:
+def returned(guard, value, *, is_async=False, **options):
     """Return the message of a tool that returns a value, or calls it for one."""
 
     @tool
@@ -78,7 +76,7 @@ def test_arguments_of_the_wrong_type_are_refused(wrong):
         ToolResultGuard(**wrong)
 
 
-def first_page(guard: ToolResultGuard, **options: Any) -> str:
+def first_page(guard, **options):
     shown = guard.output(ROWS, "give", {}, **options)
     return last_cursor(shown) or ""
 
@@ -101,9 +99,7 @@ def test_a_question_that_cannot_be_asked_is_refused_in_code_and_told_to_the_mode
     assert (message.status, message.text) == ("error", str(error.value))
 
 
-def refused(
-    guard: ToolResultGuard, cursor: str, error: type[CursorError], **options: Any
-) -> str:
+def refused(guard, cursor, error, **options):
     """Return what the model is told of a cursor, which must raise `error` in code, sync and async."""
     with pytest.raises(error) as raised:
         guard.read(cursor, **options)
@@ -131,7 +127,7 @@ def test_a_changed_or_an_old_cursor_and_one_of_a_result_that_is_gone_are_refused
     assert len(refused(guard, cursor, CursorExpiredError)) < 300
 
 
-def in_thread(thread: str) -> Any:
+def in_thread(thread):
     return SimpleNamespace(config={"configurable": {"thread_id": thread}})
 
 
@@ -154,7 +150,7 @@ def test_a_cursor_of_another_scope_is_refused(scope, mine, other):
     refused(guard, cursor, CursorError, runtime=other)
 
 
-def fail(*_: Any) -> Any:
+def fail(*_):
     raise OSError("connection refused")
 
 
@@ -191,18 +187,18 @@ def test_a_store_that_is_down_at_a_read_is_told_to_the_model(is_async):
 
 
 def test_a_store_is_awaited_in_async_runs():
-    kept: dict[str, bytes] = {}
+    kept = {}
 
     class InTheLoop(Down):
-        async def aput(self, key: str, value: bytes, ttl_seconds: float) -> None:
+        async def aput(self, key, value, ttl_seconds):
             await asyncio.sleep(0)
             kept[key] = value
 
-        async def aget(self, key: str) -> bytes | None:
+        async def aget(self, key):
             await asyncio.sleep(0)
             return kept.get(key)
 
-    async def run() -> str:
+    async def run():
         guard = guard_of(store=InTheLoop())
         shown = await guard.aoutput(ROWS, "give", {})
         return await guard.aread(last_cursor(shown) or "")

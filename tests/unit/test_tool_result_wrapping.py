@@ -43,7 +43,7 @@ everywhere = pytest.mark.parametrize("wiring", WIRINGS)
 both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
 
-def large(*facts: Any) -> str:
+def large(*facts):
     """Return a large result that begins with what the tool was given."""
     return "\n".join([repr(facts), *LINES])
 
@@ -84,10 +84,10 @@ def wanted(query: str, limit: int) -> str:
     return large(query, limit)
 
 
-def tool_of(function: Any, **options: Any) -> BaseTool:
+def tool_of(function, **options):
     """Return a tool of a sync or an async function."""
     name = "coroutine" if asyncio.iscoroutinefunction(function) else "func"
-    given: dict[str, Any] = {name: function, "description": "Look."}
+    given = {name: function, "description": "Look."}
     return StructuredTool.from_function(**(given | options))
 
 
@@ -140,11 +140,11 @@ CASES = [
 ]
 
 
-def guard_of(**settings: Any) -> ToolResultGuard:
+def guard_of(**settings):
     return ToolResultGuard(ToolResultConfig(max_tokens=BUDGET, **settings))
 
 
-def store_of_facts() -> InMemoryStore:
+def store_of_facts():
     store = InMemoryStore()
     store.put(("facts",), "one", {"fact": "it rains"})
     return store
@@ -176,13 +176,13 @@ def test_a_tool_gets_what_it_would_get_without_a_guard(wiring, one, facts, is_as
 
 
 class Recorder(BaseCallbackHandler):
-    def __init__(self) -> None:
-        self.events: list[str] = []
+    def __init__(self):
+        self.events = []
 
-    def on_tool_start(self, serialized: Any, input_str: str, **kwargs: Any) -> None:
+    def on_tool_start(self, serialized, input_str, **kwargs):
         self.events.append(f"start {serialized['name']} {kwargs['inputs']}")
 
-    def on_tool_end(self, output: Any, **kwargs: Any) -> None:
+    def on_tool_end(self, output, **kwargs):
         self.events.append("end")
 
 
@@ -201,10 +201,10 @@ def test_callbacks_hear_of_a_call_once(wiring, is_async):
     assert recorder.events == ["start with_state {'query': 'x'}", "end"]
 
 
-def raising(name: str, error: Exception, **options: Any) -> BaseTool:
+def raising(name, error, **options):
     """Return a tool that fails."""
 
-    def fail() -> str:
+    def fail():
         raise error
 
     return tool_of(fail, name=name, **options)
