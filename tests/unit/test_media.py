@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages.content import KNOWN_BLOCK_TYPES
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
@@ -21,8 +22,10 @@ from langchain_ctxwin import (
 from langchain_ctxwin.core.model_info import RULES
 from langchain_ctxwin.core.provider_blocks import (
     BYTES_SHARE,
+    MEDIA_KINDS,
     MediaSize,
     hidden,
+    kind_of,
     without_media,
 )
 from langchain_ctxwin.observe import MemorySink, NoticeEvent
@@ -328,3 +331,42 @@ def test_pictures_of_the_question_that_are_left_out_are_told_once(adapter):
     assert max(api.sent) <= 4
     assert {*told[0].about["shown_tokens"]} == {"u"}
     assert sum("u" in one.about["shown_tokens"] for one in told) <= 3
+
+
+# Does one table say what every block of content is?
+
+PROVIDERS_OWN = {
+    "server_tool_call",
+    "server_tool_call_chunk",
+    "server_tool_result",
+    "non_standard",
+    "refusal",
+}
+
+
+def test_every_standard_block_of_langchain_has_a_kind_but_what_is_a_providers_own():
+    kinds = {
+        block_type: kind_of({"type": block_type}) for block_type in KNOWN_BLOCK_TYPES
+    }
+    assert {
+        block_type for block_type, kind in kinds.items() if kind == "other"
+    } == PROVIDERS_OWN
+
+
+def test_a_block_is_the_same_in_the_forms_of_all_providers():
+    forms = {
+        "call": ["tool_use", "function_call", "custom_tool_call", "tool_call"],
+        "result": ["tool_result", "function_call_output"],
+        "reasoning": [
+            "thinking",
+            "redacted_thinking",
+            "reasoning",
+            "reasoning_content",
+        ],
+        "image": ["image", "image_url", "input_image"],
+    }
+    assert {
+        kind: {kind_of({"type": form}) for form in types}
+        for kind, types in forms.items()
+    } == {kind: {kind} for kind in forms}
+    assert {kind_of({"type": kind}) for kind in MEDIA_KINDS} == MEDIA_KINDS

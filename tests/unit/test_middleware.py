@@ -1,8 +1,11 @@
 """The middleware inside langchain's agents: alone, beside other middleware, and when things go wrong."""
 
-from typing import Any
+import asyncio
+from dataclasses import replace
+from typing import Any, get_type_hints
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     ModelFallbackMiddleware,
@@ -18,16 +21,17 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin import ContextConfig, ContextEngine, ContextState, ModelLimits
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from support.agents import LONG, ask, model_of, values
+from support.agents import LONG, THREAD, WAYS, ask, model_of, values
 from support.fakes import (
     ScriptedChatModel,
     SdkError,
     script,
 )
+from support.scenarios import LONG_ONE, SCENARIOS, plain, play
 
 INLINE = ContextConfig(summarize="inline")
 OFF = ContextConfig(summarize="off")
@@ -182,3 +186,54 @@ def held(agent, turns, chars):
     for number in range(turns):
         out = ask(agent, f"question {number} {(LONG * 4)[:chars]}")
     return out
+
+
+# Do the nodes and the middleware send the same requests, and do they leave the same session?
+
+RUNS = settings(
+    deadline=None,
+    max_examples=15,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+async def outcome(scenario, adapter, is_async):
+    """Return what was sent, the history, the error, and the session.
+
+    Without the time of day, and without the key of a summary: each agent has a summarizer of its own here.
+    """
+    agent, sent, error = await play(scenario, adapter, is_async)
+    values = agent.get_state(THREAD).values
+    session = {
+        key: value for key, value in values.items() if key.startswith("context_")
+    }
+    pending = session.get("context_pending", {})
+    session["context_pending"] = {
+        name: value for name, value in pending.items() if name not in {"since", "key"}
+    }
+    return sent, [*map(plain, values["messages"])], error, {} if error else session
+
+
+@RUNS
+@given(scenario=SCENARIOS)
+@example(scenario=replace(LONG_ONE, mode="inline"))
+@example(scenario=LONG_ONE)
+@example(scenario=replace(LONG_ONE, mode="off"))
+def test_nodes_and_middleware_send_the_same_requests_and_leave_the_same_session_sync_and_async(
+    scenario,
+):
+    first, *others = [asyncio.run(outcome(scenario, *way)) for way in WAYS]
+    assert others == [first] * 3
+    if scenario.turns == LONG_ONE.turns:  # the comparison is not empty
+        requests, history, error, session = first
+        assert (len(requests), len(history), error) == (24, 8 * 7, "")
+        assert session["context_guard"]["compactions"] > 0
+        assert bool(session.get("context_summary")) is (scenario.mode != "off")
+
+
+def test_the_hidden_keys_are_those_of_the_nodes():
+    nodes, agent = get_type_hints(ContextState), get_type_hints(ContextAgentState)
+    names = nodes.keys() - {"llm_input_messages"}
+    assert {name: agent[name] for name in names} == {
+        name: nodes[name] for name in names
+    }

@@ -1,23 +1,54 @@
 """The nodes inside real LangGraph graphs."""
 
+import warnings
+from dataclasses import dataclass, field
+from typing import Annotated
+
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode, tools_condition
+from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from langchain_ctxwin import (
+    ConfigError,
+    ContextConfig,
+    ContextEngine,
     ContextNodes,
+    ContextState,
+    ModelLimits,
+    RoutedChatModel,
+    ToolSelector,
+    add_context_nodes,
 )
+from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.errors import BudgetExceededError, ContextWindowError
 from support.agents import (
     THREAD,
+    agent_on,
     engine_of,
+    on_both,
 )
 from support.desk import TOOLS, agent_of
 from support.fakes import (
     ScriptedChatModel,
     core_overflow,
     openai_overflow,
+    tool_loop,
 )
 from support.graphs import chat_on
+from support.oracle import exact_count
+from support.routing import router, scripted
 
 PROMPT = "You are helpful."
 EDGES = """
@@ -82,3 +113,224 @@ def test_nothing_to_send_is_a_typed_error(messages):
     with pytest.raises(ContextWindowError, match="nothing to send"):
         graph.invoke({"messages": messages}, THREAD)
     assert model.requests == []
+
+
+# The nodes in graphs as people build them: their own states, wrong edges, agents that bring their own loop.
+
+WINDOW = 1000
+
+
+class ModelState(BaseModel):
+    messages: Annotated[list[AnyMessage], add_messages] = []
+    customer: str = "Ida"
+
+
+@dataclass
+class DataState:
+    messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
+    customer: str = "Ida"
+
+
+class Extended(ContextState):
+    customer: str
+
+
+@tool
+def read(path: str) -> str:
+    """Read a file."""
+    return f"{path}: " + "The quick brown fox jumps over the lazy dog. " * 12
+
+
+def nodes_of(**options):
+    engine = ContextEngine(
+        limits=ModelLimits(context_window=WINDOW, max_output_tokens=100),
+        counter=exact_count,
+    )
+    return ContextNodes(
+        engine, **{"system_prompt": "You are helpful.", "tools": [read], **options}
+    )
+
+
+def builder_of(state, nodes, model, *, edges=True):
+    builder = StateGraph(state)
+    add_context_nodes(builder, nodes, model=model.bind_tools([read]))
+    builder.add_node("tools", ToolNode([read]))
+    if edges:
+        builder.add_edge(START, "budget_check")
+        builder.add_conditional_edges(
+            "agent", tools_condition, {"tools": "tools", END: "maybe_summarize"}
+        )
+        builder.add_edge("tools", "budget_check")
+    return builder
+
+
+def talk(graph, **more):
+    """Ask so often that not everything fits."""
+    for number in range(8):
+        answer = graph.invoke(
+            {"messages": [("user", f"Read file {number}.")], **more}, THREAD
+        )
+    return answer
+
+
+@pytest.mark.parametrize("state", [MessagesState, ModelState, DataState, Extended])
+def test_any_state_with_messages_works_and_hides_our_keys(state):
+    """The nodes bring their keys along: the view is remembered from step to step, callers see what is theirs."""
+    model = ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"}))
+    graph = builder_of(state, nodes_of(), model).compile(checkpointer=InMemorySaver())
+    answer = talk(graph)
+    assert {*answer} - {"customer"} == {"messages"}
+    assert {"context_summary", "context_view"}.isdisjoint(
+        graph.get_input_jsonschema()["properties"]
+    )
+    stored = graph.get_state(THREAD).values
+    assert stored["context_guard"]["compactions"] > 0
+    assert stored["context_report"]["total_tokens"] <= WINDOW
+
+
+def test_nodes_that_are_added_by_hand_to_a_state_without_their_keys_say_so():
+    """Without the keys every step would start over."""
+    nodes, builder = nodes_of(), StateGraph(MessagesState)
+    for name in ("budget_check", "force_compress", "build_messages"):
+        builder.add_node(name, getattr(nodes, name))
+    builder.add_edge(START, "budget_check")
+    builder.add_edge("budget_check", "build_messages")
+    with pytest.raises(ConfigError, match=r"class State\(ContextState\)"):
+        builder.compile().invoke({"messages": "Hi"})
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        (list[AnyMessage], "keeps only what was written last"),
+        (None, "no key 'messages'"),
+    ],
+)
+def test_a_history_that_would_be_lost_is_refused(hint, said):
+    state = TypedDict("TheirState", {"messages": hint} if hint else {"chat": list[str]})
+    with pytest.raises(ConfigError, match=f"TheirState.*{said}.*add_messages"):
+        add_context_nodes(StateGraph(state), nodes_of(), model=ScriptedChatModel())
+
+
+def test_the_hook_manages_the_window_of_an_agent_with_a_loop_of_its_own():
+    """`create_react_agent` with our hook and its own state: requests fit, the history stays whole."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from langgraph.prebuilt import (
+            create_react_agent,  # deprecated by its makers, used by supervisors
+        )
+
+        model = ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"}))
+        agent = create_react_agent(
+            model,
+            [read],
+            pre_model_hook=nodes_of().pre_model_hook,
+            checkpointer=InMemorySaver(),
+        )
+    assert len(talk(agent)["messages"]) == 8 * 4
+    assert (
+        max(exact_count(request.messages, tools=[read]) for request in model.requests)
+        <= WINDOW
+    )
+    assert agent.get_state(THREAD).values["context_guard"]["compactions"] > 0
+
+
+@pytest.mark.parametrize(
+    ("written", "means"),
+    [
+        (("tokens", 2000), 2000),
+        (("fraction", 0.8), 0.8),
+        (["fraction", 1], 1),
+        (0.4, 0.4),
+    ],
+)
+@pytest.mark.parametrize("setting", ["trigger", "keep", "prepare"])
+def test_sizes_are_understood_as_langchain_writes_them(setting, written, means):
+    """Settings that are copied from another middleware mean the same."""
+    assert getattr(ContextConfig(**{setting: written}), setting) == means
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (("messages", 20), r'as trigger \("messages", n\)'),
+        (("tokens", 0.5), r'\("tokens", 2000\)'),
+        (("fraction", 80), r'\("fraction", 0.8\)'),
+        (("tokens", "many"), r'\("tokens", 2000\)'),
+    ],
+)
+def test_a_size_that_cannot_be_meant_is_refused(written, said):
+    """With what to write in its place."""
+    with pytest.raises(ConfigError, match=said):
+        ContextConfig(keep=written)
+
+
+def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
+    nodes = ContextNodes(ContextEngine(limits=8192))
+    nodes.model_node(ScriptedChatModel().bind_tools([read]))
+    tools = nodes.measure({"messages": [HumanMessage("hi")]}).parts.tools
+    assert [tool["function"]["name"] for tool in tools] == ["read"]
+
+
+# Is each request measured once per node, and is what is too large asked for less output until it fits?
+
+
+@tool
+def look(item: int) -> str:
+    """Look at an item."""
+    return f"item {item}"
+
+
+def calls_once(messages, _=None):
+    """Call the tool after a question, answer after its result."""
+    if isinstance(messages[-1], ToolMessage):
+        return AIMessage("It is there.")
+    return AIMessage(
+        "",
+        tool_calls=[{"name": "look", "args": {"item": 1}, "id": f"c{len(messages)}"}],
+    )
+
+
+@pytest.mark.parametrize("kind", ["nodes", "middleware", "router and selector"])
+def test_a_model_call_takes_two_measures_where_nothing_compacts(kind, monkeypatch):
+    """One before the call, which every node up to the answer goes by; one after the answer that ends the turn."""
+    small, large = (
+        scripted("small", 8_000, policy=calls_once),
+        scripted("large", 16_000, policy=calls_once),
+    )
+    if kind == "router and selector":
+        chosen = ToolSelector([look], max_tool_tokens=500)
+        agent = agent_on(
+            "nodes", RoutedChatModel(router(small, large)), tool_selector=chosen
+        )
+    else:
+        agent = agent_on(kind, small, [look])
+    agent.invoke({"messages": [HumanMessage("hello")]}, THREAD)
+    measured, measure = [], ContextEngine.measure
+    monkeypatch.setattr(
+        ContextEngine,
+        "measure",
+        lambda *args, **given: measured.append(1) or measure(*args, **given),
+    )
+    agent.invoke({"messages": [HumanMessage("hello again")]}, THREAD)
+    assert len(measured) == 2 + 1  # two model calls, one end of a turn
+
+
+@on_both
+def test_a_compaction_is_planned_once(adapter, monkeypatch):
+    """The check plans what leaves before the limit is reached, and the step after it carries that plan out."""
+    planned, plan = [], planning.smaller
+    monkeypatch.setattr(
+        planning, "smaller", lambda *args: planned.append(1) or plan(*args)
+    )
+    agent = agent_on(
+        adapter, scripted("small", 2_000, policy=lambda *_: AIMessage("Yes."))
+    )
+    history = [
+        one
+        for number in range(20)
+        for one in (HumanMessage(f"{number}? " + "why " * 60), AIMessage("Yes."))
+    ]
+    state = agent.invoke({"messages": [*history, HumanMessage("hello")]}, THREAD)
+    assert state["messages"][-1].text == "Yes."
+    assert len(planned) == 1
