@@ -107,9 +107,7 @@ class StepEvent(Event):
 
     output_tokens: int | None = None
     cost: Decimal | None = None
-    uncached_cost: Decimal | None = None
-    """USD of the call by the model's prices, as it was and where nothing is cached; None when a price or the usage is
-    unknown."""
+    """USD of the call by the model's prices; None when a price or the usage is unknown."""
 
     duration_seconds: float | None = None
     """Time from the first call of the model to the answer."""
@@ -155,7 +153,6 @@ class StepEvent(Event):
             cache_write_tokens=usage.cache_write_tokens,
             output_tokens=usage.output_tokens,
             cost=usage.cost(info),
-            uncached_cost=usage.uncached().cost(info),
             finish_reason=next(iter(stop_reasons(answer)), ""),
             tools_called=tuple(call["name"] for call in answer.tool_calls),
             route=route if isinstance(route, Mapping) else {},
@@ -188,13 +185,6 @@ class StepEvent(Event):
             1
             - abs(self.estimated_tokens - self.reported_tokens) / self.reported_tokens,
         )
-
-    @property
-    def cache_saved(self) -> Decimal | None:
-        """USD that caching saved; below 0 where writing cost more than reading saved."""
-        if self.cost is None or self.uncached_cost is None:
-            return None
-        return self.uncached_cost - self.cost
 
     @property
     def new_tokens(self) -> int | None:

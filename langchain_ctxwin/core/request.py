@@ -99,9 +99,6 @@ class Request:
     last_report: ReportedSize | None = None
     """The last size that the provider reported for a request which this one extends; None when there is none."""
 
-    checked_tokens: int | None = None
-    """What the provider counted of exactly this request; None where it was not asked."""
-
     view: View = field(default_factory=View)
     summary: str = ""
     summary_text: str = field(default="", repr=False)

@@ -107,12 +107,6 @@ class Usage:
             is_free=reported.get("total_cost") == 0,
         )
 
-    def uncached(self) -> Usage:
-        """Return the usage of the same call where nothing is cached."""
-        return replace(
-            self, cached_tokens=None, cache_write_tokens=None, hour_write_tokens=0
-        )
-
     def cost(self, info: ModelInfo | None) -> Decimal | None:
         """Return USD by a model's prices; None when a price or the usage is unknown.
 

@@ -39,7 +39,6 @@ STEP = StepEvent(
     cache_write_tokens=60,
     output_tokens=50,
     cost=Decimal("0.04"),
-    uncached_cost=Decimal("0.05"),
     duration_seconds=0.25,
     compactions=1,
     finish_reason="stop",
