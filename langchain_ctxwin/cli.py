@@ -135,21 +135,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_config(commands: Any) -> None:
-    config = commands.add_parser("config", help="check or show the settings of a file")
-    actions = config.add_subparsers(dest="action", required=True)
-    check = actions.add_parser(
-        "check", help="say whether a file is valid, and what it sets"
+    config = commands.add_parser(
+        "config", help="check a settings file, and print every setting that holds"
     )
-    check.add_argument("file", type=Path, help="a TOML or JSON file")
-    check.set_defaults(run=_check)
-    show = actions.add_parser("show", help="print every setting")
-    show.add_argument(
+    config.add_argument(
         "file",
         type=Path,
         nargs="?",
         help="a TOML or JSON file (default: the environment alone)",
     )
-    show.set_defaults(run=_show)
+    config.set_defaults(run=_config)
 
 
 def _add_models(commands: Any) -> None:
@@ -264,22 +259,11 @@ def _demo(args: argparse.Namespace) -> int:
     return 0 if stories.ending(claims) else EXIT_FAILED
 
 
-def _check(args: argparse.Namespace) -> int:
-    config = FileConfig.from_file(args.file)
-    say(f"OK {args.file}")
-    _print_settings(listed(config, exclude_unset=True))
-    return 0
-
-
-def _show(args: argparse.Namespace) -> int:
+def _config(args: argparse.Namespace) -> int:
     config = FileConfig.from_file(args.file) if args.file else FileConfig()
-    _print_settings(listed(config))
-    return 0
-
-
-def _print_settings(settings: dict[str, Any]) -> None:
-    for name, value in settings.items():
+    for name, value in listed(config).items():
         say(f"{name} = {json.dumps(value)}")
+    return 0
 
 
 def _models(args: argparse.Namespace) -> int:

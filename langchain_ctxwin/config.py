@@ -537,14 +537,9 @@ def group_of(config: Any, name: str) -> Any:
     return getattr(current, name) if isinstance(current, FileConfig) else current
 
 
-def listed(settings: BaseModel, **options: Any) -> dict[str, Any]:
-    """Return the values of all settings as JSON, secrets masked; those of a group behind its name and a dot.
-
-    Args:
-        settings: the settings.
-        **options: of pydantic's `model_dump`, such as `exclude_unset=True`.
-    """
-    return _flat(settings.model_dump(mode="json", fallback=repr, **options))
+def listed(settings: BaseModel) -> dict[str, Any]:
+    """Return the values of all settings as JSON, secrets masked; those of a group behind its name and a dot."""
+    return _flat(settings.model_dump(mode="json", fallback=repr))
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:

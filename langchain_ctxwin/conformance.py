@@ -15,6 +15,7 @@ Needs pytest and LangChain's agents: `pip install pytest 'langchain-ctxwin[agent
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -25,7 +26,6 @@ from langchain_core.messages import (
     AnyMessage,
     BaseMessage,
     HumanMessage,
-    ToolMessage,
 )
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import tool
@@ -84,21 +84,21 @@ def read_all(name: str) -> str:
 def calling(
     steps: int, *, name: str = "read", parallel: int = 1, ids: str = "new"
 ) -> Answer:
-    """Return a model's part: so many steps of calls for each question, then an answer."""
+    """Return a model's part: so many steps of calls for each question, then an answer.
+
+    It counts its own steps, because a request may not show them all.
+    """
+    steps_of = Counter[str]()
 
     def answer(messages: Sequence[BaseMessage], _tools: Any) -> AIMessage:
-        start = max(
-            (i for i, message in enumerate(messages) if _asks(message)), default=0
-        )
-        done = (
-            sum(isinstance(message, ToolMessage) for message in messages[start:])
-            // parallel
-        )
-        question_text = messages[start].text.split(":")[0]
+        asked = [str(message.text) for message in messages if _asks(message)] or [""]
+        topic = asked[-1].split(":")[0]
+        done = steps_of[topic]
+        steps_of[topic] += 1
         if done >= steps:
-            return AIMessage(f"{question_text} is done. {WORD * 5}")
+            return AIMessage(f"{topic} is done. {WORD * 5}")
         marks = (
-            f"{question_text}-{done}-{n}" if ids == "new" else f"call-{n}"
+            f"{topic}-{done}-{n}" if ids == "new" else f"call-{n}"
             for n in range(parallel)
         )
         calls = [
@@ -110,25 +110,10 @@ def calling(
     return answer
 
 
-def counting(steps: int) -> Answer:
-    """Return a model's part that counts its own steps, where a request may not show them all."""
-    left = iter(range(steps))
-
-    def answer(*_: Any) -> AIMessage:
-        for step in left:
-            call = {"name": "read", "args": {"name": f"f{step}"}, "id": f"c{step}"}
-            return AIMessage("", tool_calls=[call])
-        return AIMessage("All is done.")
-
-    return answer
-
-
-def question(number: int, words: int = 30) -> HumanMessage:
+def question(number: int) -> HumanMessage:
     """Return a question with a name and some text."""
-    return HumanMessage(
-        f"Question {number}: what of it? " + WORD * (words // 4),
-        id=f"question-{number}",
-    )
+    text = f"Question {number}: what of it? {WORD * 7}"
+    return HumanMessage(text, id=f"question-{number}")
 
 
 class ContextMiddlewareTests:
@@ -247,7 +232,7 @@ class ContextMiddlewareTests:
 
     def test_a_turn_of_many_steps_fits(self) -> None:
         """An agent that works for long on one question fills the window within one turn."""
-        model = self.model(counting(STEPS))
+        model = self.model(calling(STEPS))
         self.talk(model, [question(0)])
         assert len(model.answered) == STEPS + 1
         self.require_fitting(model)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.provider_blocks import compact_json
 from langchain_ctxwin.core.tokens import readable_text
@@ -249,14 +249,9 @@ def _requests(
     return {
         one.history + begins: one.request
         for one in sent
-        if one.fits and _history_ids(one.request) != ids[: one.history]
+        if one.fits
+        and not {message.id for message in one.request}.issuperset(ids[: one.history])
     }
-
-
-def _history_ids(request: Sequence[AnyMessage]) -> list[str | None]:
-    """The ids of a request behind its system message, which is made of others and has none."""
-    is_led = bool(request) and isinstance(request[0], SystemMessage)
-    return [message.id for message in request[is_led:]]
 
 
 def _chosen(

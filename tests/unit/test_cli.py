@@ -46,44 +46,36 @@ def settings(tmp_path, monkeypatch):
     return path
 
 
-def test_a_valid_file_is_ok_and_shows_what_it_sets(settings, capsys):
-    assert main(["config", "check", str(settings)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"OK {settings}",
-        "keep = 0.4",
-        "tool_results.per_tool.search.max_tokens = 5",
-        'tool_results.cursor_keys = ["**********"]',
-    ]
-
-
 def test_an_invalid_file_ends_with_the_exact_error(settings, capsys):
     settings.write_text("trigger_messages = 1\n")
-    assert main(["config", "check", str(settings)]) == 2
+    assert main(["config", str(settings)]) == 2
     told = f"ctxwin: {settings}: invalid FileConfig: trigger_messages=1: Input should be greater than or equal to 2\n"
     assert _complaint(capsys) == told
 
 
 def test_every_setting_is_shown(settings, capsys):
-    """Also those that the environment sets, or nobody."""
-    assert main(["config", "show", str(settings)]) == 0
+    """Also those that the environment sets, or nobody; secrets are masked."""
+    assert main(["config", str(settings)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(listed(FileConfig())) + 1  # the override of a tool
-    assert {"keep = 0.4", "retrieval.k = 3", 'routing.when_full = "compact"'} <= {
-        *lines
-    }
+    assert {
+        "keep = 0.4",
+        "retrieval.k = 3",
+        'routing.when_full = "compact"',
+        'tool_results.cursor_keys = ["**********"]',
+    } <= {*lines}
 
 
 def test_settings_are_shown_without_a_file(capsys):
-    assert main(["config", "show"]) == 0
+    assert main(["config"]) == 0
     assert "keep = 0.25" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["check", "show"])
 def test_a_missing_file_is_named_and_names_of_tools_cannot_write_lines_of_their_own(
-    tmp_path, capsys, command
+    tmp_path, capsys
 ):
     path = tmp_path / "settings.json"
-    assert main(["config", command, str(path)]) == 2
+    assert main(["config", str(path)]) == 2
     assert (
         _complaint(capsys)
         == f"ctxwin: cannot read settings from {path}: No such file or directory\n"
@@ -91,7 +83,7 @@ def test_a_missing_file_is_named_and_names_of_tools_cannot_write_lines_of_their_
     path.write_text(
         r'{"tool_results": {"per_tool": {"a\nkeep = 0.9  file\u001b[31m": {"max_tokens": 4}}}}'
     )
-    assert main(["config", command, str(path)]) == 0
+    assert main(["config", str(path)]) == 0
     out = capsys.readouterr().out
     assert r"tool_results.per_tool.a\nkeep = 0.9  file\x1b[31m.max_tokens = 4" in out
     assert "\x1b" not in out
