@@ -38,6 +38,7 @@ from langchain_ctxwin.agent.state import ContextState
 from langchain_ctxwin.errors import ConfigError
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+KINDS = f"recorded conversations are SQLite databases, or end in {', '.join(SUFFIXES)}"
 ROLES = {"human", "user", "ai", "assistant", "system", "developer", "tool", "function"}
 # what is said in the APIs of OpenAI (Responses) and Anthropic
 UNREAD_BLOCKS = {"input_text", "output_text", "tool_result"}
@@ -89,6 +90,10 @@ def read_conversations(
         ```
     """
     several = [paths] if isinstance(paths, str | Path) else paths
+    for path in several:
+        scheme, mark, _ = str(path).partition("://")
+        if mark:  # what follows may hold a password
+            raise ConfigError(f"{scheme}://...: {KINDS}, and no address")
     taken = set[str]()
     for file, is_named in [found for path in several for found in _files(Path(path))]:
         try:
@@ -117,9 +122,7 @@ def _files(path: Path) -> list[tuple[Path, bool]]:
     readable = [(file, not is_folder) for file in files if _is_readable(file)]
     if not readable:
         holds = "holds none" if path.exists() else "does not exist"
-        raise ConfigError(
-            f"{path} {holds}: recorded conversations are SQLite databases, or end in {', '.join(SUFFIXES)}"
-        )
+        raise ConfigError(f"{path} {holds}: {KINDS}")
     return readable
 
 
