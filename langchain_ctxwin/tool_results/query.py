@@ -109,7 +109,10 @@ def question_of(
 
 def _paths(paths: Fields) -> tuple[str, ...]:
     if isinstance(paths, str):
-        paths = json_value(paths) or _PATH.findall(paths)
+        stated = json_value(paths)
+        paths = stated if isinstance(stated, list) else _PATH.findall(paths)
+    if not all(isinstance(path, str) for path in paths or ()):
+        raise ConfigError(f"{paths!r:.80}: give paths of fields as texts")
     listed = [path.strip() for path in paths or () if path.strip()]
     if listed:
         compile_fields([path.removeprefix("-") for path in listed])

@@ -146,6 +146,11 @@ def test_an_expression_that_cannot_be_searched_for_is_refused(contains, told):
         question_of(contains=contains)
 
 
+def test_paths_that_are_no_texts_are_refused():
+    with pytest.raises(ConfigError, match="give paths of fields as texts"):
+        question_of(sort="[1]")
+
+
 def test_rows_are_asked_for_where_there_are_some():
     guard = guard_of(max_tokens=300)
     with pytest.raises(ConfigError, match="no rows to choose from"):
