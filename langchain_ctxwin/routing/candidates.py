@@ -120,15 +120,13 @@ def candidates_of(
     registry: ModelRegistry,
 ) -> tuple[Candidate, ...]:
     """Read the facts of every candidate, and refuse what is none; a mapping gives them names."""
+    own_names = list[str]()
+    if isinstance(candidates, Mapping):
+        own_names, candidates = [*candidates], [*candidates.values()]
     wanted = "a list of chat models, ModelInfos or names"
-    named = (
-        [*candidates.items()]
-        if isinstance(candidates, Mapping)
-        else [
-            (_name_of(one), one)
-            for one in expect(candidates, list | tuple, "candidates", wanted)
-        ]
-    )
+    expect(candidates, list | tuple, "candidates", wanted)
+    usual_names = [_name_of(one) for one in candidates]
+    named = list(zip(own_names or usual_names, candidates, strict=True))
     if not named:
         raise ConfigError(
             "candidates is empty: pass at least one chat model, ModelInfo or name"

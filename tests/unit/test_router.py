@@ -280,6 +280,7 @@ def test_the_limits_are_the_smallest():
         ([], ConfigError, "candidates is empty"),
         (None, ConfigError, "pass a list"),
         ([42], ConfigError, "int is no chat model"),
+        ({"mine": 42}, ConfigError, "int is no chat model"),
         (
             [info("a", None)],
             UnknownModelError,
