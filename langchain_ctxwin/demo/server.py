@@ -1,4 +1,4 @@
-"""The graph that `langgraph dev` serves (see `langgraph.json`): a ready agent that explores a folder, with its gauge.
+"""The graph that `langgraph dev` serves (see `langgraph.json`): a ready agent that explores a folder.
 
     CTXWIN_DEMO_MODEL=google_genai:gemini-... CTXWIN_DEMO_FOLDER=~/project langgraph dev
 

@@ -68,11 +68,7 @@ PROVIDER_SDKS = {
     *str.split("google openai anthropic langchain_google_genai langchain_openai"),
     "langchain_anthropic",
 }
-EXTRAS = {
-    *str.split(
-        "langchain watchfiles matplotlib redis opentelemetry quicktok tokenizers"
-    )
-}
+EXTRAS = {*str.split("langchain watchfiles matplotlib redis opentelemetry quicktok")}
 # Modules that are an extra as a whole.
 AT_MODULE_TOP = {
     "agent.middleware": {"langchain"},
