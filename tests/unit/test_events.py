@@ -96,44 +96,21 @@ def test_every_step_is_told_with_its_sizes_and_its_cost(adapter, is_async):
         asked, THREAD
     )
     first, second = sink.of(StepEvent)
-    answers = [
-        message
-        for message in values(agent)["messages"]
-        if isinstance(message, AIMessage)
+    report = values(agent)["context_report"]
+    answers = [one for one in values(agent)["messages"] if isinstance(one, AIMessage)]
+    output = answers[-1].usage_metadata["output_tokens"]
+    assert [(event.answer_id, event.reported_tokens) for event in (first, second)] == [
+        (answer.id, request.tokens)
+        for answer, request in zip(answers, model.requests, strict=True)
     ]
-    report, output = (
-        values(agent)["context_report"],
-        answers[-1].usage_metadata["output_tokens"],
-    )
-    assert [event.answer_id for event in (first, second)] == [
-        message.id for message in answers
-    ]
-    assert [event.reported_tokens for event in (first, second)] == [
-        request.tokens for request in model.requests
-    ]
-    assert (first.tools_called, first.tools_offered, second.tools_called) == (
-        ("read",),
-        ("read",),
-        (),
-    )
-    assert (second.thread, second.model, second.calls, second.time > 0) == (
-        "1",
-        "scripted",
-        1,
-        True,
-    )
-    assert (second.regions["tools"], sum(second.regions.values())) == (
-        report["tool_tokens"],
-        second.estimated_tokens,
-    )
+    assert first.tools_called == first.tools_offered == ("read",)
+    assert (second.thread, second.model, second.calls) == ("1", "scripted", 1)
+    assert second.regions["tools"] == report["tool_tokens"]
+    assert sum(second.regions.values()) == second.estimated_tokens
     assert second.cost == (Decimal(second.reported_tokens) + 10 * output) / 1_000_000
     assert second.utilization == second.reported_tokens / LIMIT
     missed = abs(first.estimated_tokens - first.reported_tokens)
-    assert (first.accuracy, first.unused_reserve_tokens) == (
-        1 - missed / first.reported_tokens,
-        0,
-    )
-    assert json.loads(json.dumps(second.to_dict()))["cost"] == str(second.cost)
+    assert first.accuracy == 1 - missed / first.reported_tokens
 
 
 @on_both
@@ -161,39 +138,20 @@ def test_a_compaction_is_told_with_what_left(adapter):
 @on_both
 def test_a_recovery_and_refusals_are_told(adapter):
     """What a provider refuses once, or to the end, and what cannot be made to fit at all."""
-    agent, sink = watched(adapter, model_of(faults=[core_overflow(1_200, 900)]))
-    ask(agent, "hello " + WORD * 200)
-    [recovery], [step] = sink.of(OverflowEvent), sink.of(StepEvent)
-    assert (
-        recovery.attempt,
-        recovery.stated_tokens,
-        recovery.stated_limit,
-        step.calls,
-    ) == (1, 1_200, 900, 2)
-    agent, sink = watched(
-        adapter,
-        model_of(faults=[core_overflow(1_200, 900 - number) for number in range(5)]),
-    )
+    faults = [core_overflow(1_200, 900 - number) for number in range(5)]
+    agent, sink = watched(adapter, model_of(faults=faults))
     with pytest.raises(ContextOverflowError):
         ask(agent, "hello " + WORD * 200)
-    *recoveries, refusal = sink.of(OverflowEvent)
-    assert (
-        [event.is_recovered for event in recoveries] == [True] * len(recoveries) != []
-    )
-    assert (refusal.is_recovered, refusal.reason, sink.of(StepEvent)) == (
-        False,
-        "ContextOverflowError",
-        [],
-    )
+    first, *_, refusal = sink.of(OverflowEvent)
+    told = (first.attempt, first.stated_tokens, first.stated_limit)
+    assert (told, first.is_recovered) == ((1, 1_200, 900), True)
+    assert (refusal.is_recovered, refusal.reason) == (False, "ContextOverflowError")
+    assert sink.of(StepEvent) == []
     agent, sink = watched(adapter, model_of(), system_prompt=WORD * 1_200)
     with pytest.raises(BudgetExceededError):
         ask(agent, "hello")
     [refusal] = sink.of(OverflowEvent)
-    assert (refusal.reason, refusal.input_limit, sink.of(StepEvent)) == (
-        "BudgetExceededError",
-        LIMIT,
-        [],
-    )
+    assert (refusal.reason, refusal.input_limit) == ("BudgetExceededError", LIMIT)
     assert refusal.total_tokens > LIMIT
 
 

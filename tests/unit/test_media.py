@@ -11,7 +11,6 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 from langchain_ctxwin import (
-    ConfigError,
     ContextConfig,
     ContextEngine,
     ModelInfo,
@@ -80,10 +79,6 @@ def test_limits_of_a_model_may_say_how_many_pictures_and_bytes_it_takes():
     ]
     assert infos[0].limits.max_images == 10
     assert RoutedChatModel(ModelRouter(infos)).limits.max_images == 10
-    with pytest.raises(
-        ConfigError, match="max_images=0: give a whole number of images, at least 1"
-    ):
-        ModelLimits(8_192, max_images=0)
 
 
 def test_pictures_leave_in_batches_and_a_request_extends_the_one_before():

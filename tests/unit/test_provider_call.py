@@ -344,11 +344,6 @@ def test_a_marked_prefix_lasts_as_long_as_its_provider_says():
     assert min(seconds.items(), key=lambda item: item[1]) == ("anthropic", 300)
 
 
-@pytest.mark.parametrize(("window", "images"), [(200_000, 100), (1_000_000, 600)])
-def test_pictures_are_those_of_the_window(window, images):
-    assert RULES["anthropic"].media_limits(window)["max_images"] == images
-
-
 def test_breakpoints_are_a_fact_of_a_model_and_not_its_name():
     """Its release in the profile, or the capability that a registry states."""
     old, new = (

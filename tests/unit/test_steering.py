@@ -25,11 +25,13 @@ from langchain_ctxwin import (
     create_context_agent,
     undo,
 )
+from langchain_ctxwin.core.plan import IDLE
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import CompactionEvent, MemorySink
 from langchain_ctxwin.testing import ScriptedChatModel, count_tokens
 from support.agents import THREAD, WORD, agent_on, ask, model_of, on_both, talk, values
 from support.fakes import exact_count, script
+from support.graphs import chat_on
 
 LIMIT = 4_000
 SUMMARY = "They talked of the fox."
@@ -231,14 +233,7 @@ def test_a_thread_in_the_middle_of_a_run_is_left_alone(adapter):
 # Settings of one run, by the context that the run is given: the same in both adapters.
 
 LIMITS = ModelLimits(context_window=8_192, max_output_tokens=512)
-LONG = {
-    "messages": [
-        message
-        for number in range(12)
-        for message in (("user", f"Q{number} " + "word " * 150), ("assistant", "ok"))
-    ]
-    + [("user", "And now?")]
-}
+LONG = {"messages": talk(12, words=150)}
 SMALL = {"max_history_tokens": 800}
 
 
@@ -320,3 +315,33 @@ def test_an_engine_with_other_settings_is_made_once_and_keeps_the_rest():
 def test_a_reserve_that_leaves_no_input_is_refused():
     with pytest.raises(ConfigError, match="8,192"):
         ContextEngine(LIMITS).with_settings({"output_reserve": 9_000})
+
+
+# Is a conversation whose prompt cache went cold compacted before its next request, and only then?
+
+
+@pytest.mark.parametrize(
+    ("turns", "pause_seconds", "is_on", "compactions"),
+    [
+        (22, 3_700, True, 1),
+        (22, 3_500, True, 0),
+        (8, 3_700, True, 0),
+        (22, 3_700, False, 0),
+    ],
+)
+def test_a_compaction_that_is_near_happens_when_the_cache_is_cold(
+    turns, pause_seconds, is_on, compactions
+):
+    model, now = model_of(LIMIT, policy=script("done", "done")), [1_000.0]
+    config = ContextConfig(output_reserve=0, compact_when_idle=is_on)
+    engine = ContextEngine(model, exact_count, None, config, clock=lambda: now[0])
+    agent = chat_on(engine, model)
+    agent.invoke({"messages": talk(turns)}, THREAD)
+    assert values(agent)["context_report"]["compactions"] == 0
+    now[0] += pause_seconds
+    ask(agent, "Go on.")
+    state = values(agent)
+    assert state["context_report"]["compactions"] == compactions
+    assert (state.get("context_guard", {}).get("reason", "") == IDLE) is bool(
+        compactions
+    )

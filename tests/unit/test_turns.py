@@ -83,40 +83,35 @@ def test_on_a_tie_the_earlier_boundary_wins_unless_it_is_zero():
 
 
 NOTE = SystemMessage("s")
-ANSWERED = [
-    HumanMessage("q"),
-    call("a", "b"),
-    result("b"),
-    result("a"),
-    AIMessage("done"),
-]
 
 
-@pytest.mark.parametrize(
-    ("messages", "steps"),
-    [
-        pytest.param(
-            ANSWERED,
-            [(0, 1), (1, 3), (4, 1)],
-            id="parallel calls and their results in any order",
-        ),
-        pytest.param(
-            [call("a"), call("b"), result("b"), result("a")],
-            [(0, 4)],
-            id="calling messages in a row",
-        ),
-        pytest.param(
-            [call("a"), NOTE, result("a"), NOTE],
-            [(0, 3), (3, 1)],
-            id="a note between call and result",
-        ),
-        pytest.param(
-            [call("a"), HumanMessage("q"), result("a")],
-            [(0, 1), (1, 1), (2, 1)],
-            id="a late result",
-        ),
-    ],
-)
+STEPS = {
+    "parallel calls and their results in any order": (
+        [
+            HumanMessage("q"),
+            call("a", "b"),
+            result("b"),
+            result("a"),
+            AIMessage("done"),
+        ],
+        [(0, 1), (1, 3), (4, 1)],
+    ),
+    "calling messages in a row": (
+        [call("a"), call("b"), result("b"), result("a")],
+        [(0, 4)],
+    ),
+    "a note between call and result": (
+        [call("a"), NOTE, result("a"), NOTE],
+        [(0, 3), (3, 1)],
+    ),
+    "a late result": (
+        [call("a"), HumanMessage("q"), result("a")],
+        [(0, 1), (1, 1), (2, 1)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("messages", "steps"), STEPS.values(), ids=STEPS)
 def test_a_step_holds_what_stands_or_falls_together(messages, steps):
     assert [(step.index, step.size) for step in split_steps(messages)] == steps
 
