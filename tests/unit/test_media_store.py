@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
+from langchain.agents.middleware import wrap_model_call
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -284,31 +285,21 @@ def test_what_is_apart_comes_back_as_it_was(content):
 
 def test_a_middleware_before_ours_that_edits_the_request_is_not_stored():
     """What leaves is taken from the state, not from what somebody else made of it for one request."""
-    from langchain.agents.middleware import AgentMiddleware
 
-    class Shouting(AgentMiddleware):
-        def wrap_model_call(self, request, handler):
-            edited = [
-                one.model_copy(
-                    update={
-                        "content": [
-                            {"type": "text", "text": "EDITED"},
-                            *one.content[1:],
-                        ]
-                    }
-                )
-                if isinstance(one, ToolMessage)
-                else one
-                for one in request.messages
-            ]
-            return handler(request.override(messages=edited))
+    @wrap_model_call
+    def shout(request, handler):
+        edited = [{"type": "text", "text": "EDITED"}, *request.messages[-1].content[1:]]
+        last = request.messages[-1].model_copy(update={"content": edited})
+        is_result = isinstance(last, ToolMessage)
+        messages = [*request.messages[:-1], last] if is_result else request.messages
+        return handler(request.override(messages=messages))
 
     model, look = looking()
     ours = ContextWindowMiddleware(config=ContextConfig(**LIMITS), recall=False)
     agent = create_agent(
         model,
         [look],
-        middleware=[Shouting(), ours],
+        middleware=[shout, ours],
         checkpointer=InMemorySaver(),
         store=InMemoryStore(),
     )

@@ -1,5 +1,6 @@
 """Search of a history: whole messages by relevance within a budget, for programs and, by a tool, for the agent."""
 
+import asyncio
 import re
 from collections import Counter
 from types import SimpleNamespace
@@ -11,7 +12,6 @@ from langchain.agents import create_agent
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import ToolNode
 
@@ -19,7 +19,6 @@ from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
     ContextState,
-    ModelLimits,
     ModelRouter,
     RoutedChatModel,
     TokenEstimator,
@@ -29,6 +28,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.provider_blocks import has_media
 from langchain_ctxwin.middleware import ContextWindowMiddleware
+from support.agents import THREAD, WAYS, agent_on, model_of
 from support.conversations import conversations
 from support.fakes import ScriptedChatModel, script
 
@@ -210,7 +210,6 @@ def test_kept_and_dropped_are_what_matches_and_what_is_shown_fits(
 
 # The tool
 
-CONFIG = {"configurable": {"thread_id": "t"}}
 FACT = "The locker code is KX-4471."
 NOTHING = "nothing to see here\n" * LONG
 
@@ -255,37 +254,24 @@ def policy(messages, tools):
     )
 
 
-def own_agent(tool):
-    model = ScriptedChatModel(policy=policy, input_limit=900)
-    limits = ModelLimits(context_window=1200, requested_output_tokens=300)
-    config = ContextConfig(summarize="off")  # a summary might repeat the fact
-    return create_context_agent(
-        model, [tool], limits=limits, config=config, checkpointer=InMemorySaver()
-    ), model
-
-
-def host_agent(tool):
-    # nobody leaves out its empty answers
-    model = ScriptedChatModel(policy=policy, strict=False)
-    return create_agent(model, [tool], checkpointer=InMemorySaver()), model
-
-
-@pytest.mark.parametrize("make", [own_agent, host_agent])
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_an_agent_reads_again_what_it_was_told_long_ago(make, is_async):
-    agent, model = make(create_recall_tool(max_tokens=250))
+@pytest.mark.parametrize(("adapter", "is_async"), WAYS)
+def test_an_agent_reads_again_what_it_was_told_long_ago(adapter, is_async):
+    model = model_of(1_200, policy=policy)
+    # a summary might repeat the fact
+    config = ContextConfig(summarize="off", output_reserve=300)
+    agent = agent_on(
+        adapter, model, [create_recall_tool(max_tokens=250)], config=config
+    )
     stories = [f"Story {number}: " + "lorem ipsum dolor " * 12 for number in range(30)]
     for text in ("Hello there.", FACT, *stories, "What was the locker code?"):
-        given = {"messages": [HumanMessage(text)]}
+        asked = {"messages": [HumanMessage(text)]}
         result = (
-            await agent.ainvoke(given, CONFIG)
+            asyncio.run(agent.ainvoke(asked, THREAD))
             if is_async
-            else agent.invoke(given, CONFIG)
+            else agent.invoke(asked, THREAD)
         )
     assert FACT in result["messages"][-1].text
-    assert make is host_agent or FACT not in [
-        message.text for message in model.requests[-2].messages
-    ]
+    assert FACT not in [message.text for message in model.requests[-2].messages]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.plan import IDLE
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.observe import CompactionEvent, MemorySink
+from langchain_ctxwin.observe import CompactionEvent, MemorySink, NoticeEvent
 from langchain_ctxwin.testing import ScriptedChatModel, count_tokens
 from support.agents import THREAD, WORD, agent_on, ask, model_of, on_both, talk, values
 from support.fakes import exact_count, script
@@ -99,13 +99,10 @@ def test_undo_brings_the_former_view_back_and_the_next_request_shows_it(adapter)
     assert {message.id for message in left} <= {
         message.id for message in model.requests[-1].messages
     }
-    assert [event.notice for event in heard.events if hasattr(event, "notice")] == [
-        "compaction_undone"
+    assert [one.notice for one in heard.of(NoticeEvent)] == ["compaction_undone"]
+    assert [event.reason for event in heard.of(CompactionEvent)] == [
+        "asked by the host"
     ]
-    told = [
-        event.reason for event in heard.events if isinstance(event, CompactionEvent)
-    ]
-    assert told == ["asked by the host"]
     assert {event.thread for event in heard.events} == {"1"}
     with pytest.raises(ContextWindowError, match="nothing to undo"):
         undo(agent, THREAD)
