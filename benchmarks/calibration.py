@@ -47,7 +47,7 @@ FIRST_CLAUDES = ("claude-3", "-4-0", "-4-2", "-4-5", "-4.5", "-4-6", "-4.6")
 """Generations of Claude that have the older vocabulary."""
 
 GENERATED_CONVERSATIONS = 24
-HIDDEN_TOKENS = (16, 96, 350)  # what simulated providers add to every request
+HIDDEN_TOKENS = 96  # what simulated providers add to every request
 WINDOW = 10_000_000  # nothing is compacted on its own
 OURS, PLAIN, RATIO, APPROX, SCALED = (
     "this package",
@@ -93,8 +93,7 @@ class Sighting:
 def load(data: Path | None) -> Iterator[Sized]:
     if data is None:
         yield from map(simulated, range(GENERATED_CONVERSATIONS))
-        return
-    for source in SOURCES:
+    for source in SOURCES if data else ():
         for found in rows_of(data / "transcripts" / f"{source}.jsonl.gz"):
             model = (found.get("meta") or {}).get("model")
             if model and found.get("usage"):
@@ -122,10 +121,10 @@ def family_of(model: str) -> str:
 def simulated(seed: int) -> Sized:
     """A generated conversation with a provider that counts exactly and adds a constant that nobody sees."""
     transcript = generate(seed)
-    messages, hidden = transcript.messages, HIDDEN_TOKENS[seed % len(HIDDEN_TOKENS)]
+    messages = transcript.messages
     sizes = {
         i: (
-            exact.request_tokens(messages[:i], transcript.tools) + hidden,
+            exact.request_tokens(messages[:i], transcript.tools) + HIDDEN_TOKENS,
             exact.message_tokens(message),
         )
         for i, message in enumerate(messages)
@@ -137,25 +136,25 @@ def simulated(seed: int) -> Sized:
 def sized(
     transcript: Transcript, sizes: dict[int, tuple[int, int]], model: str, family: str
 ) -> Sized:
-    messages, true = list[AnyMessage](), dict[int, int]()
     # a provider named on every answer is what LangChain's scaling asks for
     metadata = {"model_provider": "recorded", "model_name": model}
-    for at, message in enumerate(without_interrupted(transcript.messages)):
+    messages = without_interrupted(transcript.messages)
+    for at, message in enumerate(messages):
         if isinstance(message, AIMessage):
-            usage = None
-            if at in sizes:
-                usage, true[at] = usage_of(*sizes[at]), sizes[at][0]
+            usage = usage_of(*sizes[at]) if at in sizes else None
             stated = {"response_metadata": metadata, "usage_metadata": usage}
-            messages.append(message.model_copy(update=stated))
-        else:
-            messages.append(message)
+            messages[at] = message.model_copy(update=stated)
     return Sized(
         source=transcript.source,
         model=model,
         family=family,
         tools=transcript.tools,
         messages=messages,
-        true=true,
+        true={
+            at: sizes[at][0]
+            for at in sorted(sizes)
+            if isinstance(messages[at], AIMessage)
+        },
     )
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import structlog
 from langchain_core.messages.ai import UsageMetadata
 
+from langchain_ctxwin import ContextNodes
+
 
 def parser_of(
     doc: str | None,
@@ -58,6 +60,15 @@ def usage_of(read: int, written: int = 10) -> UsageMetadata:
     return UsageMetadata(
         input_tokens=read, output_tokens=written, total_tokens=read + written
     )
+
+
+def through(nodes: ContextNodes, state: dict[str, Any]) -> dict[str, Any]:
+    """The state after a step through the nodes, up to the request that is built."""
+    state = {**state, **nodes.budget_check.invoke(state)}
+    while (node := nodes.route_on_budget(state)) != "build_messages":
+        update = getattr(nodes, node).invoke(state)
+        state = {**state, **update, "context_pending": {}}
+    return {**state, **nodes.build_messages.invoke(state)}
 
 
 def head(*columns: str, left: Collection[int] = (0,)) -> None:

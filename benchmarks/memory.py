@@ -13,7 +13,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
-from common import goals, head, parser_of, pooled, quiet, row, rows_of
+from common import goals, head, parser_of, pooled, quiet, row, rows_of, through
 from langchain_ctxwin import (
     ContextEngine,
     ContextNodes,
@@ -117,32 +117,23 @@ def _message(row: dict[str, Any]) -> AnyMessage:
     return kind(row["content"], id=message_id(row["mid"]), name=row.get("name"))
 
 
-class Agent:
-    """Feeds a conversation through the nodes turn by turn, as an agent would, and builds requests."""
+def nodes_of() -> ContextNodes:
+    # The input limit is what is compared; a window this much larger leaves room for the answer beside it.
+    limits = ModelLimits(context_window=2 * LIMIT, max_input_tokens=LIMIT)
+    return ContextNodes(ContextEngine(limits))
 
-    def __init__(self) -> None:
-        # The input limit is what is compared; a window this much larger leaves room for the answer beside it.
-        self.nodes = ContextNodes(
-            ContextEngine(ModelLimits(context_window=2 * LIMIT, max_input_tokens=LIMIT))
-        )
 
-    def feed(self, messages: list[AnyMessage]) -> State:
-        state: State = {"messages": []}
-        for message in messages:
-            if isinstance(message, AIMessage) and state["messages"]:
-                state = self.request(state)
-            state = {**state, "messages": [*state["messages"], message]}
-            if isinstance(message, AIMessage):
-                state |= self.nodes.maybe_summarize.invoke(state)
-        return state
-
-    def request(self, state: State) -> State:
-        state = {**state, **self.nodes.budget_check.invoke(state)}
-        for _ in range(2):
-            if (node := self.nodes.route_on_budget(state)) == "build_messages":
-                break
-            state |= getattr(self.nodes, node).invoke(state) | {"context_pending": {}}
-        return state | self.nodes.build_messages.invoke(state)
+def fed(nodes: ContextNodes, messages: list[AnyMessage]) -> State:
+    """The state after a conversation that came turn by turn."""
+    state: State = {"messages": []}
+    for message in messages:
+        is_answer = isinstance(message, AIMessage)
+        if is_answer and state["messages"]:
+            state = through(nodes, state)
+        state = {**state, "messages": [*state["messages"], message]}
+        if is_answer:
+            state |= nodes.maybe_summarize.invoke(state)
+    return state
 
 
 def newest(messages: list[AnyMessage]) -> list[AnyMessage]:
@@ -168,10 +159,10 @@ def recalled(state: State, query: str) -> Shown:
     ]
 
 
-def reach(agent: Agent, state: State, question: str) -> dict[str, Shown]:
+def reach(nodes: ContextNodes, state: State, question: str) -> dict[str, Shown]:
     """What each way of remembering shows."""
     history, asked = state["messages"], HumanMessage(question, id="question")
-    built = agent.request({**state, "messages": [*history, asked]})
+    built = through(nodes, {**state, "messages": [*history, asked]})
     said = {message.id: message.content for message in history}
     view = [
         (message.id, message.content)
@@ -187,11 +178,11 @@ def reach(agent: Agent, state: State, question: str) -> dict[str, Shown]:
 
 def measure(chat: Conversation) -> tuple[Conversation, Counter[str]]:
     """Count the evidence of all questions, and what of it each way shows."""
-    agent, found = Agent(), Counter[str]()
-    state = agent.feed(chat.messages)
+    nodes, found = nodes_of(), Counter[str]()
+    state = fed(nodes, chat.messages)
     for question in chat.questions:
         found[""] += len(question.evidence)
-        for way, shown in reach(agent, state, question.text).items():
+        for way, shown in reach(nodes, state, question.text).items():
             found[way] += sum(
                 any(at == key and text in part for at, part in shown)
                 for key, text in question.evidence

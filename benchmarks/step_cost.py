@@ -19,7 +19,7 @@ from langchain.agents.middleware.types import ModelRequest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from common import parser_of, quiet, usage_of
+from common import parser_of, quiet, through, usage_of
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits
 from langchain_ctxwin.agent import nodes as our_nodes
 from langchain_ctxwin.agent.storage import RunPlace
@@ -78,14 +78,7 @@ def ours(tools: list[dict[str, Any]], window: int) -> Step:
 
     def step(state: State, reply: AIMessage) -> State:
         answers.append(reply)
-        state = {**state, **nodes.budget_check.invoke(state)}
-        while (node := nodes.route_on_budget(state)) != "build_messages":
-            state = {
-                **state,
-                **getattr(nodes, node).invoke(state),
-                "context_pending": {},
-            }
-        state = {**state, **nodes.build_messages.invoke(state)}
+        state = through(nodes, state)
         reply.usage_metadata = usage_of(state["context_report"]["total_tokens"])
         update = model.invoke(state)
         return {**state, "context_counts": update["context_counts"]}
