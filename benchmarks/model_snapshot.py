@@ -27,9 +27,7 @@ PROVIDERS = {
     "mistral", "groq", "deepseek", "xai", "cohere", "togetherai", "fireworks-ai", "openrouter", "perplexity", "alibaba",
     "moonshotai", "zai", "cerebras", "nvidia", "databricks", "meta",
 }  # fmt: skip
-SEPARATE = {
-    "google"
-}  # limits input and output separately: tables write the input limit as the window
+SEPARATE = {"google", "google-vertex"}  # tables write the input limit as the window
 LEFT_OUT = {"provenance", "conflicts", "aliases"}
 
 
@@ -37,13 +35,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("catalogs", nargs="+", help="files or URLs")
     registry = ModelRegistry(catalogs=parser.parse_args().catalogs, sources=())
+    listed = [info for info in registry.models() if info.provider in PROVIDERS]
     windows = stated_windows()
-    listed = [
-        with_window(info, windows)
-        for info in registry.models()
-        if info.provider in PROVIDERS
-    ]
-    listed = limited_apart(listed)
+    separate = {info.name for info in listed if info.provider == "google"}
+    listed = [with_input_limit(info, windows, separate) for info in listed]
     kept = [
         info for info in listed if info.limits.known and info.output_price is not None
     ]
@@ -54,9 +49,9 @@ def main() -> None:
     for name, fault in registry.sources.items():
         if fault:
             print(f"{name}: {fault}")
-    separate = sum(info.max_input_tokens is not None for info in kept)
+    apart = sum(info.max_input_tokens is not None for info in kept)
     print(
-        f"{TARGET}: {len(kept)} models, {separate} with an input limit of their own, {TARGET.stat().st_size:,} bytes"
+        f"{TARGET}: {len(kept)} models, {apart} with an input limit of their own, {TARGET.stat().st_size:,} bytes"
     )
 
 
@@ -74,32 +69,17 @@ def stated_windows():
     return {}
 
 
-def with_window(info, windows):
-    plain = names.undated(names.key_of(info.name))
-    window, output = windows.get(plain), info.max_output_tokens
-    if (
-        info.max_input_tokens
-        or not window
-        or not output
-        or window != (info.context_window or 0) + output
-    ):
-        return info
-    return replace(info, context_window=window, max_input_tokens=info.context_window)
+def with_input_limit(info, windows, separate):
+    """The model with a limit of its input where the window that is listed is one.
 
-
-def limited_apart(listed):
-    """The models, where Google's input has a limit of its own, as its API says; on Vertex, too."""
-    separate = {info.name for info in listed if info.provider in SEPARATE}
-    places = {*SEPARATE, "google-vertex"}
-    return [
-        input_apart(info) if info.provider in places and info.name in separate else info
-        for info in listed
-    ]
-
-
-def input_apart(info):
+    Google's is, as its API says, on Vertex, too; others are where the stated window has room for the output beside it.
+    """
     window, output = info.context_window, info.max_output_tokens
     if info.max_input_tokens or not window or not output:
+        return info
+    is_separate = info.provider in SEPARATE and info.name in separate
+    stated = windows.get(names.undated(names.key_of(info.name)))
+    if not is_separate and stated != window + output:
         return info
     return replace(info, context_window=window + output, max_input_tokens=window)
 

@@ -18,18 +18,13 @@ from pathlib import Path
 import numpy as np
 
 from common import parser_of, rows_of
-from langchain_ctxwin import ModelInfo, ModelRouter, RoutingConfig
+from langchain_ctxwin import ModelInfo, ModelRouter
 
 WEAK, STRONG = "mixtral-8x7b-instruct", "gpt-4-1106-preview"
 ASSUMED_OUTPUT_TOKENS = 120  # where none is recorded
 MILLION = 1e6
 # of the data's own price list
 PRICES = {WEAK: (Decimal("0.6"), Decimal("0.6")), STRONG: (Decimal(10), Decimal(30))}
-SETTINGS = {
-    "default": RoutingConfig(),
-    "complexity=low": RoutingConfig(complexity="low"),
-    "complexity=medium": RoutingConfig(complexity="medium"),
-}
 TRIED = 20  # prompts whose outcome is recorded before the others are routed, where outcomes are learned
 
 
@@ -51,10 +46,10 @@ def info_of(name: str, input_price: Decimal, output_price: Decimal) -> ModelInfo
     )
 
 
-def is_strong(texts, config: RoutingConfig | None = None) -> np.ndarray:
+def is_strong(texts) -> np.ndarray:
     """Which texts go to the strong one of two models."""
     infos = [info_of(name, *dollars) for name, dollars in PRICES.items()]
-    router = ModelRouter(infos, config=config)
+    router = ModelRouter(infos)
     return np.array([router.route(text).name == STRONG for text in texts])
 
 
@@ -87,23 +82,17 @@ def report_two(prompts: list[Prompt]) -> None:
     }
     print(
         f"\n{len(prompts)} prompts: cheap {weak.mean():.3f} right, strong {strong.mean():.3f}\n"
-        f"{'setting':20}{'part':12}{'strong':>8}{'right':>8}{'kept':>8}{'cost':>8}{'above mix':>11}"
+        f"{'part':12}{'strong':>8}{'right':>8}{'kept':>8}{'cost':>8}{'above mix':>11}"
     )
-    texts = [prompt.text for prompt in prompts]
-    for title, config in SETTINGS.items():
-        chosen = is_strong(texts, config)
-        right, cost = np.where(chosen, strong, weak), np.where(chosen, dear, cheap)
-        for part, at in (
-            parts.items() if title == "default" else [("all", parts["all"])]
-        ):
-            share = (cost - cheap)[at].sum() / (dear - cheap)[at].sum()
-            above = (right - weak)[at].mean() - share * (strong - weak)[at].mean()
-            kept, paid = (
-                right[at].mean() / strong[at].mean(),
-                cost[at].sum() / dear[at].sum(),
-            )
-            line = f"{title:20}{part:12}{chosen[at].mean():>8.1%}{right[at].mean():>8.3f}{kept:>8.1%}"
-            print(f"{line}{paid:>8.1%}{above:>+11.4f}")
+    chosen = is_strong([prompt.text for prompt in prompts])
+    right, cost = np.where(chosen, strong, weak), np.where(chosen, dear, cheap)
+    for part, at in parts.items():
+        share = (cost - cheap)[at].sum() / (dear - cheap)[at].sum()
+        above = (right - weak)[at].mean() - share * (strong - weak)[at].mean()
+        kept = right[at].mean() / strong[at].mean()
+        paid = cost[at].sum() / dear[at].sum()
+        line = f"{part:12}{chosen[at].mean():>8.1%}{right[at].mean():>8.3f}{kept:>8.1%}"
+        print(f"{line}{paid:>8.1%}{above:>+11.4f}")
     print(
         "kept: of the strong model's right answers; cost: of the strong model's; above a random mix of that cost"
     )

@@ -14,7 +14,6 @@ import hashlib
 import itertools
 import random
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -415,13 +414,11 @@ def main() -> None:
         help="only the conversations of this half, by a hash of their ids",
     )
     options = parser.parse_args()
-    began = time.perf_counter()
     chosen = list(conversations(options.data, options.per_file, options.half))
     print(
         f"{len(chosen)} conversations ({'recorded' if options.data else 'generated'}), tokenizer {exact.ENCODING}"
     )
     compare(chosen, options.windows)
-    print(f"\n{time.perf_counter() - began:.0f} seconds")
 
 
 if __name__ == "__main__":

@@ -84,17 +84,14 @@ def real(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def made_up() -> Iterator[tuple[str, str]]:
-    """Listings as an issue tracker returns them, and one large document; always the same."""
+    """Listings as an issue tracker returns them; always the same."""
     rng = random.Random(7)  # noqa: S311  # data, not secrets
     for count in (20, 100, 500):
         issues = [
-            {"id": rng.getrandbits(40), "number": at, "state": rng.choice(["open", "closed"]), "title": prose(rng, 6),
-             "user": {"login": prose(rng, 1), "id": at % 9}, "body": prose(rng, 80), "locked": False}
+            {"id": rng.getrandbits(40), "number": at, "body": prose(rng, 80)}
             for at in range(count)
-        ]  # fmt: skip
+        ]
         yield "issues", json.dumps({"total_count": count, "items": issues})
-    text = "\n".join(prose(rng, 40) for _ in range(900))
-    yield "document", json.dumps({"id": "doc-1", "title": "Notes", "text": text})
 
 
 # ---- measuring -------------------------------------------------------------------------------------------------------

@@ -59,26 +59,19 @@ def generate(seed: int) -> Transcript:
     """Return a made-up support conversation: turns of a few tool calls with results of very different sizes."""
     rng = random.Random(seed)  # noqa: S311  # reproducible conversations, not secrets
     messages: list[AnyMessage] = [SystemMessage(prose(rng, 200))]
-    for turn in range(12):
-        messages.append(HumanMessage(f"Question {turn}: {prose(rng, 30)}"))
-        for step in range(rng.randint(1, 6)):
-            calls = [
-                {
-                    "name": f"tool_{rng.randrange(6)}",
-                    "args": {"id": rng.randrange(999)},
-                    "id": f"{turn}-{step}-{i}",
-                }
-                for i in range(rng.choice((1, 1, 1, 3)))
-            ]
-            messages.append(AIMessage(prose(rng, 12), tool_calls=calls))
-            messages.extend(
-                ToolMessage(
-                    json.dumps({"rows": [prose(rng, rng.choice((20, 80, 400)))]}),
-                    tool_call_id=call["id"],
-                )
-                for call in calls
-            )
-        messages.append(AIMessage(prose(rng, 60)))
+    for step in range(36):
+        if step % 3 == 0:
+            messages.append(HumanMessage(f"Question {step}: {prose(rng, 30)}"))
+        calls = [
+            {"name": f"tool_{step % 6}", "args": {"id": step}, "id": f"{step}-{i}"}
+            for i in range(rng.choice((1, 1, 3)))
+        ]
+        messages.append(AIMessage(prose(rng, 12), tool_calls=calls))
+        for call in calls:
+            said = json.dumps({"rows": [prose(rng, rng.choice((20, 80, 400)))]})
+            messages.append(ToolMessage(said, tool_call_id=call["id"]))
+        if step % 3 == 2:
+            messages.append(AIMessage(prose(rng, 60)))
     tools = [_tool(rng, number) for number in range(6)]
     return _named(
         Transcript(
