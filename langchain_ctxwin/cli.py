@@ -280,8 +280,9 @@ def _models(args: argparse.Namespace) -> int:
     registry = ModelRegistry(servers, catalogs=catalogs)
     code = _show_models(registry, args)
     for place in args.catalog:
-        if fault := registry.sources.get(CatalogSource(place).name):
-            return _complain(escaped(f"--catalog {place}: {fault}"), EXIT_FAILED)
+        name = CatalogSource(place).name  # an address may hold a password
+        if fault := registry.sources.get(name):
+            return _complain(escaped(f"--catalog {name}: {fault}"), EXIT_FAILED)
     return code
 
 

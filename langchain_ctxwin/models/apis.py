@@ -44,11 +44,11 @@ def fetch_json(
     """Return the JSON of an answer. A key that goes along is sent to no other host: redirects are not followed then.
 
     Raises:
-        SourceError: there is no good answer; the text holds no key and nothing of the answer.
+        SourceError: there is no good answer; the text holds no key or password, and nothing of the answer.
     """
     import httpx  # noqa: PLC0415  # most programs ask nobody
 
-    address = url.partition("?")[0]
+    address = re.sub(r"//[^/]*@", "//", url.partition("?")[0])
     try:
         answer = httpx.request(
             method,

@@ -269,6 +269,13 @@ def test_what_cannot_be_read_is_a_typed_error_without_a_key(answer, said, monkey
     assert "secret" not in str(caught.value)
 
 
+def test_the_password_of_a_catalog_stays_out_of_its_error(monkeypatch):
+    none = httpx.Response(404)
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda *_: none)
+    with pytest.raises(SourceError, match=r"^http://maker\.test/api\.json answered"):
+        CatalogSource("http://user:secret@maker.test/api.json").fetch(None)
+
+
 def test_a_key_that_is_no_header_is_a_typed_error():
     with pytest.raises(SourceError, match="the key holds"):
         AnthropicSource(api_key="s\u00e9cret").fetch(None)
