@@ -12,7 +12,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import ceil
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired
 
 from langchain_core.documents import Document
 from langchain_core.messages import (
@@ -31,6 +31,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Overwrite, Send
 from pydantic import ValidationError
+from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import family_of

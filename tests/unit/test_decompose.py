@@ -83,6 +83,14 @@ def graph_of(model, **options):
     )
 
 
+def test_a_graph_tells_what_it_takes_and_returns():
+    """As servers and `as_tool` ask it, on every version of Python."""
+    graph = graph_of(model_of())
+    properties = graph.get_input_jsonschema()["properties"]
+    assert {*properties} == {"question", "documents", "text"}
+    assert "answer" in graph.get_output_jsonschema()["properties"]
+
+
 def texts_of(model):
     return [request.messages[-1].text for request in model.requests]
 
