@@ -42,7 +42,7 @@ class HistorySink:
     """Writes events into a file that `History` and `ctxwin report` read.
 
     Several processes may write one file. Whatever is wrong with it (a full disk, a folder that cannot be written, a
-    file that is locked or foreign) is logged once as `history.not_saved` and costs events, which
+    file that is locked, or no database) is logged once as `history.not_saved` and costs events, which
     `lost` counts.
 
     Events are written by a thread of the sink's own; the end of the process waits a second for it.
