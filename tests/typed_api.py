@@ -275,7 +275,7 @@ async def choosing_models(chat: BaseChatModel, agent_tools: list[Any]) -> Contex
     router.record(route, success=True)
     routed: BaseChatModel = RoutedChatModel(router)
     selector = ToolSelector(agent_tools, 4_000, always=["ask_user"])
-    selection = selector.select([HumanMessage("hi")], previous=["ask_user"])
+    selection = await selector.aselect([HumanMessage("hi")], previous=["ask_user"])
     assert_type(selection, ToolSelection)
     assert_type(
         (selection.selected, selection.deferred, selection.tokens),

@@ -1,1 +1,1 @@
-"""The demo: `ctxwin demo` plays its stories; `langgraph dev` serves its agent."""
+"""The demo: `ctxwin demo` plays its stories, `langgraph dev` serves their agent (`examples/explorer.py`)."""

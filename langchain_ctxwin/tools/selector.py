@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 
+from langchain_core.runnables import run_in_executor
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from pydantic import BaseModel, Field
 
@@ -186,6 +187,10 @@ class ToolSelector:
             room = replace(room, tokens=max_tool_tokens)
         ranking = None if room.holds_all else self._ranking(needs)
         return self._selection(needs, ranking, room, previous)
+
+    async def aselect(self, *args: Any, **options: Any) -> ToolSelection:
+        """Like `select`, in a thread: an index of thousands of tools, or a ranker, may take seconds."""
+        return await run_in_executor(None, self.select, *args, **options)
 
     def _ranking(self, needs: Needs) -> Ranking:
         if self._ranker is not None:

@@ -9,6 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
 from langchain_ctxwin import ContextConfig
+from langchain_ctxwin.demo.stories import TOUR
 from support.anthropic_server import AnthropicServer
 from support.fakes import ScriptedChatModel, script
 from support.gemini_server import GeminiServer
@@ -129,3 +130,9 @@ def test_fastapi(tmp_path):
         assert client.get("/chat/1", params={"text": "Hello"}).text == "Good morning."
         assert client.get("/chat/1", params={"text": "Bye"}).text == "Good night."
     assert len(model.requests[-1].messages) == 3
+
+
+def test_explorer():
+    question = TOUR.format(file="stories.py", last=20, page=20, term="demo")
+    state = example("explorer").graph.invoke({"messages": [("user", question)]})
+    assert state["messages"][-1].text.endswith("of them do.")

@@ -218,6 +218,13 @@ def test_a_called_tool_is_loaded_although_it_does_not_match():
     assert "find_hotel" in chooser(2).select(messages).names
 
 
+async def test_awaited_choices_are_the_same():
+    selector = chooser(2)
+    assert await selector.aselect("a taxi to the hotel") == selector.select(
+        "a taxi to the hotel"
+    )
+
+
 WORDS = st.sampled_from(
     [
         "send",

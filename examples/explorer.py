@@ -11,14 +11,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from langchain_ctxwin.agent.ready import create_context_agent
+from langchain_ctxwin import create_context_agent
+from langchain_ctxwin.demo import stories
 from langchain_ctxwin.demo.stories import EXPLORER_PROMPT, Folder, explore, offline
 from langchain_ctxwin.observe import StreamSink
 
 # the window is small enough that a handful of questions fills it
 model = os.environ.get("CTXWIN_DEMO_MODEL") or offline(4_000, explore)
 folder = Folder.open(
-    Path(os.environ.get("CTXWIN_DEMO_FOLDER") or Path(__file__).parent).expanduser()
+    Path(
+        os.environ.get("CTXWIN_DEMO_FOLDER") or Path(stories.__file__).parent
+    ).expanduser()
 )
 graph = create_context_agent(
     model, folder.tools(), system_prompt=EXPLORER_PROMPT, sinks=[StreamSink(steps=True)]
