@@ -258,8 +258,8 @@ class Play(Talk):
         self.sent: dict[str, list[AnyMessage]] = {}
         # when an arm last looked up again what a message told
         self.again: dict[tuple[str, int], int] = {}
-        # conversations with a second look
-        self.lacking: dict[str, set[str]] = {arm: set() for arm in job.arms}
+        self.lacking = set[str]()
+        """Arms with a second look."""
 
     def run(self) -> Tally:
         if self.is_small:
@@ -268,14 +268,9 @@ class Play(Talk):
             self._score(reply, at, requests)
             self._bill(requests)
         self.tally["", "refused"] += self.is_refused
-        self._count_tasks()
+        for arm in ("", *self.job.arms):
+            self.tally[arm, "tasks"] += arm not in self.lacking
         return self.tally
-
-    def _count_tasks(self) -> None:
-        tasks = {conversation_of(message) for message in self.rest}
-        self.tally["", "tasks"] += len(tasks)
-        for arm, lacking in self.lacking.items():
-            self.tally[arm, "tasks"] += len(tasks - lacking)
 
     def _bill(self, requests: dict[str, list[AnyMessage]]) -> None:
         self.tally["", "calls"] += 1
@@ -303,7 +298,7 @@ class Play(Talk):
             in_context = sum(n.in_context(text) for n in shown if n.is_far)
             self._count(arm, shown, in_context, steps=len(shown) == len(needed))
             if len(shown) < len(needed):
-                self.lacking[arm].add(conversation_of(reply))
+                self.lacking.add(arm)
                 missing = [n.value for n in needed if n.value not in text]
                 self._look_again(arm, at, missing)
 
@@ -323,10 +318,6 @@ class Play(Talk):
                 self.tally[arm, "again"] += 1
 
 
-def conversation_of(message: AnyMessage) -> str:
-    return (message.id or "").rpartition("-")[0]
-
-
 def conversations(
     data: Path | None, per_file: int, half: str | None
 ) -> Iterator[Transcript]:
@@ -341,10 +332,6 @@ def conversations(
 def half_of(name: str) -> str:
     """Return which half a conversation belongs to: settings are tuned on one and judged on the other."""
     return HALVES[hashlib.sha256(name.encode()).digest()[0] % len(HALVES)]
-
-
-def played(jobs: Sequence[Job]) -> Iterator[tuple[Job, Tally]]:
-    yield from zip(jobs, pooled(play, jobs), strict=True)
 
 
 def play(job: Job) -> Tally:
@@ -362,11 +349,12 @@ def billed(tally: Tally, arm: str) -> float:
 
 def compare(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
     """Print ours beside the plain tails, and whether the goals are met."""
-    totals = {window: Tally() for window in windows}
-    for job, tally in played(
-        [Job(transcript=t, window=w) for t in chosen for w in windows]
-    ):
-        totals[job.window].update(tally)
+    totals = {
+        window: sum(
+            pooled(play, (Job(transcript=t, window=window) for t in chosen)), Tally()
+        )
+        for window in windows
+    }
     columns = ("tasks", "again", "billed per call", "over the limit")
     head("window", "", "values", *GROUPS, *columns, left=(1,))
     for window, arm in itertools.product(windows, ARMS):

@@ -224,7 +224,7 @@ def shown_values(options: Namespace) -> Figures:
         sufficiency.Job(transcript=t, window=WINDOW, arms=(sufficiency.OURS,))
         for t in chosen
     ]
-    tally = sum((tally for _, tally in sufficiency.played(jobs)), sufficiency.Tally())
+    tally = sum(pooled(sufficiency.play, jobs), sufficiency.Tally())
     shares = [
         sufficiency.share(tally, sufficiency.OURS, group)
         for group in ("all", "far", "steps")
