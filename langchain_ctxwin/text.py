@@ -151,6 +151,8 @@ _MARKS = (
 _HAN = "\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _UNSPACED = f"{_HAN}\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3041-\u30ff\uac00-\ud7a3"
 
+# Marks in a row that no script has. To put n of them in order takes n * n steps: a page full of them would take hours.
+_TOO_MANY_MARKS = re.compile(r"(?:[^\w\s\x00-\x7f]|[\uff9e\uff9f]){33,}")
 _WORD = re.compile(rf"[\w{_MARKS}]+(?:[-./:@+#&][\w{_MARKS}]+)*")
 _JOINT = re.compile(r"[-./:@+#&_]+")
 _RUNS = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
@@ -178,7 +180,7 @@ def terms(text: str) -> list[str]:
         ['東', '東京', '京', '京駅', '駅']
     """
     if not text.isascii():  # one spelling for all forms of a character
-        text = normalize("NFKC", text)
+        text = normalize("NFKC", _TOO_MANY_MARKS.sub(" ", text))
     return [term for word in _WORD.findall(text) for term in _word_terms(word)]
 
 

@@ -84,6 +84,7 @@ SOURCE = {
         ("\uff21\uff22\uff23 in full width", "abc"),
         ("我们明天在东京见面。", "东京"),
         ("Réunion à l'hôtel Bellevue.", "HÔTEL"),
+        ("The lock" + "\u0301\u0323" * 99 + " is jammed.", "lock"),
         (HumanMessage("I was born in Oslo.", name="Ingrid"), "Ingrid"),
         (
             AIMessage("", tool_calls=[called("find_hotel", {"city": "Lisbon"})]),
