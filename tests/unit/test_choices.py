@@ -12,7 +12,6 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.agent.step import COMPACTS
 from langchain_ctxwin.core.events import RouteEvent
-from langchain_ctxwin.errors import NoModelFitsError
 from langchain_ctxwin.observe import MemorySink
 from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.tools import ToolSelector
@@ -144,19 +143,6 @@ def test_a_window_that_is_smaller_than_stated_is_left_or_compacted_for(
             for name in ("one", "two")
         ]
         assert len(turns(on(adapter, routed(*models)), *[WORDS] * 6)) == 6
-
-
-@adapters
-def test_a_request_that_no_candidate_can_do_is_refused_before_any_call(adapter):
-    models = [scripted(name, 8_000) for name in ("one", "two")]
-    for model in models:
-        model.profile = {**model.profile, "tool_calling": True}
-    image = {"type": "image", "url": "https://example.com/a.png"}
-    with pytest.raises(NoModelFitsError, match=r"(?s)one: .*images.*two: .*images"):
-        on(adapter, routed(*models)).invoke(
-            {"messages": [{"role": "user", "content": [image]}]}, THREAD
-        )
-    assert [model.requests for model in models] == [[], []]
 
 
 def test_nodes_and_middleware_send_the_same_requests_sync_and_async():

@@ -90,24 +90,22 @@ GIANT = [*turns(2)[:-1], *steps(1, text="z" * 90_000)]
 WAITING = AIMessage("", tool_calls=[{"name": "ask", "args": {}, "id": "w"}], id="wait")
 
 
-@pytest.mark.parametrize(
-    ("messages", "window", "stays"),
-    [
-        pytest.param(GIANT, 1000, "q", id="a giant newest result is cut"),
-        pytest.param(
-            [*GIANT, AIMessage("", id="empty")],
-            1000,
-            "q",
-            id="also before a message that nobody can read",
-        ),
-        pytest.param(
-            [*turns(8), WAITING],
-            600,
-            "wait",
-            id="a call that waits for a human is the newest step",
-        ),
-    ],
-)
+NEWEST = {
+    "a giant newest result is cut": (GIANT, 1000, "q"),
+    "also before a message that nobody can read": (
+        [*GIANT, AIMessage("", id="empty")],
+        1000,
+        "q",
+    ),
+    "a call that waits for a human is the newest step": (
+        [*turns(8), WAITING],
+        600,
+        "wait",
+    ),
+}
+
+
+@pytest.mark.parametrize(("messages", "window", "stays"), NEWEST.values(), ids=NEWEST)
 def test_what_else_is_newest_does_not_push_it_out(messages, window, stays):
     _, after = forced(engine_of(window), messages)
     assert stays in [m.id for m in after.messages]
@@ -135,34 +133,19 @@ def test_a_summary_covers_what_left_and_the_next_one_starts_where_it_ended():
     assert engine.plan(window).snapshot[0] == plan.snapshot[1]
 
 
-@pytest.mark.parametrize(
-    ("config", "messages", "is_planned"),
-    [
-        pytest.param({"window": 10_000}, turns(3), False, id="a request that fits"),
-        pytest.param(
-            {"window": 100},
-            [HumanMessage("x" * 350)],
-            False,
-            id="a short turn that has nothing to give",
-        ),
-        pytest.param({"summarize": "off"}, turns(10), False, id="switched off"),
-        pytest.param(
-            {"window": 1_000_000, "max_history_tokens": 400},
-            turns(10),
-            True,
-            id="an absolute cap",
-        ),
-        pytest.param(
-            {"window": 100_000, "trigger_messages": 6},
-            turns(10),
-            True,
-            id="the number of messages",
-        ),
-    ],
-)
-def test_a_summary_is_planned_when_it_is_due_and_pays(config, messages, is_planned):
+DUE = {
+    "a request that fits": ({"window": 10_000}, 3, False),
+    "a turn that has nothing to give": ({"window": 100}, 0, False),
+    "switched off": ({"summarize": "off"}, 10, False),
+    "an absolute cap": ({"window": 1_000_000, "max_history_tokens": 400}, 10, True),
+    "the number of messages": ({"window": 100_000, "trigger_messages": 6}, 10, True),
+}
+
+
+@pytest.mark.parametrize(("config", "count", "is_planned"), DUE.values(), ids=DUE)
+def test_a_summary_is_planned_when_it_is_due_and_pays(config, count, is_planned):
     engine = engine_of(**config)
-    window = engine.measure(messages)
+    window = engine.measure(turns(count) if count else [HumanMessage("x" * 350)])
     plan = engine.plan(window)
     assert (plan is not None) is is_planned
     assert (engine.emergency(window) is None) is (window.over_by == 0)

@@ -290,26 +290,18 @@ def test_clamped_arguments_stay_json_with_their_shape():
         "list": [LONG_TEXT, 1],
         "deep": {"n": None, "s": LONG_TEXT},
     }
-    block = {
-        "type": "tool_use",
-        "id": "c",
-        "name": "f",
-        "input": args,
-        "partial_json": json.dumps(args),
-    }
-    raw = {"tool_calls": [{"function": {"arguments": LONG_TEXT}}], "kept": 1}
+    block = {"type": "tool_use", "id": "c", "name": "f", "input": args}
+    streamed = {**block, "partial_json": json.dumps(args)}
     message = AIMessage(
-        [block],
+        [streamed],
         tool_calls=[{"name": "f", "args": args, "id": "c"}],
-        additional_kwargs=raw,
+        additional_kwargs={"tool_calls": LONG_TEXT, "kept": 1},
     )
     shown = clamp_message(message, "k", CLAMP)
     cut = clamp_text(LONG_TEXT, "k", CLAMP)
     expected = {"text": cut, "list": [cut, 1], "deep": {"n": None, "s": cut}}
     assert shown.tool_calls[0]["args"] == expected
-    assert shown.content == [
-        {"type": "tool_use", "id": "c", "name": "f", "input": expected}
-    ]
+    assert shown.content == [{**block, "input": expected}]
     assert shown.additional_kwargs == {"kept": 1}
     assert message.tool_calls[0]["args"] == args
 
