@@ -13,18 +13,12 @@ from langchain_ctxwin import ContextConfig, create_context_agent
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import acp_update
 from langchain_ctxwin.testing import ScriptedChatModel
+from support.agents import talk
 
 WINDOW = 2_000
 INLINE = ContextConfig(summarize="inline")
-TOLD = "the harbour master"
-LONG = {
-    "messages": [
-        message
-        for number in range(12)
-        for message in (("user", f"{number}: {TOLD} " + "word " * 150), ("ai", "ok"))
-    ]
-    + [("user", "And now?")]
-}
+TOLD = "question 3"
+LONG = {"messages": talk(12, words=150)}
 
 
 def writer():

@@ -151,16 +151,14 @@ def nodes_of(**options):
     )
 
 
-def builder_of(state, nodes, model, *, edges=True):
+def builder_of(state, nodes, model):
     builder = StateGraph(state)
     add_context_nodes(builder, nodes, model=model.bind_tools([read]))
     builder.add_node("tools", ToolNode([read]))
-    if edges:
-        builder.add_edge(START, "budget_check")
-        builder.add_conditional_edges(
-            "agent", tools_condition, {"tools": "tools", END: "maybe_summarize"}
-        )
-        builder.add_edge("tools", "budget_check")
+    builder.add_edge(START, "budget_check")
+    ends = {"tools": "tools", END: "maybe_summarize"}
+    builder.add_conditional_edges("agent", tools_condition, ends)
+    builder.add_edge("tools", "budget_check")
     return builder
 
 
