@@ -239,9 +239,8 @@ def _add_threads(commands: Any) -> None:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or len(text) > MAX_DIGITS or int(text) < 1:
-        quoted = text if len(text) <= MAX_DIGITS else f"{text[:MAX_DIGITS]}..."
         raise argparse.ArgumentTypeError(
-            f"{quoted!r}: give a whole number, at least 1, at most {MAX_DIGITS} digits"
+            f"{text!r:.40}: give a whole number, at least 1, at most {MAX_DIGITS} digits"
         )
     return int(text)
 

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin.replay import Policy
-from langchain_ctxwin.replay.page import page
+from langchain_ctxwin.replay.command import page
 from langchain_ctxwin.replay.reading import Conversation
 
 pytestmark = pytest.mark.integration

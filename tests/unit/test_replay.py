@@ -24,7 +24,7 @@ from langchain_ctxwin import (
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.counting import VocabularyCounter
 from langchain_ctxwin.replay import Policy, ReplayResult, compare, replay
-from langchain_ctxwin.replay.page import page
+from langchain_ctxwin.replay.command import page
 from langchain_ctxwin.replay.playing import PLAIN, candidates, recommended
 from langchain_ctxwin.replay.reading import Conversation
 from langchain_ctxwin.testing import ScriptedChatModel
