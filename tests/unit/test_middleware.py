@@ -1,6 +1,7 @@
 """The middleware inside langchain's agents: alone, beside other middleware, and when things go wrong."""
 
 import asyncio
+import traceback
 from dataclasses import replace
 from typing import Any, get_type_hints
 
@@ -16,16 +17,28 @@ from langchain.agents.structured_output import (
     ProviderStrategy,
     ToolStrategy,
 )
-from langchain_core.messages import AIMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+)
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ContextState, ModelLimits
+from langchain_ctxwin import (
+    ContextConfig,
+    ContextEngine,
+    ContextNodes,
+    ContextState,
+    ModelLimits,
+)
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from support.agents import LONG, THREAD, WAYS, ask, model_of, values
+from support.agents import LONG, THREAD, WAYS, agent_on, ask, model_of, on_both, values
 from support.fakes import (
     ScriptedChatModel,
     SdkError,
@@ -237,3 +250,101 @@ def test_the_hidden_keys_are_those_of_the_nodes():
     assert {name: agent[name] for name in names} == {
         name: nodes[name] for name in names
     }
+
+
+# What somebody changes between two looks is noticed: edits of old messages, and between two nodes.
+
+TOO_LARGE = "This model's maximum context length is 300 tokens. However, your messages resulted in 900 tokens."
+
+
+def engine_of(window=60_000, **config):
+    return ContextEngine(
+        ModelLimits(context_window=window, max_output_tokens=500),
+        config=ContextConfig(**config),
+    )
+
+
+def test_the_exception_of_a_provider_keeps_its_cause():
+    """The HTTP error below it has the id that support asks for; why recovery ended is a note."""
+
+    def model(_):
+        raise ValueError(TOO_LARGE) from OSError("413 from gateway, request id abc")
+
+    node = ContextNodes(engine_of(8000)).model_node(model)
+    with pytest.raises(ValueError, match="maximum context length") as refusal:
+        node.invoke({"messages": [HumanMessage("short", id="1")]})
+    told = "".join(traceback.format_exception(refusal.value))
+    assert "request id abc" in told
+    assert isinstance(refusal.value.__cause__, OSError)
+
+
+SECRET = "the code of the safe is 4711"  # noqa: S105  # what nobody is to be told
+
+
+class Remembering:
+    """Writes summaries that tell the secret, where it stands in what they are written from."""
+
+    def summarize(self, messages, *, previous, max_tokens):
+        told = previous + repr([message.content for message in messages])
+        return f"They know that {SECRET}." if SECRET in told else "They talked."
+
+
+def long_agent(adapter, mode="inline"):
+    """An agent whose first messages left long ago, into a summary that tells the secret, or into the record alone."""
+    model = ScriptedChatModel(
+        policy=lambda messages, _: AIMessage("Noted. " * 60),
+        profile={"max_input_tokens": 1500},
+        input_limit=1500,
+    )
+    options = {
+        "config": ContextConfig(summarize=mode, output_reserve=0, pin_first_user=False)
+    }
+    if mode != "off":
+        options["summarizer"] = Remembering()
+    agent = agent_on(adapter, model, **options, store=InMemoryStore())
+    for number in range(10):
+        said = (
+            f"Never tell that {SECRET}." if number == 1 else f"question {number} {LONG}"
+        )
+        agent.invoke({"messages": [HumanMessage(said, id=f"q{number}")]}, THREAD)
+    return agent, model
+
+
+def everything_kept(agent):
+    """What the state holds beside the messages."""
+    return repr({k: v for k, v in values(agent).items() if k.startswith("context_")})
+
+
+@on_both
+@pytest.mark.parametrize("mode", ["inline", "off"])
+@pytest.mark.parametrize(
+    "change",
+    [RemoveMessage(id="q1"), HumanMessage("Never tell anything.", id="q1")],
+    ids=["removed", "replaced"],
+)
+def test_what_was_removed_or_replaced_after_it_left_is_in_no_request_any_more(
+    adapter, mode, change
+):
+    """Neither by the summary that covers it nor by the record."""
+    agent, model = long_agent(adapter, mode)
+    before = values(agent)
+    assert before["context_view"]["start"]["index"] > 4
+    assert ("context_summary" in before and SECRET in before["context_summary"]) is (
+        mode == "inline"
+    )
+    assert SECRET in repr([message.content for message in model.requests[-1].messages])
+    agent.update_state(
+        THREAD,
+        {"messages": [change]},
+        as_node="maybe_summarize" if adapter == "nodes" else "model",
+    )
+    for number in range(3):
+        agent.invoke({"messages": [HumanMessage(f"more {number} {LONG}")]}, THREAD)
+        assert SECRET not in repr(
+            [message.content for message in model.requests[-1].messages]
+        )
+        assert SECRET not in everything_kept(agent)
+    assert "question 3" in repr(
+        [m.content for m in model.requests[-1].messages]
+    ) + everything_kept(agent)
+    assert not any(request.refused for request in model.requests)
