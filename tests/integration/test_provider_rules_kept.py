@@ -45,19 +45,19 @@ def invoked(model, history, *, window=8_000, tools=(look,), **options):
     return agent.invoke({"messages": history}, {**THREAD, "recursion_limit": 500})
 
 
-def talked(server, *, window):
-    """The state of a conversation after more turns than the window holds."""
-    agent = create_context_agent(
-        server.chat_model(),
-        [look],
-        limits=ModelLimits(context_window=window, max_output_tokens=256),
-        counter=TokenEstimator("openai"),
-        checkpointer=InMemorySaver(),
-    )
-    for turn in range(24):
-        asked = HumanMessage(f"{turn}? " + "River. " * 60)
-        agent.invoke({"messages": [asked]}, THREAD)
-    return agent.get_state(THREAD).values
+def agent_of(model, saver, *, window=6_000, **options):
+    """An agent that counts as the servers do."""
+    limits = ModelLimits(context_window=window, max_output_tokens=256)
+    options |= {"counter": TokenEstimator("openai"), "checkpointer": saver}
+    return create_context_agent(model, [look], limits=limits, **options)
+
+
+def talk(agent, jobs, numbers):
+    """Ask so many questions; summaries are waited for."""
+    for number in numbers:
+        words = f"Question {number}: " + "The river ran on. " * 12
+        agent.invoke({"messages": [HumanMessage(words)]}, THREAD)
+        jobs.drain(10)
 
 
 @tool
@@ -111,7 +111,10 @@ CALL = {"name": "look", "args": {"place": "pier"}, "id": "call:1/2 of Ann's"}
 def test_a_server_that_cuts_silently_is_noticed_and_its_window_learned():
     """It keeps half its window of a larger prompt, says nothing, and reports the size of what it kept."""
     with OllamaServer(num_ctx=4_096, policy=looking) as server:
-        talked(server, window=32_000)
+        agent = agent_of(server.chat_model(), InMemorySaver(), window=32_000)
+        for turn in range(24):
+            asked = HumanMessage(f"{turn}? " + "River. " * 60)
+            agent.invoke({"messages": [asked]}, THREAD)
     assert 0 < server.cut <= 5
     assert server.cut < 0.1 * len(server.requests)
 
@@ -173,24 +176,10 @@ def test_what_its_provider_cannot_read_any_more_is_refused_once(name):
     serve, options, summarizer = SEALED[name]
     turns = 28 if summarizer else 8
     with serve(context_window=6_000) as server:
-        jobs, saver = SummaryJobs(), InMemorySaver()
-        agent = create_context_agent(
-            server.chat_model(**{"max_tokens": 256, **options}),
-            [look],
-            limits=ModelLimits(context_window=6_000, max_output_tokens=256),
-            counter=TokenEstimator("openai"),
-            summarizer=summarizer,
-            checkpointer=saver,
-            jobs=jobs,
-        )
-
-        def talk(numbers):
-            for number in numbers:
-                words = f"Question {number}: " + "The river ran on. " * 12
-                agent.invoke({"messages": [HumanMessage(words)]}, THREAD)
-                jobs.drain(10)
-
-        talk(range(turns))
+        model = server.chat_model(**{"max_tokens": 256, **options})
+        own = {"summarizer": summarizer, "jobs": (jobs := SummaryJobs())}
+        agent = agent_of(model, InMemorySaver(), **own)
+        talk(agent, jobs, range(turns))
         values = agent.get_state(THREAD).values
         assert ("block" in str(values.get("context_view"))) is bool(summarizer)
         said = [m for m in values["messages"] if isinstance(m, AIMessage)]
@@ -206,7 +195,7 @@ def test_what_its_provider_cannot_read_any_more_is_refused_once(name):
         view = {"context_view": forged(values.get("context_view", {}))}
         agent.update_state(THREAD, view if summarizer else {"messages": changed})
         before = len(server.requests)
-        talk(range(turns, turns + 4))
+        talk(agent, jobs, range(turns, turns + 4))
     refused = [r for r in server.requests[before:] if r.status != 200]
     # by Anthropic once for the block, and once for the thinking that it stood before
     assert len(refused) == 1 + (name == "a compaction by Anthropic, on demand")
@@ -280,15 +269,8 @@ def test_thinking_that_the_server_left_out_is_sent_no_more():
         model = server.chat_model(
             thinking={"type": "adaptive", "block_binding": drop}, betas=[BINDING_BETA]
         )
-        agent = create_context_agent(
-            model,
-            [look],
-            system_prompt="Be good.",
-            limits=ModelLimits(context_window=8_000, max_output_tokens=256),
-            counter=TokenEstimator("openai"),
-            checkpointer=saver,
-            sinks=[sink],
-        )
+        own = {"system_prompt": "Be good.", "sinks": [sink]}
+        agent = agent_of(model, saver, window=8_000, **own)
         for is_edited in (False, True):
             if is_edited:
                 asked = agent.get_state(THREAD).values["messages"][0]
@@ -452,19 +434,8 @@ def test_a_block_on_demand_is_text_where_the_server_is_to_compact():
             [(plain, "native", 28), (compacting, None, 2), (plain, "native", 2)],
         )
         for model, summarizer, turns in talks:
-            agent = create_context_agent(
-                model,
-                [look],
-                limits=ModelLimits(context_window=6_000, max_output_tokens=256),
-                counter=TokenEstimator("openai"),
-                summarizer=summarizer,
-                checkpointer=saver,
-                jobs=jobs,
-            )
-            for number in range(turns):
-                words = f"Question {number}: " + "The river ran on. " * 12
-                agent.invoke({"messages": [HumanMessage(words)]}, THREAD)
-                jobs.drain(10)
+            agent = agent_of(model, saver, summarizer=summarizer, jobs=jobs)
+            talk(agent, jobs, range(turns))
             blocks.append('"compaction"' in json.dumps(server.requests[-1].body))
     assert set(statuses(server)) == {200}
     assert blocks == [True, False, True]

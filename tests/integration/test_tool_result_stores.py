@@ -8,8 +8,8 @@ from support.servers import started_valkey
 from support.walking import (
     TOOL,
     awalk,
-    cursor_in,
     guard_of,
+    last_cursor,
     walk,
 )
 
@@ -43,9 +43,9 @@ async def test_a_valkey_killed_in_mid_walk_costs_no_exception_and_is_used_again(
 
     with started_valkey() as url:
         guard = guard_of(max_tokens=BUDGET, store=RedisResultStore.from_url(url))
-        cursor = cursor_in(await guard.aoutput(RESULT, TOOL, {}))
+        cursor = last_cursor(await guard.aoutput(RESULT, TOOL, {}))
         page = await elsewhere(lambda: guard.read(cursor))
-        cursor = cursor_in(await guard.aread(cursor_in(page)))
+        cursor = last_cursor(await guard.aread(last_cursor(page)))
     down = await guard.tools[0].ainvoke(read_call(cursor))
     assert (down.status, "does not answer now" in down.content) == ("error", True)
 

@@ -109,15 +109,6 @@ def _check_tools(body):
         if tool.get("defer_loading") and "cache_control" in tool:
             both = "both defer_loading=true and cache_control set. Tools with defer_loading cannot use prompt caching."
             raise RefusalError(f"Tool '{tool['name']}' cannot have {both}")
-    names = {tool["name"] for tool in tools}
-    for message in visible(body)["messages"]:
-        for name in (
-            name for block in message["content"] for name in references(block)
-        ):
-            if name not in names:
-                raise RefusalError(
-                    f"Tool reference '{name}' not found in available tools"
-                )
 
 
 def _check_edits(body, betas):
@@ -344,20 +335,6 @@ def thinks(body):
     return (body.get("thinking") or {}).get("type") in {"enabled", "adaptive"}
 
 
-def references(block):
-    """Yield the names of the deferred tools that a block loads."""
-    if block.get("type") == "tool_reference":
-        yield block["tool_name"]
-    content = block.get("content")
-    if isinstance(content, dict):
-        content = content.get("tool_references")
-    if block.get("type") in {"tool_result", "tool_search_tool_result"} and isinstance(
-        content, list
-    ):
-        for inner in content:
-            yield from references(inner)
-
-
 def apply_clearing(seen):
     """Apply the edits that clear, in order; return what is left and the `applied_edits` of the response."""
     applied = []
@@ -420,29 +397,23 @@ def prompt_tokens(body):
 
 def prompt_blocks(seen):
     """Return the prompt in its order, tools, system, messages, with the breakpoints."""
-    tools = {tool["name"]: tool for tool in seen.get("tools") or []}
-    shown = [tool for tool in tools.values() if not tool.get("defer_loading")]
+    tools = seen.get("tools") or []
+    shown = [tool for tool in tools if not tool.get("defer_loading")]
     blocks = [_block("tool", tool, json_tokens(_bare(tool))) for tool in shown]
     system = blocks_of({"content": seen.get("system") or []})
     blocks += [_block("system", block, text_tokens(block["text"])) for block in system]
     # changing these ends the reuse of messages
     ways = seen.get("thinking"), seen.get("tool_choice"), task_budget(seen)
     how = compact_json([*ways])
-    loaded = set()
     role = None
     for message in seen["messages"]:
         for inner in message["content"]:
             if inner["type"] in THINKING and not thinks(seen):
                 continue  # ignored by a request that does not think
-            new = {
-                name for name in references(inner) if tools[name].get("defer_loading")
-            } - loaded
-            loaded |= new
-            tokens = _tokens(inner) + sum(
-                json_tokens(_bare(tools[name])) for name in new
-            )
             frame = 0 if role == message["role"] else FRAME_TOKENS
-            blocks.append(_block(f"{message['role']} {how}", inner, tokens + frame))
+            blocks.append(
+                _block(f"{message['role']} {how}", inner, _tokens(inner) + frame)
+            )
             role = message["role"]
     if seen.get("cache_control") and not blocks[-1].ttl_seconds:
         last = blocks[-1]

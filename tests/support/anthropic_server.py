@@ -10,7 +10,7 @@ from langchain_anthropic import ChatAnthropic
 from support import anthropic_rules as rules
 from support.anthropic_rules import THINKING, prompt_blocks, visible
 from support.loopback import Answer, Loopback, RefusalError, script
-from support.oracle import head_text, text_tokens
+from support.oracle import text_tokens
 from support.prompt_cache import CacheUse, PromptCache
 
 ANSWER = "Noted: the boats were counted."
@@ -340,7 +340,7 @@ class AnthropicServer(Loopback):
         return [block], {"iterations": [{"type": "compaction", **usage}]}
 
     def _content(self, seen):
-        """Return the blocks of the scripted model, signed and cut to `max_tokens`, and why it stopped."""
+        """Return the blocks of the scripted model, signed, and why it stopped."""
         written = self.policy(seen)
         blocks = (
             [{"type": "text", "text": written}]
@@ -357,17 +357,6 @@ class AnthropicServer(Loopback):
             before = _sign(block)
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
         self._thoughts.update(dict.fromkeys(calls, thoughts))
-        if (
-            blocks[-1]["type"] == "text"
-            and _output_tokens(blocks[-1]) > seen["max_tokens"]
-        ):
-            return [
-                *blocks[:-1],
-                {
-                    "type": "text",
-                    "text": head_text(blocks[-1]["text"], seen["max_tokens"]),
-                },
-            ], "max_tokens"
         return blocks, "tool_use" if calls else "end_turn"
 
     def _finish(self, block):

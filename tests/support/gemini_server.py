@@ -11,7 +11,6 @@ from langchain_google_genai import ChatGoogleGenerativeAI
 from support import gemini_rules
 from support.gemini_policy import tool_loop
 from support.loopback import Answer, Loopback, RefusalError
-from support.oracle import head_text
 
 INPUT_LIMIT_TOKENS = 1_048_576  # larger than any test's conversation
 STATUS_NAMES = {
@@ -20,10 +19,9 @@ STATUS_NAMES = {
     429: "RESOURCE_EXHAUSTED",
     503: "UNAVAILABLE",
 }
-STREAM_CHUNK_CHARS = 24  # several chunks even for a short answer
 ROUTE = re.compile(r"/v1(?:beta)?/models/(?P<model>[^/:?]+):(?P<method>\w+)")
 CACHES = re.compile(r"/v1(?:beta)?/(?P<name>cachedContents(?:/[^/]+)?)")
-GENERATE = frozenset({"generateContent", "streamGenerateContent"})
+GENERATE = "generateContent"
 STORED = ("systemInstruction", "tools", "toolConfig")
 """Of content in the explicit cache: what a request beside it may not say."""
 
@@ -102,7 +100,7 @@ class GeminiServer(Loopback):
         return [
             request
             for request in self.requests
-            if request.status == 200 and request.method in GENERATE
+            if request.status == 200 and request.method == GENERATE
         ]
 
     @property
@@ -132,10 +130,7 @@ class GeminiServer(Loopback):
         if found is None:
             raise RefusalError(f"not found: {call.path}", status=404)
         status, reply = self._asked(found["model"], found["method"], call.body)
-        is_streamed = status == 200 and found["method"] == "streamGenerateContent"
-        return Answer(
-            body=reply, status=status, events=_events(reply) if is_streamed else None
-        )
+        return Answer(body=reply, status=status)
 
     def error_body(self, refusal):
         """Write a refusal as the API does."""
@@ -157,7 +152,7 @@ class GeminiServer(Loopback):
             )
         except RefusalError as refusal:
             status, reply = error_reply(refusal.status, refusal.message)
-        if status == 200 and method in GENERATE:
+        if status == 200 and method == GENERATE:
             self._last_units = units
         what = {
             "model": model,
@@ -211,8 +206,7 @@ class GeminiServer(Loopback):
         return 200, self._generate(model, body, size)
 
     def _generate(self, model, body, size):
-        max_tokens = (body.get("generationConfig") or {}).get("maxOutputTokens")
-        parts, reason = _cut(self._signed(self.policy(body)), max_tokens)
+        parts = self._signed(self.policy(body))
         output = sum(map(gemini_rules.part_tokens, parts))
         usage = {"promptTokenCount": size[0], "candidatesTokenCount": output}
         if size[1]:
@@ -220,7 +214,7 @@ class GeminiServer(Loopback):
         usage["totalTokenCount"] = size[0] + output
         candidate = {
             "content": {"role": "model", "parts": parts},
-            "finishReason": reason,
+            "finishReason": "STOP",
             "index": 0,
         }
         return {
@@ -247,53 +241,8 @@ class GeminiServer(Loopback):
         ]
 
 
-def _cut(parts, max_tokens):
-    """Shorten the text of an answer to what the request allows."""
-    output = sum(map(gemini_rules.part_tokens, parts))
-    if (
-        max_tokens is None
-        or output <= max_tokens
-        or any("text" not in part for part in parts)
-    ):
-        return parts, "STOP"
-    text = "".join(part["text"] for part in parts)
-    return [{"text": head_text(text, max_tokens)}], "MAX_TOKENS"
-
-
 def error_reply(status, message):
     """Return an error as the API words it in JSON."""
     return status, {
         "error": {"code": status, "message": message, "status": STATUS_NAMES[status]}
     }
-
-
-def _events(reply):
-    """Split a reply into the events of a stream; the last one carries the finish reason, all carry the usage so far."""
-    candidate, usage = reply["candidates"][0], reply["usageMetadata"]
-    pieces = [
-        piece for part in candidate["content"]["parts"] for piece in _pieces(part)
-    ]
-    partial = {
-        key: value for key, value in usage.items() if key != "candidatesTokenCount"
-    }
-    partial["totalTokenCount"] = (
-        usage["totalTokenCount"] - usage["candidatesTokenCount"]
-    )
-    for position, piece in enumerate(pieces, 1):
-        last = position == len(pieces)
-        part = {"content": {"role": "model", "parts": [piece]}, "index": 0}
-        finish = {"finishReason": candidate["finishReason"]} if last else {}
-        yield reply | {
-            "candidates": [part | finish],
-            "usageMetadata": usage if last else partial,
-        }
-
-
-def _pieces(part):
-    text = part.get("text", "")
-    if len(text) <= STREAM_CHUNK_CHARS:
-        return [part]
-    return [
-        {**part, "text": text[i : i + STREAM_CHUNK_CHARS]}
-        for i in range(0, len(text), STREAM_CHUNK_CHARS)
-    ]

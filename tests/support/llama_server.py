@@ -4,8 +4,6 @@ import json
 
 import httpx
 import xllamacpp
-from langchain_core.messages import convert_to_openai_messages
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
 
 BABBLE_TOKENS = 8  # random weights have nothing to say
@@ -21,9 +19,8 @@ class LlamaServer:
 
     Example:
         >>> with LlamaServer(gguf_path, n_ctx=2048) as server:
-        ...     usage = server.chat_model().invoke("hi").usage_metadata
-        ...     usage["input_tokens"] == server.count([HumanMessage("hi")])
-        True
+        ...     server.chat_model().invoke("hi").usage_metadata["output_tokens"]
+        8
     """
 
     def __init__(self, gguf_path, *, n_ctx=2048):
@@ -58,25 +55,9 @@ class LlamaServer:
         }
         return ChatOpenAI(**settings | options)
 
-    def count(self, messages, tools=None):
-        """Return the true input tokens of a request, chat template and tools included."""
-        body = {"messages": convert_to_openai_messages(list(messages))}
-        if tools:
-            body["tools"] = [convert_to_openai_tool(tool) for tool in tools]
-        return self._post("/chat/completions/input_tokens", body)["input_tokens"]
-
-    def tokenize(self, text):
-        """Return the token ids of a text."""
-        return self._post("/../tokenize", {"content": text})["tokens"]
-
     def _record(self, request):
         if request.url.path.endswith("/chat/completions"):
             self.sent.append(json.loads(request.read()))
-
-    def _post(self, path, body):
-        reply = self._http.post(self.url + path, json=body)
-        reply.raise_for_status()
-        return reply.json()
 
     def _params(self):
         params = xllamacpp.CommonParams()

@@ -156,22 +156,6 @@ def leading(items):
     return items[:count]
 
 
-def without_oldest(items):
-    """Drop the oldest item behind the instructions, with the outputs of its call; None when one is left."""
-    head = leading(items)
-    first, rest = items[len(head)], items[len(head) + 1 :]
-    if not rest:
-        return None
-    return [
-        *head,
-        *(
-            item
-            for item in rest
-            if "call_id" not in first or item.get("call_id") != first["call_id"]
-        ),
-    ]
-
-
 def prompt_tokens(body, seen, vault):
     """Return what the model would see."""
     return sum(block.tokens for block in prompt_blocks(body, seen, vault))
@@ -184,16 +168,9 @@ def prompt_blocks(
     *,
     ttl_seconds=None,
 ):
-    """Return the prompt in its order: tools, instructions, items; breakpoints are kept for `ttl_seconds`."""
+    """Return the prompt in its order, tools and items; breakpoints are kept for `ttl_seconds`."""
     shown = map(_shown, body.get("tools") or [])
     blocks = [Block(key=compact_json(tool), tokens=json_tokens(tool)) for tool in shown]
-    if body.get("instructions"):
-        blocks.append(
-            Block(
-                key=body["instructions"],
-                tokens=FRAME_TOKENS + text_tokens(body["instructions"]),
-            )
-        )
     turn = max(
         (i for i, item in enumerate(seen) if item.get("role") == "user"), default=0
     )

@@ -8,8 +8,8 @@ import json
 from langchain_openai import ChatOpenAI
 
 from support import openai_rules as rules
-from support.loopback import Answer, Loopback, Policy, RefusalError, script
-from support.oracle import head_text, text_tokens
+from support.loopback import Answer, Loopback, RefusalError, script
+from support.oracle import text_tokens
 from support.prompt_cache import FIVE_MINUTES, HALF_HOUR, PromptCache
 
 ANSWER = "Noted: the boats were counted."
@@ -34,11 +34,11 @@ class OpenAIServer(Loopback):
     def __init__(
         self,
         *,
-        context_window: int = 272_000,
-        policy: Policy | None = None,
-        summary: str = SUMMARY,
+        context_window=272_000,
+        policy=None,
+        summary=SUMMARY,
         cache="automatic",
-    ) -> None:
+    ):
         super().__init__()
         self.context_window = context_window
         self.policy = policy or script(ANSWER)
@@ -59,9 +59,7 @@ class OpenAIServer(Loopback):
             "base_url": f"{self.url}/v1",
             "max_retries": 0,
         }
-        return ChatOpenAI(
-            **settings | {"use_responses_api": True, "stream_usage": True} | options
-        )
+        return ChatOpenAI(**settings | {"use_responses_api": True} | options)
 
     def answer(self, call):
         """Answer one request by the rules."""
@@ -82,21 +80,16 @@ class OpenAIServer(Loopback):
         if rules.compacts(body, rules.prompt_tokens(body, seen, self._vault)):
             head = [self._seal_compaction(retained=[])]
             seen = [*rules.leading(seen), *head]
-        seen = self._fitted(body, seen)
+        self._check_size(body, seen)
         use = self._bill(body, seen)
-        output, cut = self._output(body, seen)
-        reply = self._response(
-            body, [*head, *output], _usage(use, sum(map(self._size, output))), cut=cut
-        )
+        output = self._output(body, seen)
+        usage = _usage(use, sum(map(self._size, output)))
+        reply = self._response(body, [*head, *output], usage)
         if body.get("store") is not False:
             self.stored[reply["id"]] = [*items, *head, *output]
             self._vault.stored.update(item["id"] for item in (*head, *output))
         tokens = use.read + use.fresh + use.written_5m
-        return Answer(
-            body=reply,
-            tokens=tokens,
-            events=_events(reply) if body.get("stream") else None,
-        )
+        return Answer(body=reply, tokens=tokens)
 
     def error_body(self, refusal):
         """Write a refusal as the API does."""
@@ -113,27 +106,19 @@ class OpenAIServer(Loopback):
             )
         return self.stored[previous] if previous else []
 
-    def _fitted(self, body, seen):
-        """Drop items from the beginning where the request allows it (docstring of `truncation` in the SDK)."""
-        while (
-            size := rules.prompt_tokens(body, seen, self._vault)
-        ) > self.context_window:
-            shorter = (
-                rules.without_oldest(seen) if body.get("truncation") == "auto" else None
+    def _check_size(self, body, seen):
+        """Refuse what exceeds the window."""
+        size = rules.prompt_tokens(body, seen, self._vault)
+        if size > self.context_window:
+            text = "Your input exceeds the context window of this model. Please adjust your input and try again."
+            raise RefusalError(
+                f"{text} ({size} tokens)", code="context_length_exceeded", param="input"
             )
-            if shorter is None:
-                text = "Your input exceeds the context window of this model. Please adjust your input and try again."
-                raise RefusalError(
-                    f"{text} ({size} tokens)",
-                    code="context_length_exceeded",
-                    param="input",
-                )
-            seen = shorter
-        return seen
 
     def _compact(self, body, items):
         """Source: the docstring of `CompactedResponse.output` in the SDK."""
-        seen = self._fitted(body, rules.visible(items, self._vault))
+        seen = rules.visible(items, self._vault)
+        self._check_size(body, seen)
         use = self._bill(body, seen)
         users = [self._retained(item) for item in seen if item.get("role") == "user"]
         output = [*users, self._seal_compaction(retained=users)]
@@ -175,21 +160,14 @@ class OpenAIServer(Loopback):
         )
 
     def _output(self, body, seen):
-        """Return the items of the scripted model, cut to `max_output_tokens`, and whether they were cut."""
+        """Return the items of the scripted model."""
         written = self.policy({**body, "input": seen})
         parts = (
             [{"type": "text", "text": written}] if isinstance(written, str) else written
         )
-        limit = body.get("max_output_tokens")
-        last, cut = parts[-1], False
-        if limit and last["type"] == "text" and text_tokens(last["text"]) > limit:
-            parts, cut = (
-                [*parts[:-1], {"type": "text", "text": head_text(last["text"], limit)}],
-                True,
-            )
         output = [self._item(part, body) for part in parts]
         self._vault.remember(output)
-        return output, cut
+        return output
 
     def _item(self, part, body):
         if part["type"] == "text":
@@ -233,7 +211,7 @@ class OpenAIServer(Loopback):
         }
         return item
 
-    def _response(self, body, output, usage, *, cut):
+    def _response(self, body, output, usage):
         head = {
             "id": self._id("resp"),
             "object": "response",
@@ -241,13 +219,8 @@ class OpenAIServer(Loopback):
             "model": body["model"],
         }
         settings = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
-        why = {"reason": "max_output_tokens"} if cut else None
-        status = {
-            "status": "incomplete" if cut else "completed",
-            "incomplete_details": why,
-            "error": None,
-        }
-        return {**head, **settings, **status, "output": output, "usage": usage}
+        status = {"status": "completed", "error": None, "usage": usage}
+        return {**head, **settings, **status, "output": output}
 
     def _size(self, item):
         return rules.item_tokens(item, self._vault)
@@ -273,50 +246,3 @@ def _usage(use, output):
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": size + output,
     }
-
-
-def _events(reply):
-    """Source: https://developers.openai.com/api/docs/guides/streaming-responses."""
-    opened = {
-        **reply,
-        "output": [],
-        "usage": None,
-        "status": "in_progress",
-        "incomplete_details": None,
-    }
-    events = [{"type": "response.created", "response": opened}]
-    for index, item in enumerate(reply["output"]):
-        begun = {
-            key: value for key, value in item.items() if key != "encrypted_content"
-        }
-        begun |= {"content": []} if item["type"] == "message" else {}
-        begun |= {"arguments": ""} if item["type"] == "function_call" else {}
-        begun |= {"encrypted_content": ""} if item["type"] == "compaction" else {}
-        where = {"output_index": index, "item_id": item["id"]}
-        events.append(
-            {"type": "response.output_item.added", "output_index": index, "item": begun}
-        )
-        if item["type"] == "message":
-            text = item["content"][0]["text"]
-            place = {**where, "content_index": 0, "logprobs": []}
-            pieces = [f"{word} " for word in text.split(" ")[:-1]] + text.split(" ")[
-                -1:
-            ]
-            events += [
-                {"type": "response.output_text.delta", **place, "delta": piece}
-                for piece in pieces
-            ]
-            events.append({"type": "response.output_text.done", **place, "text": text})
-        if item["type"] == "function_call":
-            delta = {
-                "type": "response.function_call_arguments.delta",
-                **where,
-                "delta": item["arguments"],
-            }
-            events.append(delta)
-        events.append(
-            {"type": "response.output_item.done", "output_index": index, "item": item}
-        )
-    events.append({"type": f"response.{reply['status']}", "response": reply})
-    for number, event in enumerate(events):
-        yield {**event, "sequence_number": number}

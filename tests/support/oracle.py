@@ -41,12 +41,6 @@ def text_tokens(text):
     return _encoding().count(text.encode("utf-8", "replace").decode("utf-8"))
 
 
-def head_text(text, max_tokens):
-    """Return the first `max_tokens` tokens of `text`; a character that is split at the cut becomes U+FFFD."""
-    encoding = _encoding()
-    return encoding.decode(encoding.encode_ordinary(text)[:max_tokens])
-
-
 def json_tokens(value):
     """Return the tokens of a JSON value in its compact form."""
     return text_tokens(compact_json(value))

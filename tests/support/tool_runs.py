@@ -1,7 +1,6 @@
 """Runs calls of tools as agents do, wherever a guard can stand, and reads large results to their end."""
 
 import asyncio
-import re
 
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -11,6 +10,7 @@ from langgraph.prebuilt import ToolNode
 from langchain_ctxwin import ContextEngine, ModelLimits, create_context_agent
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support.fakes import ScriptedChatModel, script
+from support.walking import last_cursor
 
 WIRINGS = ("wrap", "node", "middleware", "agent")
 """Tools of `guard.wrap` in a node; `guard.wrap_tool_call` of a node; the middleware; the ready agent."""
@@ -19,7 +19,6 @@ NODES = ("plain", "wrap", "node")
 """Wirings of a lone tool node; `plain` has no guard."""
 
 LIMITS = ModelLimits(context_window=200_000, max_output_tokens=4_000)
-CURSOR = re.compile(r'cursor="([^"]+)"')
 MAX_PAGES = 2_000  # a walk that takes more goes in a circle
 
 
@@ -65,12 +64,6 @@ def results(
     return [
         message for message in state["messages"] if isinstance(message, ToolMessage)
     ]
-
-
-def last_cursor(text):
-    """Return the cursor of the next page, or of the end, that a page ends with."""
-    found = CURSOR.findall(text)
-    return found[-1] if found else None
 
 
 def next_cursor(text):

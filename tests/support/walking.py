@@ -39,7 +39,7 @@ def guard_of(*, clock=None, store=None, **settings):
     )
 
 
-def cursor_in(page):
+def last_cursor(page):
     """The last cursor that a page shows; None when it shows none."""
     found = CURSOR.findall(page)
     return found[-1] if found else None
@@ -65,7 +65,7 @@ def ask(guard, result, **question):
 
 
 def _rest(guard, page, question):
-    while (cursor := cursor_in(page)) is not None:
+    while (cursor := last_cursor(page)) is not None:
         page = guard.read(cursor, **question)
         yield page
 
@@ -73,7 +73,7 @@ def _rest(guard, page, question):
 async def awalk(guard, result, **question):
     """Like `walk`, by the async way."""
     pages = [await guard.aoutput(result, TOOL, {"q": "all"})]
-    while (cursor := cursor_in(pages[-1])) is not None:
+    while (cursor := last_cursor(pages[-1])) is not None:
         pages.append(await guard.aread(cursor, **question))
     return pages
 

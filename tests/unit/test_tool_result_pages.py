@@ -12,8 +12,8 @@ from support.walking import (
     FakeClock,
     answers,
     body_of,
-    cursor_in,
     guard_of,
+    last_cursor,
     walk,
 )
 
@@ -65,7 +65,7 @@ def numbers_in(pages, pattern):
 )
 def test_a_wrong_field_is_refused_and_spends_no_page(fields):
     guard = guard_of(max_tokens=600)
-    cursor = cursor_in(guard.output(issues(120), "rows", {}))
+    cursor = last_cursor(guard.output(issues(120), "rows", {}))
 
     with pytest.raises(ConfigError, match=r"matches \['autor.login'\], so nothing was"):
         guard.read(cursor, fields=fields)
@@ -113,9 +113,9 @@ def test_results_live_as_long_as_their_thread_where_there_is_a_store():
     page, other = (guard.output(issues(400), "rows", {}) for guard in (kept, passing))
     assert ("600 seconds" in page, "600 seconds" in other) == (False, True)
     clock.now += 30 * 86_400
-    assert "Result of rows" in kept.read(cursor_in(page))
+    assert "Result of rows" in kept.read(last_cursor(page))
     with pytest.raises(ResultGoneError):
-        passing.read(cursor_in(other))
+        passing.read(last_cursor(other))
 
 
 @pytest.mark.parametrize("tokens", [300, 2_000])
