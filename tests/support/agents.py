@@ -35,7 +35,7 @@ RUNS = settings(
 )
 
 
-def engine_of(window, counter=None, summarizer=None, **options):
+def engine_of(window=600, counter=None, summarizer=None, **options):
     """Return an engine whose input limit is `window`; options are its own, or those of its `ContextConfig`."""
     own = {name: options.pop(name) for name in ENGINE_OPTIONS & options.keys()}
     config = ContextConfig(**{"output_reserve": 0, **options})

@@ -12,7 +12,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import InvalidToolCall
 
-from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, pin
+from langchain_ctxwin import pin
 from langchain_ctxwin.core.turns import call_ids
 
 FRAME_TOKENS = 4  # role and separators around a message
@@ -57,17 +57,6 @@ class CharCounter:
             for tool in tools or ()
         )
         return BASE_TOKENS + definitions + sum(map(_message_tokens, messages))
-
-
-def engine_of(window=600, *, counter=None, summarizer=None, **config):
-    """Return an engine whose input limit is `window`."""
-    settings = ContextConfig(output_reserve=0, **config)
-    return ContextEngine(
-        ModelLimits(window),
-        counter=counter or CharCounter(),
-        summarizer=summarizer,
-        config=settings,
-    )
 
 
 def turns(number):

@@ -7,17 +7,6 @@ from langchain_ctxwin.models.sources import WRITER, AnthropicSource, GeminiSourc
 
 # everything in an environment that brings a key
 VARIABLES = (*GeminiSource.variables, *AnthropicSource.variables)
-NOON = 1_800_000_000.0
-
-
-class Watch:
-    """A clock that moves when told."""
-
-    def __init__(self, now=NOON):
-        self.now = now
-
-    def __call__(self):
-        return self.now
 
 
 def wait_for_writers():

@@ -10,15 +10,16 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, pin
-from langchain_ctxwin.agent.storage import RunPlace
+from langchain_ctxwin.agent.step import AgentStep
+from langchain_ctxwin.agent.storage import NOWHERE, RunPlace
 from langchain_ctxwin.core.compaction import dropped_positions
 from langchain_ctxwin.core.turns import last_user
 from langchain_ctxwin.core.view import View
 from langchain_ctxwin.errors import BudgetExceededError, SummarizationError
 from langchain_ctxwin.summarize.jobs import SummaryJobs, SummaryStore, attempt
 from langchain_ctxwin.testing import request_faults
+from langchain_ctxwin.util.work import arun, run
 from support.conversations import CharCounter, payload
-from support.stepping import Steps
 
 COUNTER = CharCounter()
 PROMPT = "You are a careful assistant."
@@ -78,6 +79,26 @@ class Writer:
 def told(**about):
     """What a job says of itself."""
     return SimpleNamespace(**{"written": None, "reason": "", **about})
+
+
+class Steps:
+    """The steps of an engine outside of a graph; `setup` is what an adapter would know."""
+
+    def __init__(self, engine, **setup):
+        self.engine, self.setup = engine, setup
+
+    def step(self, state, place=NOWHERE):
+        return AgentStep(state=state, engine=self.engine, place=place, **self.setup)
+
+    def take(self, verb, state, place=NOWHERE, *, is_async=False):
+        """Take a step, `prepare` or `summarize`, and return what is news."""
+        step = self.step(state, place)
+        work = getattr(step, verb)()
+        asyncio.run(arun(work)) if is_async else run(work)
+        return step.news
+
+    def request(self, state):
+        return self.step(state).request()
 
 
 class Desk(SummaryJobs):
@@ -245,9 +266,7 @@ class Conversation:
         self.writer.kind = kind
 
     def awaited(self, name, state):
-        if self.is_async:
-            return asyncio.run(getattr(self.flow, f"a{name}")(state, self.place))
-        return getattr(self.flow, name)(state, self.place)
+        return self.flow.take(name, state, self.place, is_async=self.is_async)
 
     def keep(self, update):
         session = {
@@ -265,7 +284,7 @@ class Conversation:
         before, failed = self.session, set(self.jobs.ended)
         state = {**before, "messages": list(self.history)}
         try:
-            update = self.awaited("before", state)
+            update = self.awaited("prepare", state)
         except BudgetExceededError:
             self.check_refusal()
             raise
@@ -278,7 +297,7 @@ class Conversation:
         self.previous, self.rewritten = [payload(message) for message in sent], False
         if failed != self.jobs.ended.keys():
             return  # a failure that was noted is forgotten: whoever takes the step again, tries again
-        again = {**before, **self.awaited("before", state), "messages": self.history}
+        again = {**before, **self.awaited("prepare", state), "messages": self.history}
         assert again.get("context_view") == self.session.get("context_view")
         assert [payload(m) for m in self.flow.request(again)] == self.previous
 

@@ -28,8 +28,7 @@ from support.spoiled import (
     Writer,
     pairs,
 )
-from support.stepping import Steps
-from support.unruly import TEXTS, Conversation
+from support.unruly import TEXTS, Conversation, Steps
 
 WINDOW = 1200
 TURNS = 10
@@ -186,7 +185,8 @@ def test_conversations_share_an_engine_and_its_jobs_but_no_summary(is_named):
         for count in range(1, 20):
             hello = HumanMessage(f"I am {user:06}. {WORDS}", id="q")
             state["messages"] = [hello, AIMessage("Hi", id="a"), *pairs(count)]
-            state |= flow.before(state, RunPlace(str(user)) if is_named else RunPlace())
+            place = RunPlace(str(user)) if is_named else RunPlace()
+            state |= flow.take("prepare", state, place)
             assert exact_count(flow.request(state)) <= spoiled.WINDOW
             jobs.drain(PATIENCE)
         return user, state["context_summary"]

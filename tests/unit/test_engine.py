@@ -26,7 +26,8 @@ from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.core.sizing import Sizes
 from langchain_ctxwin.core.turns import read_history
 from langchain_ctxwin.core.view import Position
-from support.conversations import CharCounter, engine_of, turns
+from support.agents import engine_of
+from support.conversations import CharCounter, turns
 
 
 class Margin(CharCounter):

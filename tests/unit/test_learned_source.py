@@ -9,7 +9,8 @@ from langchain_ctxwin.models.sources import (
     MAX_TOKENS,
     LearnedSource,
 )
-from support.model_sources import NOON, Watch, wait_for_writers
+from support.model_sources import wait_for_writers
+from support.walking import FakeClock
 
 DAY = 24 * 3600.0
 
@@ -28,7 +29,7 @@ def saved(source, model="m", **limits):
 @pytest.mark.parametrize("latest", [4096, 16_384])
 def test_the_latest_statement_wins(latest, path):
     """Smaller or larger, in memory and in the file."""
-    watch = Watch()
+    watch = FakeClock()
     source = saved(LearnedSource(path, clock=watch), context_window=8192)
     watch.now += 1
     saved(source, context_window=latest)
@@ -40,13 +41,13 @@ def test_the_latest_statement_wins(latest, path):
 
 
 def test_a_statement_expires(path):
-    watch = Watch()
+    watch = FakeClock()
     source = saved(
         LearnedSource(path, clock=watch), context_window=8192, max_input_tokens=6000
     )
     watch.now += DAY
     saved(source, max_input_tokens=6000)  # heard again, it lives on
-    watch.now = NOON + LEARNED_TTL_SECONDS
+    watch.now += LEARNED_TTL_SECONDS - DAY
     assert (
         source.recall("m")
         == LearnedSource(path, clock=watch).recall("m")

@@ -17,9 +17,9 @@ from langchain_ctxwin.util.work import in_daemon
 from support.model_sources import (
     HeldSource,
     ListSource,
-    Watch,
     model,
 )
+from support.walking import FakeClock
 
 TTL = 600.0
 
@@ -30,7 +30,7 @@ SHARED_OVERFLOW = (
 
 
 def registry(*sources, watch=None, **options):
-    return ModelRegistry(sources, TTL, watch or Watch(), **options)
+    return ModelRegistry(sources, TTL, watch or FakeClock(), **options)
 
 
 def window(known, name="nova-1"):
@@ -66,7 +66,7 @@ def chat(**fields):
 
 def test_without_arguments_limits_and_prices_of_public_models_are_known():
     """From data that comes along; tuned and dated names mean their base, an input limit beside the window is one."""
-    known = ModelRegistry(clock=Watch())
+    known = ModelRegistry(clock=FakeClock())
     infos = known.models()
     assert len(infos) > 1000
     assert all(info.limits.known and info.output_price is not None for info in infos)
@@ -282,7 +282,7 @@ def test_what_one_provider_said_is_not_learned_for_another():
 
 def test_the_world_changes_within_one_time_to_live():
     """Until then sources are asked once, however many names are looked up, unknown ones included."""
-    watch, source = Watch(), ListSource(model(), model("old"))
+    watch, source = FakeClock(), ListSource(model(), model("old"))
     known = registry(source, watch=watch)
     for _ in range(3):
         assert windows(known, "nova-1", "old", "new") == [8192, 8192, None]
@@ -296,7 +296,7 @@ def test_the_world_changes_within_one_time_to_live():
 
 def test_a_failing_source_is_asked_again_after_a_minute_and_told_once():
     """Old facts serve meanwhile, and no text of others is shown."""
-    watch, source = Watch(), ListSource(model())
+    watch, source = FakeClock(), ListSource(model())
     known = registry(source, ListSource(model("other"), name="b"), watch=watch)
     assert windows(known, "nova-1", "other") == [8192, 8192]
     source.failing = ValueError("https://host/models?key=secret")
@@ -317,7 +317,7 @@ def test_a_hanging_source_is_waited_for_once(monkeypatch):
     hanging, good, watch = (
         HeldSource(model("late")),
         ListSource(model(), name="b"),
-        Watch(),
+        FakeClock(),
     )
     monkeypatch.setattr(registry_module, "TIMEOUT_SECONDS", 0.1)
     known = registry(hanging, good, watch=watch)
@@ -331,7 +331,7 @@ def test_a_hanging_source_is_waited_for_once(monkeypatch):
 def test_expired_facts_serve_while_a_slow_source_is_asked(monkeypatch):
     """A name that they lack waits: an error is final, a moment of patience is not."""
     monkeypatch.setattr(registry_module, "GRACE_SECONDS", 0.01)
-    watch, slow = Watch(), HeldSource(model())
+    watch, slow = FakeClock(), HeldSource(model())
     slow.released.set()
     known = registry(slow, watch=watch)
     assert window(known) == 8192
