@@ -88,61 +88,43 @@ def shown_by(model, agent, *texts):
 
 
 @adapters
-def test_a_conversation_moves_to_the_larger_window_and_is_compacted_for_it(adapter):
-    small, large = scripted("small", 2_000), scripted("large", 4_000)
-    agent = on(adapter, routed(small, large, config=RoutingConfig(when_full="move")))
-    assert turns(agent, *[WORDS] * 12) == ["small"] * 3 + ["large"] * 9
-    assert values(agent)["context_report"]["compactions"] > 0
-    assert not is_refused(small, large)
-
-
-@adapters
 @pytest.mark.parametrize(
-    ("when_full", "goes_to"), [("compact", "small"), ("move", "large")]
+    ("when_full", "window", "answered", "is_compacted"),
+    [
+        ("move", 16_000, ["small"] * 3 + ["large"] * 3, False),
+        ("move", 4_000, ["small"] * 3 + ["large"] * 9, True),
+        ("compact", 16_000, ["small"] * 8, True),
+    ],
 )
 def test_a_full_conversation_is_compacted_or_moves_as_the_setting_says(
-    adapter, when_full, goes_to
+    adapter, when_full, window, answered, is_compacted
 ):
     """Where it stays, the event says so; what is sent always fits."""
     sink, small, large = (
         MemorySink(),
         scripted("small", 2_000),
-        scripted("large", 16_000),
+        scripted("large", window),
     )
-    agent = on(
-        adapter,
-        routed(small, large, config=RoutingConfig(when_full=when_full)),
-        sinks=[sink],
-    )
-    answered = turns(agent, *[WORDS] * 8)
-    assert (answered[0], answered[-1]) == ("small", goes_to)
+    model = routed(small, large, config=RoutingConfig(when_full=when_full))
+    agent = on(adapter, model, sinks=[sink])
+    assert turns(agent, *[WORDS] * len(answered)) == answered
     assert not is_refused(small, large)
-    kept = [
+    kept = {
         event.reason
         for event in sink.of(RouteEvent)
         if event.name == "context.model_kept"
-    ]
-    assert set(kept) == ({COMPACTS} if goes_to == "small" else set())
-    assert (values(agent)["context_report"]["compactions"] > 0) is (goes_to == "small")
+    }
+    assert kept == ({COMPACTS} if when_full == "compact" else set())
+    assert (values(agent)["context_report"]["compactions"] > 0) is is_compacted
 
 
 @adapters
-@pytest.mark.parametrize("has_larger", [True, False])
-def test_a_window_that_is_smaller_than_stated_is_left_or_compacted_for(
-    adapter, has_larger
-):
-    if has_larger:
-        models = [scripted("liar", 8_000, input_limit=300), scripted("large", 16_000)]
-        assert turns(on(adapter, routed(*models)), WORDS, "And now?") == [
-            "large",
-            "large",
-        ]
-    else:
-        models = [
-            scripted(name, 16_000, input_limit=1_500, overflow=core_overflow)
-            for name in ("one", "two")
-        ]
-        assert len(turns(on(adapter, routed(*models)), *[WORDS] * 6)) == 6
+def test_windows_that_are_smaller_than_stated_are_compacted_for(adapter):
+    models = [
+        scripted(name, 16_000, input_limit=1_500, overflow=core_overflow)
+        for name in ("one", "two")
+    ]
+    assert len(turns(on(adapter, routed(*models)), *[WORDS] * 6)) == 6
 
 
 def test_nodes_and_middleware_send_the_same_requests_sync_and_async():

@@ -306,9 +306,7 @@ def test_a_mention_of_what_is_not_in_the_project_is_seen(text):
     ("source", "names"),
     [
         ("model = 'gpt-4o'", ["gpt-4o"]),
-        ("LIMITS = {'models/gemini-2.5-pro': 1}", ["models/gemini-2.5-pro"]),
         ('"""Reads `gpt-5` profiles."""\nfamily = "gemini"', []),
-        ("provider = 'openai'; family = 'claude3'", []),
     ],
 )
 def test_a_model_name_in_code_is_seen(source, names):
@@ -340,9 +338,7 @@ def test_a_constraint_that_is_missing_too_old_or_no_exact_version_is_seen():
 @pytest.mark.parametrize(
     ("requirement", "found"),
     [
-        ("pydantic>=2.11,<3", False),
         ("xllamacpp>=2026.1,<2027; platform_machine == 'x86_64'", False),
-        ("langchain-ctxwin[cli]", False),
         ("pydantic>=2", True),
         ("pydantic<3", True),
         ("tomli; python_version >= '3.11' and python_version < '4'", True),
