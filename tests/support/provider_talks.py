@@ -326,10 +326,6 @@ def _kept(sent):
         )
 
 
-Play = Callable[..., Outcome]
-"""Holds a talk on a server with a model."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Talk:
     """A server that keeps a provider's rules, how its model is set, and what our agent is given."""

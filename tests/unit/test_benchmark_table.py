@@ -1,7 +1,5 @@
 """Does `make bench` run every benchmark there is, in a small form that ends well, and are results kept as they come?"""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

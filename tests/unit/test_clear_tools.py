@@ -1,7 +1,5 @@
 """What is told of a compaction, and which results are cleared before anything leaves?"""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool

@@ -1,7 +1,5 @@
 """Does the result of every kind of tool come to fit, wherever the guard stands, and is all of it still readable?"""
 
-from __future__ import annotations
-
 import base64
 import json
 from itertools import cycle

@@ -1,7 +1,5 @@
 """What becomes of results, settings and calls that nobody should make, and of stores that fail?"""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

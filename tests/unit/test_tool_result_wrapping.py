@@ -1,7 +1,5 @@
 """Does wrapping change nothing about a tool but what becomes of its results?"""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import cycle
 from typing import Annotated, Any
