@@ -14,7 +14,7 @@ from compaction_kit.semantic_corpus import (
     build_semantic_heldout_session,
     build_semantic_session,
 )
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_ctxwin import (
     CharRatioCounter,
@@ -99,11 +99,7 @@ def test_planted_statements_survive_five_rounds(build, tenth, fifth, third):
 
 def last_request(session, share):
     """Through the engine with default settings: prompt, pins and newest turn take their part of the limit."""
-    counter, messages, state = (
-        CharRatioCounter(4.0),
-        list[AnyMessage](),
-        dict[str, object](),
-    )
+    counter, fitted = CharRatioCounter(4.0), None
     turns = [
         MESSAGES[turn.role](turn.text, id=str(n))
         for n, turn in enumerate(session.turns)
@@ -112,15 +108,9 @@ def last_request(session, share):
     engine = ContextEngine(
         ModelLimits(context_window=4 * limit, max_input_tokens=limit), counter
     )
-    for message in turns:
-        messages.append(message)
-        window = engine.measure(messages, session=state)
-        if compaction := engine.plan(window) or engine.emergency(window):
-            state |= engine.apply(compaction, window)
-    return "\n".join(
-        message.text
-        for message in engine.build(engine.measure(messages, session=state))
-    )
+    for stop in range(1, len(turns) + 1):
+        fitted = engine.fit(turns[:stop], session=fitted and fitted.session)
+    return "\n".join(message.text for message in fitted.request)
 
 
 def test_planted_statements_are_in_the_last_request_of_a_conversation():
