@@ -87,6 +87,7 @@ def _size(value: Any) -> Any:
 
 
 Count = Annotated[int, Field(gt=0, le=MAX_AMOUNT)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 CountOrZero = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
@@ -431,6 +432,9 @@ class RoutingConfig(Settings):
     Environment variables: `CTXWIN_ROUTING_<FIELD>`, e.g. `CTXWIN_ROUTING_COMPLEXITY=high`.
 
     Attributes:
+        quality: Weight of the chance of a good answer, up to where a model is strong enough.
+        cost: Weight of the estimated cost, as a share of that of the dearest candidate: by default it decides between
+            models that are strong enough. The larger it is, the more often a weaker one is taken.
         complexity: How much every request asks of a model, where the call does not say so. None judges each request.
         when_full: What an agent does whose conversation no longer fits its model: compact and stay, or move whole to a
             larger model. What cannot be made to fit moves. For the nodes and the middleware; a `RoutedChatModel` alone
@@ -445,6 +449,8 @@ class RoutingConfig(Settings):
 
     model_config = SettingsConfigDict(env_prefix="CTXWIN_ROUTING_")
 
+    quality: Weight = 1.0
+    cost: Weight = 0.01
     complexity: Literal["low", "medium", "high"] | None = None
     when_full: Literal["compact", "move"] = "compact"
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from math import inf
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -116,7 +115,7 @@ class ModelRouter:
         candidates: chat models (also bound ones), `ModelInfo`s or names like `provider:name`; a mapping gives them
             names of your own.
         registry: states limits, prices and capabilities beside a model's profile; by default a `ModelRegistry()`.
-        config: habits; a `ConfigFile` is followed while the program runs.
+        config: weights and habits; a `ConfigFile` is followed while the program runs.
         counter: counts requests for every candidate; by default the estimator of each one's tokenizer family does.
         classify: judges the complexity of a request, a function `(messages, tools) -> "low"`, `"medium"` or `"high"`.
         strengths: of candidates by name, from 0 to 1; by default the rank of their prices.
@@ -397,19 +396,22 @@ class ModelRouter:
     def _best(
         self, able: Sequence[Candidate], request: RouteRequest
     ) -> tuple[Candidate, str]:
-        """The cheapest that is strong enough, else the likeliest; an unknown cost counts as the largest."""
-        asks = f"{request.judged} complexity"
+        """The best balance of chance and cost; an unknown cost counts as the largest."""
+        costs = {one.name: _cost(one, request) for one in able}
+        dearest = max(filter(None, costs.values()), default=Decimal(1))
+        config, asks = self.config, f"{request.judged} complexity"
 
-        def rank(one: Candidate) -> tuple[float, Any]:
-            cost = _cost(one, request)
-            return -min(one.chance, ENOUGH), inf if cost is None else cost
+        def rank(one: Candidate) -> float:
+            cost = costs[one.name]
+            share = 1.0 if cost is None else float(cost / dearest)
+            return config.cost * share - config.quality * min(one.chance, ENOUGH)
 
         chosen = min(able, key=rank)
         if len(able) == 1:
             return chosen, f"the only one that fits ({asks})"
         if chosen.chance >= ENOUGH:
             return chosen, f"cheapest that is strong enough for {asks}"
-        return chosen, f"likeliest to answer well: none is strong enough for {asks}"
+        return chosen, f"best balance of chance and cost for {asks}"
 
 
 def _bucket(request: RouteRequest) -> str:

@@ -63,6 +63,8 @@ def test_the_cheapest_that_is_strong_enough_is_taken():
     ] == ["a", "b", "c"]
     assert chosen(ModelRouter(THREE, config=RoutingConfig(complexity="high"))) == "c"
     assert chosen(ModelRouter(THREE, classify=lambda messages, tools: "medium")) == "b"
+    cheap = RoutingConfig(cost=1, quality=0.01)
+    assert chosen(ModelRouter(THREE, config=cheap), complexity="high") == "a"
     unpriced = info("u", 8_192)  # may cost anything
     assert chosen(ModelRouter([unpriced, *THREE]), complexity="low") == "a"
     assert chosen(ModelRouter(THREE, strengths={"a": 1.0}), complexity="high") == "a"
