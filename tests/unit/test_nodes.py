@@ -76,6 +76,22 @@ def test_the_drawing_shows_the_nodes_and_edges():
     assert edges == {*EDGES.strip().splitlines()}
 
 
+@pytest.mark.parametrize(
+    ("state", "destination"),
+    [
+        (
+            {"context_pending": {"due": True}, "context_report": {"over_by": 9}},
+            "maybe_summarize",
+        ),
+        ({"context_pending": {}, "context_report": {"over_by": 9}}, "force_compress"),
+        ({"context_report": {"over_by": 0}}, "build_messages"),
+        ({}, "build_messages"),
+    ],
+)
+def test_the_route_follows_the_budget(state, destination):
+    assert ContextNodes(engine_of(500)).route_on_budget(state) == destination
+
+
 def test_retry_on_never_resends_an_oversized_request():
     final = [
         core_overflow(10, 5),

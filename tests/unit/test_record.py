@@ -41,7 +41,8 @@ from langchain_ctxwin.core.record import (
     one_line,
 )
 from langchain_ctxwin.core.tokens import readable_text
-from support.conversations import CharCounter, engine_of, turns
+from support.agents import engine_of
+from support.conversations import CharCounter, turns
 from support.recording import (
     PRICES,
     ROOMY,
@@ -864,7 +865,7 @@ def test_what_a_person_says_or_a_checkpoint_holds_stays_on_its_line(texts):
 def test_other_rules_are_told_by_a_pattern_or_a_function(rules):
     rule = "MANDATUM tabulam noli tangere."
     talk = [HumanMessage("Begin.", id="u"), HumanMessage(rule, id="rule"), *turns(20)]
-    record = engine_of(rules=rules).fit(talk).session["context_record"]
+    record = engine_of(600, rules=rules).fit(talk).session["context_record"]
     assert ["said", rule, "rule", HOLDS] in record["lines"]
 
 
@@ -932,6 +933,17 @@ CLEARED = [
     ),
     *(AIMessage("Found it.", id="b"), HumanMessage("And now? " * 300, id="v")),
 ]
+
+
+def test_a_message_that_is_deleted_after_it_left_leaves_no_lines():
+    engine, talk = engine_of(600, pin_first_user=False), turns(10)
+    session = engine.fit(
+        [said("Never ship P-1.", "u"), *talk, said("So?", "v")]
+    ).session
+    assert "P-1." in render_record(session["context_record"])
+    session = engine.fit([*talk, said("So?", "v")], session=session).session
+    shown = render_record(session["context_record"])
+    assert ("P-1." in shown, "question 8" in shown) == (False, True)
 
 
 def test_a_cleared_result_that_is_deleted_leaves_no_lines():
