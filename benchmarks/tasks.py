@@ -217,8 +217,8 @@ def shop_of(checkout: Path, domain: str) -> Shop:
     return Shop(checkout, domain)
 
 
-def play(given: tuple[Path, str, Sequence[Task], int]) -> Counter[str]:
-    """How many tasks are rewarded, by arm: those whose changes could be made from the requests alone."""
+def play(given: tuple[Path, str, Sequence[Task], int]) -> Counter[tuple[str, str]]:
+    """How many changes could be made from the requests alone, and how many tasks that rewards, by arm."""
     checkout, domain, tasks, window = given
     quiet()
     shop = shop_of(checkout, domain)
@@ -235,17 +235,20 @@ def play(given: tuple[Path, str, Sequence[Task], int]) -> Counter[str]:
             text = "\n".join(map(exact.payload, request))
             if all(value in text for value in values):
                 possible[arm].add(str(reply.id))
-    rewards = Counter[str]()
+    tally = Counter[tuple[str, str]]()
     for task in tasks:
         wanted = shop.after(task.writes)
+        tally["", "tasks"] += 1
+        tally["", "changes"] += len(task.writes)
         for arm in ARMS:
             done = [
                 write
                 for number, write in enumerate(task.writes)
                 if f"{task.name}-write{number}" in possible[arm]
             ]
-            rewards[arm] += shop.after(done) == wanted
-    return rewards
+            tally[arm, "tasks"] += shop.after(done) == wanted
+            tally[arm, "changes"] += len(done)
+    return tally
 
 
 def main() -> None:
@@ -263,13 +266,15 @@ def main() -> None:
     size = options.queue
     begins = range(0, len(tasks) - size + 1, size)
     queues = [tasks[at : at + size] for at in begins][: options.threads]
-    print(f"{len(queues)} threads of {size} customers: share of the tasks done\n")
-    head("window", *ARMS, left=())
+    print(f"{len(queues)} threads of {size} customers: share that is done\n")
+    head("window", "of", *ARMS, left=(1,))
     for window in options.windows:
         jobs = [(options.tau, options.domain, queue, window) for queue in queues]
         total = sum(pooled(play, jobs), Counter())
-        shares = (f"{total[arm] / max(1, size * len(queues)):.2f}" for arm in ARMS)
-        row(f"{window:,}", *shares)
+        for what in ("tasks", "changes"):
+            whole = max(1, total["", what])
+            shares = (f"{total[arm, what] / whole:.2f}" for arm in ARMS)
+            row(f"{window:,}", what, *shares)
 
 
 if __name__ == "__main__":

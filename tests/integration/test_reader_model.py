@@ -3,6 +3,11 @@
 The model is a tiny one with random weights: it says nothing of sense, but of the same texts always the same.
 """
 
+import gzip
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +59,54 @@ def test_a_file_that_is_no_model_is_told(tmp_path):
     (tmp_path / "none.gguf").write_text("none")
     with pytest.raises(ConfigError, match="cannot load"):
         LanguageModel(tmp_path / "none.gguf")
+
+
+def looked_up(number):
+    """A call with its result, of some hundred tokens."""
+    call = {
+        "name": "get_order",
+        "args": {"id": f"W-{4_000 + number}"},
+        "id": f"c{number}",
+    }
+    function = {"name": "get_order", "arguments": json.dumps(call["args"])}
+    fields = {
+        "status": "open",
+        "ship_to": f"{number} Main Street",
+        "note": "fragile " * 60,
+    }
+    return [
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {"id": call["id"], "type": "function", "function": function}
+            ],
+        },
+        {"role": "tool", "tool_call_id": call["id"], "content": json.dumps(fields)},
+    ]
+
+
+def test_the_benchmark_reads_three_steps(llama_gguf, tmp_path):
+    folder = tmp_path / "transcripts"
+    folder.mkdir()
+    asked = {"role": "user", "content": "Which of my orders are open?"}
+    steps = [message for number in range(30) for message in looked_up(number)]
+    row = {"id": "orders", "messages": [asked, *steps], "tools": []}
+    with gzip.open(folder / "orders.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+    command = [sys.executable, "benchmarks/reader.py", "--data", tmp_path]
+    command += ["--model", llama_gguf, "--steps", "3", "--window", "1400"]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'benchmarks'}"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "nats a token" in done.stdout
+    assert "ours  " in done.stdout
+    assert "questions ours: " in done.stdout
+    assert " of 0 " not in done.stdout
