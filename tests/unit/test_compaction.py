@@ -17,7 +17,7 @@ from langchain_ctxwin.core.plan import last_request, shown_part
 from langchain_ctxwin.core.session import Pending, Session
 from langchain_ctxwin.core.view import Position, View
 from langchain_ctxwin.testing import request_faults
-from support import agents, conversations
+from support import agents
 from support.agents import called, compacted
 from support.conversations import FILLER, CharCounter, turns
 from support.fakes import ScriptedChatModel, exact_count
@@ -37,7 +37,7 @@ class Writer:
 
 
 def engine_of(window=600, **config):
-    return conversations.engine_of(window, summarizer=Writer(), **config)
+    return agents.engine_of(window, summarizer=Writer(), **config)
 
 
 def steps(number, *, text=FILLER, args=None):
@@ -201,7 +201,7 @@ def inline_engine(summarizer=None, window=4_000):
         "summarize": "inline",
         "pin_first_user": False,
     }
-    return conversations.engine_of(window, **options)
+    return agents.engine_of(window, **options)
 
 
 def test_a_summarizer_is_given_what_the_view_shows_and_the_request_that_a_provider_has_in_its_cache():

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import support.conversations
 from langchain_ctxwin import BudgetExceededError
 from langchain_ctxwin.core.compaction import after_undo
 from langchain_ctxwin.core.measuring import after_measure
@@ -18,6 +17,7 @@ from langchain_ctxwin.core.turns import is_pinned, last_user
 from langchain_ctxwin.core.view import View, message_id
 from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util.work import run
+from support import agents
 from support.conversations import CharCounter, conversations, payload, ready
 
 COUNTER = CharCounter()
@@ -41,7 +41,7 @@ class Digest:
 
 
 def engine_of(window, *, summarizer=None, counter=COUNTER, **config):
-    return support.conversations.engine_of(
+    return agents.engine_of(
         window, counter=counter, summarizer=summarizer or Digest(), **config
     )
 
