@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, pairwise, takewhile
+from itertools import chain, groupby, islice, pairwise, takewhile
 from textwrap import wrap
 from typing import Any
 
@@ -53,7 +54,7 @@ PAGE_FRAME = re.compile(
     r"</?data [\w-]{1,40}>|\((?:rows of|left out:|cut short:|no field matches) .*\)"
 )
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
-# taken from one text that a result showed: more are words of a program
+# taken from one text that a result showed, the rarest first: more are words of a program
 MAX_NAMES = 8
 MAX_VALUES = 2_000  # things taken from one message: many times more than a record holds
 OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents without tool calls get their results
@@ -109,6 +110,10 @@ _SMALL_WORDS = frozenset(
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
 _NAMING = re.compile(r"\d{6}|[A-Za-z][_-]?\d|\d[A-Za-z]|\w/\w")
+_SHAPE = str.maketrans(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
+    "a" * 26 + "A" * 26 + "9" * 10,
+)
 _CODE = re.compile(r"(?:```[^\n`]*|<command>)\n(.*?)(?:```|</command>|\Z)", re.DOTALL)
 _NEXT = re.compile(
     r"\b(?:I['\u2019]ll|I will|I'm going to|let (?:me|us)|let['\u2019]s|next,? I|now I|I need to|I still)\b",
@@ -635,15 +640,20 @@ def _use_of(thing: str) -> int:
 
 
 def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
-    """The values of a text; of a result its first ones."""
+    """The values of a text; of a result those first whose like it has fewest of."""
     parts: dict[str, str] = {}
     for label, value in islice(_tokens(text), MAX_VALUES):
         parts.setdefault(value, _part(label, value))
     if uses != SHOWN:
         yield from (RecordLine("seen", part, key, uses) for part in parts.values())
         return
-    for part in islice(parts.values(), MAX_NAMES):
-        yield RecordLine("seen", part, key, _use_of(part))
+    likes = {
+        value: tuple(sign for sign, _ in groupby(value[:LABEL_CHARS].translate(_SHAPE)))
+        for value in parts
+    }
+    number = Counter(likes.values())
+    for value in sorted(parts, key=lambda value: number[likes[value]])[:MAX_NAMES]:
+        yield RecordLine("seen", parts[value], key, _use_of(parts[value]))
 
 
 def _data(text: str) -> Any:
