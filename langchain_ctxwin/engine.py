@@ -35,6 +35,7 @@ from langchain_ctxwin.core.limits import (
     limits_given,
     media_limits,
     refusal,
+    stated_limit,
 )
 from langchain_ctxwin.core.measuring import (
     after_measure,
@@ -54,7 +55,7 @@ from langchain_ctxwin.core.parts import Parts, merge_system
 from langchain_ctxwin.core.plan import last_request, request_until, shown_part
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
-from langchain_ctxwin.core.recovery import learned_limit, refused, retry_target
+from langchain_ctxwin.core.recovery import accepted_tokens, refused, retry_target
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import (
     Session,
@@ -570,8 +571,8 @@ class ContextEngine:
         holds for this conversation alone.
         """
         if is_stated and self._learned is not None:
-            stated, declared = learned_limit(window, overflow), window.parts.declared
-            if learned := for_everybody(stated, declared):
+            stated = stated_limit(overflow, accepted_tokens(window))
+            if learned := for_everybody(stated, window.parts.declared):
                 self._learned.learn(window.parts.model, learned)
         return self._again(window, refused(window, overflow), was_refused=True)
 
@@ -706,8 +707,8 @@ class ContextEngine:
         self, parts: Parts, session: Session, *, was_refused: bool = False
     ) -> Window:
         limits = self._learned.recall(parts.model) if self._learned is not None else {}
-        learned = for_everybody(limits, parts.declared)
-        return measured(parts, session, learned, was_refused=was_refused)
+        shared = (n for n in limits.values() if for_everybody(n, parts.declared))
+        return measured(parts, session, shared, was_refused=was_refused)
 
 
 def settings_of(window: Window) -> ContextConfig:

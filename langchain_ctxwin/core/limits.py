@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -331,55 +332,32 @@ COUNT_SLACK = 1.01
 for themselves."""
 
 
-def stated_limit(
-    overflow: ContextOverflow,
-    limits: ModelLimits | None = None,
-    *,
-    accepted_tokens: int = 0,
-) -> dict[str, int]:
-    """Return the limit that a refusal states, by the field of `ModelLimits` it belongs to; empty without one.
-
-    Args:
-        overflow: the refusal.
-        limits: what is known so far. A stated limit within a known window, which input and output share, corrects it.
-        accepted_tokens: the largest input that the model is known to have taken.
-    """
+def stated_limit(overflow: ContextOverflow, accepted_tokens: int = 0) -> int | None:
+    """Return the limit that a refusal states; None without one, or for one below an input that was accepted."""
     limit = overflow.limit
-    if limit is None:
-        return {}
-    is_shared = limits is not None and not limits.max_input_tokens
-    window = limits.context_window if limits and is_shared else None
-    is_window = overflow.kind == "input_plus_output" or limit <= (window or 0)
-    name = "context_window" if is_window else "max_input_tokens"
-    return unrefuted({name: limit}, accepted_tokens)
+    return limit if limit and is_possible(limit, accepted_tokens) else None
 
 
-def for_everybody(
-    learned: Mapping[str, int], declared: ModelLimits | None
-) -> dict[str, int]:
-    """Return the learned limits that hold for other conversations too: those that are near what is declared.
+def is_possible(limit: int, accepted_tokens: int = 0) -> bool:
+    """True for the limit of a served model that is not below an input which it took."""
+    return limit >= max(LEAST_LIMIT_TOKENS, accepted_tokens / COUNT_SLACK)
+
+
+def for_everybody(limit: int | None, declared: ModelLimits | None) -> dict[str, int]:
+    """Return a stated limit by its field where it holds for other conversations too: near what is declared.
 
     Where nothing is declared, there is nothing that a limit could be far from.
     """
-    usable = unrefuted(learned)
-    size = (
-        max(declared.context_window or 0, declared.max_input_tokens or 0)
-        if declared
-        else 0
-    )
-    if not size:
-        return usable
-    return {
-        name: n
-        for name, n in usable.items()
-        if size / MOST_TIMES_OFF <= n <= size * MOST_TIMES_OFF
-    }
+    limits = declared or ModelLimits()
+    declared_tokens = max(limits.context_window or 0, limits.max_input_tokens or 0)
+    size = declared_tokens or limit or 0
+    is_near = limit and size / MOST_TIMES_OFF <= limit <= size * MOST_TIMES_OFF
+    return {_limiting_field(limits): limit} if limit and is_near else {}
 
 
-def unrefuted(learned: Mapping[str, int], accepted_tokens: int = 0) -> dict[str, int]:
-    """Return the learned limits that are plausible and not below an input that was accepted."""
-    least = max(LEAST_LIMIT_TOKENS, accepted_tokens / COUNT_SLACK)
-    return {name: tokens for name, tokens in learned.items() if tokens >= least}
+def _limiting_field(limits: ModelLimits) -> str:
+    """The field that a stated limit corrects: an input limit of its own, else the window."""
+    return "max_input_tokens" if limits.max_input_tokens else "context_window"
 
 
 def smaller_of(*every: Mapping[str, int]) -> dict[str, int]:
@@ -394,31 +372,21 @@ def media_limits(stated: Any) -> dict[str, int]:
     return {name: most for name, most in limits.items() if most is not None}
 
 
-def lowered(limits: ModelLimits, learned: Mapping[str, int]) -> ModelLimits:
-    """Return the limits with what was learned, where that is smaller."""
-    if not learned:
+def lowered(limits: ModelLimits, learned: int | None) -> ModelLimits:
+    """Return the limits with a learned one, where that is smaller."""
+    name = _limiting_field(limits)
+    if learned is None or learned >= (getattr(limits, name) or inf):
         return limits
-    own = {
-        name: tokens
-        for name in ("context_window", "max_input_tokens")
-        if (tokens := getattr(limits, name)) is not None
-    }
-    return _consistent(**{**asdict(limits), **smaller_of(own, learned)})
+    return _consistent(**{**asdict(limits), name: learned})
 
 
-def reserve_within(
-    limits: ModelLimits, configured: int | None, *, learned: bool
-) -> int:
-    """Return the output reserve; in a learned window no more than the usual share of it.
+def reserve_within(limits: ModelLimits, configured: int | None) -> int:
+    """Return the output reserve in a learned window: no more than the usual share of it.
 
     What requests ask for was chosen for the window that was configured. Each request asks for what is left then.
     """
     reserve, window = limits.output_reserve(configured), limits.context_window
-    return (
-        reserve
-        if not learned or window is None
-        else min(reserve, int(window * OUTPUT_SHARE))
-    )
+    return reserve if window is None else min(reserve, int(window * OUTPUT_SHARE))
 
 
 REGIONS = {

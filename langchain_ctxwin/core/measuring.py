@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
@@ -12,11 +12,12 @@ from langchain_core.messages import AIMessage
 from langchain_ctxwin.core.compaction import cut, recorded
 from langchain_ctxwin.core.limits import (
     ModelLimits,
+    is_possible,
+    least,
     lowered,
     media_limits,
     reserve_within,
     smaller_of,
-    unrefuted,
 )
 from langchain_ctxwin.core.parts import Parts, unbound_before
 from langchain_ctxwin.core.provider_blocks import has_bound_reasoning
@@ -40,7 +41,7 @@ from langchain_ctxwin.core.view import Position, View, message_id, position_of
 def measured(
     parts: Parts,
     session: Session,
-    shared_limits: Mapping[str, int],
+    shared_limits: Iterable[int],
     *,
     was_refused: bool = False,
 ) -> Request:
@@ -62,7 +63,8 @@ def measured(
         unsealed=0 if sealed is None else sealed + 1,
     )
     request = _sized(parts, session)
-    learned = smaller_of(shared_limits, remembered_limit(session, parts.model))
+    own_limit = remembered_limit(session, parts.model)
+    learned = least(*shared_limits, own_limit)
     # by the lower of both counts: what reports made us believe of the fixed regions may be wrong
     fixed = request.fixed_tokens, request.fixed_estimates.fixed_tokens
     limits, reserved_tokens = _limits(parts, learned, 0 if was_refused else min(fixed))
@@ -168,7 +170,7 @@ def with_reasoning_untied(request: Request) -> Session | None:
 
 
 def _limits(
-    parts: Parts, learned: Mapping[str, int], fixed_tokens: int
+    parts: Parts, learned: int | None, fixed_tokens: int
 ) -> tuple[ModelLimits, int]:
     """Return the limits with what was learned, and the reserve; without it where no request could keep to it.
 
@@ -176,9 +178,11 @@ def _limits(
     misread; the provider is asked instead, and its answer settles it.
     """
     limits, configured = lowered(parts.declared, learned), parts.settings.output_reserve
-    reserve = reserve_within(limits, configured, learned=bool(learned))
-    if learned and limits.input_limit(reserve) <= fixed_tokens:
-        return _limits(parts, {}, 0)
+    if learned is None:
+        return limits, limits.output_reserve(configured)
+    reserve = reserve_within(limits, configured)
+    if limits.input_limit(reserve) <= fixed_tokens:
+        return _limits(parts, None, 0)
     return limits, reserve
 
 
@@ -309,9 +313,9 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
     }
     # What another model takes that stood in says nothing about the one that was asked.
     is_own = model == window.answering_model or may_be(model, asked)
-    stated: Mapping[str, Any] = counts.get("limits") or {}
-    if is_own and unrefuted(stated.get(asked, {}), tokens) != stated.get(asked, {}):
-        counts["limits"] = {name: one for name, one in stated.items() if name != asked}
+    learned = remembered_limit(window.session, asked)
+    if is_own and learned and not is_possible(learned, tokens):
+        counts["limits"] = {}
     counts["speakers"] = bounded(counts.get("speakers"), asked, model)
     if extends:
         answer = Position(id=reply.id or "", index=window.stop)
@@ -458,9 +462,6 @@ def _with_sizes(
     return {**counts, "sizes": stored}
 
 
-def remembered_limit(session: Session, model: str) -> dict[str, int]:
-    """Return the limit that a conversation learned of a model, unless it took more since."""
-    anchor = session.counts.get("anchor") or {}
-    is_same = anchor.get("model") == session.answering_model(model)
-    limits: Mapping[str, int] = (session.counts.get("limits") or {}).get(model) or {}
-    return unrefuted(limits, anchor["tokens"] if is_same else 0)
+def remembered_limit(session: Session, model: str) -> int | None:
+    """Return the limit that a conversation learned of a model."""
+    return (session.counts.get("limits") or {}).get(model)

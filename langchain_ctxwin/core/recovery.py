@@ -9,13 +9,12 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.limits import (
+    is_possible,
     models_behind,
     smaller_of,
     stated_limit,
-    unrefuted,
 )
 from langchain_ctxwin.core.measuring import (
-    bounded,
     from_refusal,
     remembered_limit,
 )
@@ -46,26 +45,21 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     """
     counts, model = window.session.counts, window.parts.model
     if media := learned_limits(overflow, MediaSize.of_all(window.assembled())):
-        stored = counts.get("media") or {}
-        media = smaller_of(media, stored.get(model) or {})
-        return {**counts, "media": bounded(stored, model, media)}
+        before = (counts.get("media") or {}).get(model) or {}
+        return {**counts, "media": {model: smaller_of(media, before)}}
     counts = from_refusal(window, stated_input(overflow))
-    learned = learned_limit(window, overflow)
-    if not learned and not window.over_by:
-        refused_tokens, taken = window.total_tokens, accepted_tokens(window)
-        limit = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
-        learned = unrefuted({"max_input_tokens": limit}, taken)
-    before = remembered_limit(window.session, model).values()
-    if not learned or min(before, default=inf) < min(learned.values()):
-        return counts
-    limits = bounded(counts.get("limits"), model, learned)
-    return {**counts, "limits": limits}
-
-
-def learned_limit(window: Window, overflow: ContextOverflow) -> dict[str, int]:
-    """Return the limit that the refusal of a request states; empty when the model took more before."""
     taken = accepted_tokens(window)
-    return stated_limit(overflow, window.limits, accepted_tokens=taken)
+    limit = stated_limit(overflow, taken)
+    if limit is None and not window.over_by:
+        refused_tokens = window.total_tokens
+        least = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
+        is_shared = not window.limits.max_input_tokens
+        # the reserve of a learned window is at most a quarter of it
+        beside = min(window.reserved_tokens, least // 3) if is_shared else 0
+        limit = least + beside if is_possible(least, taken) else None
+    if limit is None or limit > (remembered_limit(window.session, model) or inf):
+        return counts
+    return {**counts, "limits": {model: limit}}
 
 
 def accepted_tokens(window: Window) -> int:

@@ -249,6 +249,10 @@ def _or_empty(shape: Any) -> Callable[[Any], bool]:
     return lambda value: value == {} or _has_shape(value, shape)
 
 
+def _is_limit(value: Any) -> bool:
+    return type(value) is int and 0 < value <= MAX_COUNT
+
+
 def _is_block(value: Any) -> bool:
     return value is None or kind_of(value) == "compaction"
 
@@ -274,7 +278,6 @@ _PENDING = {
     "max_tokens": int,
     "block": _is_block,
 }
-_LIMITS = {str: {str: lambda value: type(value) is int and 0 < value <= MAX_COUNT}}
 _COUNTS = {
     "anchor": _or_none(
         {
@@ -295,7 +298,8 @@ _COUNTS = {
         }
     },
     "speakers": {str: str},
-    **dict.fromkeys(("limits", "media"), _LIMITS),
+    "limits": {str: _is_limit},
+    "media": {str: {str: _is_limit}},
     "tied_to": str,
     "answered_seconds": lambda value: isinstance(value, float) and value > 0,
     "messages": int,

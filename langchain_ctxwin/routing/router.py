@@ -15,10 +15,10 @@ from langchain_ctxwin.config import FileConfig, LiveConfig, RoutingConfig, group
 from langchain_ctxwin.core.limits import (
     ModelLimits,
     for_everybody,
+    is_possible,
+    least,
     lowered,
-    smaller_of,
     stated_limit,
-    unrefuted,
 )
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
@@ -159,7 +159,7 @@ class ModelRouter:
         self._read = candidates_of(candidates, self._registry)
         # What happened so far; losing it costs a few refused requests.
         # limits by candidate and conversation
-        self._learned: Lru[Mapping[str, int]] = Lru(MAX_CONVERSATIONS)
+        self._learned: Lru[int] = Lru(MAX_CONVERSATIONS)
         self._last_candidates: Lru[str] = Lru(MAX_CONVERSATIONS)
         # good answers and all of them, by kind of task and candidate
         self._outcomes: dict[tuple[str, str], tuple[int, int]] = {}
@@ -194,7 +194,7 @@ class ModelRouter:
         """
         for one in self._read:
             if one.name == name:
-                learned = self._learned.get((conversation, name)) or {}
+                learned = self._learned.get((conversation, name))
                 return replace(one, limits=lowered(one.limits, learned))
         names = ", ".join(one.name for one in self._read)
         raise ConfigError(f"route={name!r} is no candidate: use one of {names}")
@@ -302,8 +302,9 @@ class ModelRouter:
     def answered(self, route: Route, conversation: str, *, tokens: int = 0) -> None:
         """Note that a candidate answered: its conversation stays with it, and it takes this input."""
         own = conversation, route.name
-        if learned := self._learned.get(own):
-            self._learned.put(own, unrefuted(learned, tokens))
+        learned = self._learned.get(own)
+        if learned and not is_possible(learned, tokens):
+            self._learned.drop(own)
         self._last_candidates.put(conversation, route.name)
 
     def refused(
@@ -314,14 +315,14 @@ class ModelRouter:
         A registry with a `LearnedSource` learns it, too. Nothing follows where no limit was stated.
         """
         refusing = self.candidate(route.name)
-        stated_limits = stated_limit(overflow, refusing.limits)
-        stated_limits = for_everybody(stated_limits, refusing.limits)
-        if not stated_limits:
+        limit = stated_limit(overflow)
+        by_field = for_everybody(limit, refusing.limits)
+        if limit is None or not by_field:
             return
         own = conversation, route.name
-        self._learned.put(own, smaller_of(self._learned.get(own) or {}, stated_limits))
+        self._learned.put(own, least(self._learned.get(own), limit) or limit)
         if self._registry.is_shared_memory:
-            self._registry.learn(refusing.info, stated_limits)
+            self._registry.learn(refusing.info, by_field)
 
     def _read_again(self, one: Candidate) -> Candidate:
         """A candidate with its facts as they are now; a model that the registry no longer knows keeps its facts."""

@@ -272,8 +272,8 @@ class ModelSummarizer(Instructed):
         """The limit to try after a refusal: the stated one, else half of what was tried."""
         count = self.counter or TokenEstimator()
         tried = min([*learned.values(), sum(count([one]) for one in messages)])
-        stated = [size for size in stated_limit(overflow).values() if size < tried]
-        return min(stated, default=tried // 2)
+        stated = stated_limit(overflow)
+        return stated if stated and stated < tried else tried // 2
 
     def _parts(
         self, messages: Sequence[AnyMessage], max_tokens: int, limit: int | None

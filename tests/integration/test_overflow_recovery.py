@@ -105,7 +105,7 @@ async def test_what_a_thread_was_refused_for_holds_for_that_thread(model, way):
         assert len(refused(calls)) == number
     assert len(calls.usages) == 3 * TURNS
     states = [state_of(agent, thread(name, calls)) for name in names]
-    assert states[0]["context_counts"]["limits"] == {"tiny": {"context_window": WINDOW}}
+    assert states[0]["context_counts"]["limits"] == {"tiny": WINDOW}
     assert [state["context_report"]["context_window"] for state in states] == [
         WINDOW
     ] * 3
@@ -167,4 +167,4 @@ async def test_input_and_output_together_too_large_are_cured_by_less_output_or_b
         assert question["text"] == refusal["messages"][-1]["content"]
         assert prompt_tokens(again) < prompt_tokens(refusal)
     limits = state_of(agent, thread("t", Calls()))["context_counts"]["limits"]
-    assert limits == {"claude-test": {"context_window": 4096}}
+    assert limits == {"claude-test": 4096}

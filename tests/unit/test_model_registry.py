@@ -241,7 +241,7 @@ TOO_LONG = "prompt is too long: 208656 tokens > 200000 maximum"
     ("said", "window_tokens", "learned"),
     [
         (SHARED_OVERFLOW, None, {"context_window": 4096}),
-        (ValueError(TOO_LONG), None, {"max_input_tokens": 200_000}),
+        (ValueError(TOO_LONG), None, {"context_window": 200_000}),
         (TOO_LONG, 1_000_000, {"context_window": 200_000}),
         ({"max_input_tokens": 100}, None, {"max_input_tokens": 100}),
         *(
