@@ -45,3 +45,22 @@ def plain_state():
     with foreign_types() as found:
         yield
     assert found == []
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the servers of many providers, which stand in the place of the network, are asked; no keys from outside."""
+    import httpx
+
+    from support.model_fleet import VARIABLES, answer
+
+    requests = []
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+    def handle(_, request):
+        requests.append(request)
+        return answer(request)
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", handle)
+    return requests

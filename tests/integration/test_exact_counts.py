@@ -6,6 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.models.probing import probe_limit
+from langchain_ctxwin.models.sources import OpenAICompatibleSource
 from support.desk import TOOLS
 from support.graphs import chat_on, engine_for, reports_before_calls
 
@@ -77,8 +78,10 @@ def test_llama_counts_are_close_and_nothing_is_refused(start_llama):
     assert_close(pairs)
 
 
-def test_a_probe_finds_the_window_of_a_real_server(start_llama):
+def test_a_probe_finds_the_window_that_a_real_server_states(start_llama):
     """By its own counts and its own errors."""
     server = start_llama(2048)
+    [stated] = OpenAICompatibleSource(server.url).fetch(None)
+    assert stated.context_window == 2048
     found = probe_limit(server.chat_model(**WORDY), low=100, high=8_000)
     assert 2048 * 0.95 <= found.limit <= 2048

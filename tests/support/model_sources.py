@@ -3,10 +3,7 @@
 import threading
 
 from langchain_ctxwin import ModelInfo
-from langchain_ctxwin.models.sources import WRITER, AnthropicSource, GeminiSource
-
-# everything in an environment that brings a key
-VARIABLES = (*GeminiSource.variables, *AnthropicSource.variables)
+from langchain_ctxwin.models.sources import WRITER
 
 
 def wait_for_writers():

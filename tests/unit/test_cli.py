@@ -6,6 +6,7 @@ import pytest
 
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.config import FileConfig, listed
+from support.model_fleet import URL
 
 
 def _complaint(capsys):
@@ -89,19 +90,67 @@ def test_a_missing_file_is_named_and_names_of_tools_cannot_write_lines_of_their_
     assert "\x1b" not in out
 
 
+@pytest.fixture(autouse=True)
+def no_traces(tmp_path, monkeypatch):
+    """Caches are in a folder of the test."""
+    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(tmp_path))
+
+
 @pytest.mark.parametrize("content", [None, "no json", '{"a": 1}'])
 def test_a_catalog_that_cannot_be_read_is_the_last_thing_said(
-    content, tmp_path, monkeypatch, capsys
+    content, tmp_path, capsys
 ):
     """Whoever names it wants it: the code says so, too."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     path = tmp_path / "catalog.json"
     if content is not None:
         path.write_text(content)
     assert main(["models", "--catalog", str(path)]) == 1
     assert "--catalog catalog.json: " in capsys.readouterr().err.splitlines()[-1]
+
+
+def rows_of(out):
+    """The rows of a table of models by their names."""
+    return {line.split()[0]: line for line in out.splitlines() if line[:1].isalnum()}
+
+
+def test_without_servers_the_models_that_come_along_are_listed(capsys):
+    assert main(["models", "--provider", "anthropic"]) == 0
+    assert len(rows_of(capsys.readouterr().out)) > 10
+
+
+def test_a_fleet_is_one_table_with_limits_prices_and_who_states_them(asked, capsys):
+    """Each server's models, in tokens and dollars per million tokens, and a line per source."""
+    places = ("openai={}/openrouter/api/v1", "openai={}/vllm/v1", "ollama={}/ollama")
+    servers = [part for place in places for part in ("--source", place.format(URL))]
+    assert main(["models", *servers]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].split()[:3] == ["MODEL", "PROVIDER", "WINDOW"]
+    assert "Tokens; USD per million tokens" in out
+    rows = rows_of(out)
+    assert rows["maker/test-8b"].split()[2] == "16,384"
+    routed = ["96,000", "-", "16,000", "0.2500", "2.0000", "0.0250"]
+    assert rows["maker/test-routed"].split()[2:8] == routed
+    assert "ollama" in out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (
+            ["--provider", "nobody"],
+            1,
+            "'nobody': correct its name, or pass --source or --catalog",
+        ),
+        (["--source", "openai"], 2, "--source openai: give KIND=URL"),
+        (["--source", "fax=http://h"], 2, "--source fax=http://h: give KIND=URL"),
+    ],
+)
+def test_what_cannot_be_answered_is_an_error_with_what_to_do(
+    arguments, code, told, capsys
+):
+    assert main(["models", *arguments]) == code
+    assert told in "".join(capsys.readouterr())
 
 
 GRAPH = """
