@@ -61,7 +61,6 @@ from langchain_ctxwin.core.session import (
     Session,
     read_key,
     read_session,
-    with_new_pins,
 )
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
@@ -398,8 +397,7 @@ class ContextEngine:
             pins=history.marked,
             recall=recall_name(tools),
         )
-        read = read_session(session, history, self._read_key)
-        return self._window(parts, with_new_pins(read, history, parts.pins))
+        return self._window(parts, read_session(session, history, self._read_key))
 
     def _read_key(self, name: str, value: object) -> tuple[Any, tuple[str, ...]]:
         """The value of a state key; the record, which is long, is read once while it is unchanged."""

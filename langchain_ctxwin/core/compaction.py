@@ -194,7 +194,7 @@ def _pinned_before(request: Request, start: int) -> set[int]:
     parts = request.parts
     messages = request.parts.messages
     current = last_user(messages)
-    wanted = {*parts.pins, *(() if current is None else (current,))}
+    wanted = _verbatim(parts)
     if parts.settings.pin_first_user:
         first_user = (i for i in range(parts.first, start) if is_user(messages[i]))
         wanted.update(islice(first_user, 1))
@@ -209,6 +209,38 @@ def _pinned_before(request: Request, start: int) -> set[int]:
         if answer is not None and parts.price(messages[answer]) <= most:
             pinned_indexes.add(answer)
     return {index for index in pinned_indexes if index < start}
+
+
+def _verbatim(parts: Parts) -> set[int]:
+    """Positions of the explicit pins and of the current user message."""
+    current = last_user(parts.messages)
+    return {*parts.pins, *(() if current is None else (current,))}
+
+
+def with_new_pins(request: Request) -> Session | None:
+    """Return the session that shows messages which were pinned after they had left the view or were shortened in it.
+
+    None where there are none. Counts as one compaction, because the prefix changes.
+    """
+    parts, old, start = request.parts, request.view, request.start
+    pinned = {message_id(parts.messages, index) for index in parts.pins}
+    shortened = {
+        key for key, clamp in old.clamped.items() if key in pinned and not clamp.pin
+    }
+    wanted = {index for index in _verbatim(parts) if parts.first <= index < start}
+    is_shown = wanted.issubset(position.index for position in old.pinned)
+    view = old if is_shown else cut(request, start)
+    clamped = {key: one for key, one in view.clamped.items() if key not in shortened}
+    view = replace(view, cleared=view.cleared - pinned, clamped=clamped)
+    if view == old:
+        return None
+    after = recorded(request.shown_as(view), request).view
+    guard = guard_after(
+        request.session, parts.messages, reason="a message that had left is pinned"
+    )
+    return replace(
+        request.session, view=parts.history.with_checksum(after), guard=guard
+    )
 
 
 # ---- what left, and what the record says of it ----------------------------------------------------------------------

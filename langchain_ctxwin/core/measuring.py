@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from langchain_ctxwin.core.compaction import cut, recorded
+from langchain_ctxwin.core.compaction import cut, recorded, with_new_pins
 from langchain_ctxwin.core.limits import (
     ModelLimits,
     is_possible,
@@ -76,7 +76,7 @@ def measured(
         "limit": limit,
     }
     request = replace(request, **bounds)
-    for change in (with_record_anew, started_by_provider, with_reasoning_untied):
+    for change in CHANGES:
         if changed := change(request):
             request = replace(_sized(parts, changed), **bounds)
     return request
@@ -167,6 +167,15 @@ def with_reasoning_untied(request: Request) -> Session | None:
         counts={**session.unanchored, "tied_to": tied_to},
         guard={**session.guard, "unbound": last},
     )
+
+
+CHANGES = (
+    with_new_pins,
+    with_record_anew,
+    started_by_provider,
+    with_reasoning_untied,
+)
+"""What the stored view has to follow before a request is made from it."""
 
 
 def _limits(

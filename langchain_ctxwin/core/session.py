@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -457,47 +457,4 @@ def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
         clamped={key: clamp for key, clamp in view.clamped.items() if key in edited},
         covered=None if covered is None else position_of(messages, covered),
         block=None if covered is None else view.block,
-    )
-
-
-def with_new_pins(
-    session: Session, history: MessageHistory, pins: Collection[int]
-) -> Session:
-    """Show messages that were pinned after they had left the view or had been shortened in it.
-
-    Counts as one compaction, because the prefix changes. The current user message counts as pinned, too.
-    """
-    view, messages = session.view, history.messages
-    pinned = {message_id(messages, index) for index in pins}
-    # pins that were shortened before they were pinned are shown verbatim
-    clamped = {
-        key: clamp
-        for key, clamp in view.clamped.items()
-        if clamp.pin or key not in pinned
-    }
-    view = _with_dropped_pins(view, history, pins)
-    view = replace(view, cleared=view.cleared - pinned, clamped=clamped)
-    if view == session.view:
-        return session
-    guard = guard_after(session, messages, reason="a message that had left is pinned")
-    return replace(session, view=history.with_checksum(view), guard=guard)
-
-
-def _with_dropped_pins(
-    view: View, history: MessageHistory, pins: Collection[int]
-) -> View:
-    """The view with the pins that had left it before they were pinned; they count as left when they leave again."""
-    start = max(history.first, view.start.index if view.start else 0)
-    current = last_user(history.messages)
-    known = {position.index for position in view.pinned}
-    wanted = {*pins, *(() if current is None else (current,))} - known
-    steps = history.in_steps(i for i in wanted if history.first <= i < start)
-    back = {index for index in steps if index < start} - known
-    if not back:
-        return view
-    record = view.record
-    return replace(
-        view,
-        pinned=tuple(position_of(history.messages, i) for i in sorted(known | back)),
-        record=replace(record, messages=max(0, record.messages - len(back))),
     )

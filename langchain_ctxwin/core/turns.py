@@ -10,7 +10,7 @@ to the next. Losing it loses time only. Messages are replaced, as LangGraph does
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import is_
@@ -21,7 +21,6 @@ from langchain_core.messages import (
     AIMessage,
     AnyMessage,
     BaseMessage,
-    HumanMessage,
     MessageLikeRepresentation,
     SystemMessage,
     ToolMessage,
@@ -116,10 +115,6 @@ def final_answer(messages: Sequence[AnyMessage], index: int, stop: int) -> int |
     return last if is_final and last > index else None
 
 
-# Of `additional_kwargs`: what was spoken or thought, which not every provider takes as it is.
-SPECIAL_KEYS = frozenset({"audio", "reasoning"})
-
-
 Price = Callable[[AnyMessage], int]
 """Tokens of one message, role overhead included."""
 
@@ -137,7 +132,6 @@ class Step:
     messages: tuple[AnyMessage, ...]
     calls: tuple[str, ...] = ()  # ids of its calls
     is_paired: bool = True  # its calls have ids of their own, and each of its results answers one of them
-    is_standard: bool = False  # plain texts and calls with their results in order, which every provider takes
     price: Price | None = field(default=None, repr=False, compare=False)
 
     @cached_property
@@ -342,46 +336,15 @@ def _step(
     calls: tuple[str, ...],
     price: Price | None,
 ) -> Step:
-    is_paired = is_standard = _is_standard(messages, calls)
-    if not is_standard:
-        results = {call_id for message in messages for call_id in result_ids(message)}
-        is_unique = all(calls) and len({*calls}) == len(calls)
-        is_paired = is_unique and results.issubset(calls)
+    results = {call_id for message in messages for call_id in result_ids(message)}
+    is_unique = all(calls) and len({*calls}) == len(calls)
     return Step(
         index=index,
         size=len(messages),
         messages=messages,
         calls=calls,
-        is_standard=is_standard,
-        is_paired=is_paired,
+        is_paired=is_unique and results.issubset(calls),
         price=price,
-    )
-
-
-def _is_standard(messages: tuple[AnyMessage, ...], calls: tuple[str, ...]) -> bool:
-    """True for a text, and for an answer whose calls have ids of their own, followed by a text for each in order."""
-    first, results = messages[0], messages[1:]
-    content: Any = first.content
-    if type(content) is not str or not SPECIAL_KEYS.isdisjoint(first.additional_kwargs):
-        return False
-    if not calls:
-        is_text = bool(content) and not content.isspace()
-        return is_text and type(first) in {AIMessage, HumanMessage}
-    if (
-        type(first) is not AIMessage
-        or not len(first.tool_calls) == len(calls) == len(results) == len({*calls})
-        or content.isspace()
-    ):
-        return False
-    return all(map(_is_text_for, results, calls))
-
-
-def _is_text_for(result: AnyMessage, call_id: str) -> bool:
-    return (
-        type(result) is ToolMessage
-        and result.tool_call_id == call_id != ""
-        and type(result.content) is str
-        and not (result.artifact and isinstance(result.artifact, Mapping))
     )
 
 
@@ -566,53 +529,34 @@ def show_steps(
 ) -> Iterator[Step]:
     """Yield the steps of a history from `start` on as the model sees them.
 
-    One in standard form that the view does not edit is shown as it is, behind a message that it may follow. Another is
-    shown as it was shown last where nothing that it depends on has changed: the message before it is the one before it
-    in the history, and its calls have ids of their own.
+    One that the view does not edit is shown as it was shown last where nothing that it depends on has changed: the
+    message before it is the one before it in the history, and its calls have ids of their own.
     """
-    messages, edited, rules = history.messages, view.edited, before.rules
-    memo = history.visible_steps.setdefault(rules, {})
-    taken, last = before.calls, before.message
+    messages, edited = history.messages, view.edited
+    memo = history.visible_steps.setdefault(before.rules, {})
+    last = before.message
     for step in history.steps_from(start):
-        is_unsealed = step.index < before.unsealed
-        is_own = taken.isdisjoint(step.calls) and (
-            not edited or edited.isdisjoint(_ids(step))
-        )
-        is_plain = is_own and step.is_standard and not is_unsealed
-        if is_plain and may_follow(step, last, rules):
-            taken.update(step.calls)
-            last = step.messages[-1]
-            yield step
-            continue
-        is_known = (
-            is_own
-            and step.is_paired
+        is_same = (
+            step.is_paired
+            and before.calls.isdisjoint(step.calls)
             and last is messages[step.index - 1]
+            and not (edited and edited.intersection(_ids(step)))
             and not isinstance(step.messages[0], SystemMessage)
         )
-        key = (step.index, step.index < before.unbound, is_unsealed)
+        key = (step.index, step.index < before.unbound, step.index < before.unsealed)
         known, visible_step = memo.get(key) or (None, step)
-        if not (is_known and known is step):
+        if known is not step or not is_same:
             is_answered = step.stop == len(messages) or _says(messages[step.stop])
             follows = replace(before, message=last, is_answered=is_answered)
             visible_step = show_step(step, view, follows)
-            if is_known:
+            if is_same:
                 memo[key] = (step, visible_step)
-        taken.update(visible_step.calls)
+        before.calls.update(visible_step.calls)
         if visible_step is not step:
             before.unanswered.update(unanswered_in(visible_step.messages))
         if visible_step.messages:
             last = visible_step.messages[-1]
         yield visible_step
-
-
-def may_follow(step: Step, last: AnyMessage | None, rules: Rules) -> bool:
-    """Return whether a step in standard form needs no message between it and the one before."""
-    if type(step.messages[0]) is HumanMessage:
-        return True
-    if last is None:
-        return False
-    return not step.calls or rules.calls_after_ai or not isinstance(last, AIMessage)
 
 
 def show_step(step: Step, view: View, before: Before) -> Step:

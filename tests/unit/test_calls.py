@@ -14,7 +14,6 @@ from langchain_core.messages import (
 )
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
-from langchain_ctxwin.core.model_info import Rules
 from langchain_ctxwin.core.pairing import (
     call_ids,
     calls_of,
@@ -28,13 +27,10 @@ from langchain_ctxwin.core.pairing import (
 from langchain_ctxwin.core.provider_blocks import spoken
 from langchain_ctxwin.core.tokens import pieces
 from langchain_ctxwin.core.turns import (
-    Before,
-    show_step,
     split_steps,
     split_turns,
     turn_starts,
 )
-from langchain_ctxwin.core.view import View
 from support.payloads import MODELS, REFUSED
 
 ASKED = "Compare the stock of all depots, and name the fullest one at the end."
@@ -448,37 +444,3 @@ def test_a_spoken_answer_that_is_sent_in_writing_counts_once():
     window = ENGINE.measure(HISTORIES["spoken"], called=MODELS["gemini"])
     request = ENGINE.build(window)
     assert [*pieces(request[1])] == ["It is red."]
-
-
-RULES = [
-    Rules(provider=provider, is_stateless=is_stateless, loads_tools=loads)
-    for provider in ("", "anthropic", "openai", "gemini", "other")
-    for is_stateless in (False, True)
-    for loads in (False, True)
-]
-SAID = st.builds(
-    AIMessage,
-    st.sampled_from(["", " ", "x"]),
-    additional_kwargs=st.sampled_from(
-        [
-            {},
-            {"audio": {"id": "a", "transcript": "said"}},
-            {"reasoning": {"type": "reasoning", "summary": []}},
-        ]
-    ),
-    response_metadata=st.just({"model_provider": "openai"}),
-    tool_calls=st.sampled_from([[], [call("c")]]),
-    id=st.just("a"),
-)
-
-
-@given(answer=SAID, content=st.sampled_from(["", "ok", [PNG]]))
-def test_a_step_in_standard_form_is_one_that_no_provider_needs_otherwise(
-    answer, content
-):
-    """Such a step is sent as it is, and nobody looks at it again."""
-    results = [result("c", content)] if answer.tool_calls else []
-    step = next(split_steps([answer, *results]))
-    before = [Before(message=LOOK, rules=rules, is_answered=True) for rules in RULES]
-    sent = [show_step(step, View(), one) for one in before]
-    assert not step.is_standard or all(one is step for one in sent)
