@@ -27,6 +27,8 @@ from langchain_ctxwin.util.stores import delete_items, namespace_of
 
 __all__ = ["aprune_thread", "forget", "prune_thread"]
 
+Saver = BaseCheckpointSaver[Any]
+
 # how the channels begin that LangGraph empties after each step
 _PASSING = ("branch:", "__")
 
@@ -62,7 +64,25 @@ def prune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
         prune_thread(agent, "thread-1")
         ```
     """
-    return _Pruning(graph, thread_id).done()
+    expect(graph, Pregel, "graph", "the compiled graph that wrote the thread")
+    wanted = "the graph that was compiled with the thread's checkpointer"
+    saver = expect(graph.checkpointer, BaseCheckpointSaver, "checkpointer", wanted)
+    _finish(saver, thread_id)
+    count, newest = _newest(saver, thread_id)
+    if count == len(newest):
+        return 0
+    whole = [_made_whole(saver, graph, one) for one in newest]
+    try:
+        # what is rebuilt from nothing older is left to the checkpointer: most do it in one transaction
+        is_pruned = whole == newest
+        if is_pruned:
+            saver.prune([thread_id], strategy="keep_latest")
+    except NotImplementedError:
+        is_pruned = False
+    if not is_pruned:
+        _write(saver, whole, spare_of(thread_id))
+        _renew(saver, whole, thread_id)
+    return count - _newest(saver, thread_id)[0]
 
 
 async def aprune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
@@ -70,136 +90,90 @@ async def aprune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> in
     return await asyncio.to_thread(prune_thread, graph, thread_id)
 
 
-class _Pruning:
-    """Prunes one thread."""
+def _renew(saver: Saver, checkpoints: list[CheckpointTuple], thread_id: str) -> None:
+    """Replace a thread by what its spare one holds."""
+    saver.delete_thread(thread_id)
+    _write(saver, checkpoints, thread_id)
+    saver.delete_thread(spare_of(thread_id))
 
-    def __init__(self, graph: Pregel[Any, Any, Any, Any], thread_id: str) -> None:
-        saver = expect(
-            graph, Pregel, "graph", "the compiled graph that wrote the thread"
-        ).checkpointer
-        wanted = "the graph that was compiled with the thread's checkpointer"
-        self._saver: BaseCheckpointSaver[Any] = expect(
-            saver, BaseCheckpointSaver, "checkpointer", wanted
+
+def _finish(saver: Saver, thread_id: str) -> None:
+    """Bring to an end what a process left in the middle; the root of a thread is written last."""
+    _, spare = _newest(saver, spare_of(thread_id))
+    if not spare:
+        return
+    _, there = _newest(saver, thread_id)
+    has_root, is_whole = (
+        bool(tuples) and not _namespace(tuples[-1]) for tuples in (there, spare)
+    )
+    place = {"thread_id": thread_id, "checkpoint_ns": ""}
+    place["checkpoint_id"] = spare[-1].checkpoint["id"]
+    if is_whole and not has_root:
+        _renew(saver, spare, thread_id)
+    elif not is_whole or saver.get_tuple({"configurable": place}):
+        saver.delete_thread(spare_of(thread_id))
+    else:
+        raise ContextWindowError(
+            f"thread {thread_id!r} was begun anew while its history was in thread {spare_of(thread_id)!r}: "
+            "delete the one that you do not need, or write its messages to the other"
         )
-        self._graph, self._thread, self._spare = graph, thread_id, spare_of(thread_id)
 
-    def done(self) -> int:
-        """Prune, and return how many checkpoints went."""
-        self._finish()
-        count, newest = self._newest(self._thread)
-        if count == len(newest):
-            return 0
-        whole = [self._made_whole(one) for one in newest]
-        # What is rebuilt from nothing older can be left to the checkpointer: most do that in one transaction.
-        if whole != newest or not self._is_pruned_by_saver():
-            self._write(whole, self._spare)
-            self._renew(whole)
-        return count - self._newest(self._thread)[0]
 
-    def _is_pruned_by_saver(self) -> bool:
-        try:
-            self._saver.prune([self._thread], strategy="keep_latest")
-        except NotImplementedError:
-            return False
-        return True
+def _newest(saver: Saver, thread_id: str) -> tuple[int, list[CheckpointTuple]]:
+    """Return how many checkpoints a thread has, and the newest of each namespace, that of the root last."""
+    count, newest = 0, dict[str, CheckpointTuple]()
+    for one in saver.list({"configurable": {"thread_id": thread_id}}):
+        count += 1
+        before = newest.setdefault(_namespace(one), one)
+        if one.checkpoint["id"] > before.checkpoint["id"]:
+            newest[_namespace(one)] = one
+    return count, sorted(newest.values(), key=_namespace, reverse=True)
 
-    def _renew(self, checkpoints: list[CheckpointTuple]) -> None:
-        """Replace the thread by what the spare one holds."""
-        self._saver.delete_thread(self._thread)
-        self._write(checkpoints, self._thread)
-        self._saver.delete_thread(self._spare)
 
-    def _finish(self) -> None:
-        """Bring to an end what a process left in the middle; the root of a thread is written last."""
-        _, spare = self._newest(self._spare)
-        if not spare:
-            return
-        _, there = self._newest(self._thread)
-        has_root, is_whole = (
-            bool(tuples) and not _namespace(tuples[-1]) for tuples in (there, spare)
-        )
-        where = {
-            "thread_id": self._thread,
-            "checkpoint_ns": "",
-            "checkpoint_id": spare[-1].checkpoint["id"],
-        }
-        if is_whole and not has_root:
-            self._renew(spare)
-        elif not is_whole or self._saver.get_tuple({"configurable": where}):
-            self._saver.delete_thread(self._spare)
-        else:
-            raise ContextWindowError(
-                f"thread {self._thread!r} was begun anew while its history was in thread {self._spare!r}: "
-                "delete the one that you do not need, or write its messages to the other"
-            )
-
-    def _newest(self, thread: str) -> tuple[int, list[CheckpointTuple]]:
-        """Return how many checkpoints a thread has, and the newest of each namespace, that of the root last."""
-        count, newest = 0, dict[str, CheckpointTuple]()
-        for one in self._saver.list({"configurable": {"thread_id": thread}}):
-            count += 1
-            before = newest.setdefault(_namespace(one), one)
-            newest[_namespace(one)] = max(
-                before, one, key=lambda one: one.checkpoint["id"]
-            )
-        return count, sorted(newest.values(), key=_namespace, reverse=True)
-
-    def _made_whole(self, one: CheckpointTuple) -> CheckpointTuple:
-        """Put into a checkpoint what delta channels are rebuilt from older ones."""
-        namespace, checkpoint = _namespace(one), one.checkpoint
-        missing = (
-            checkpoint["channel_versions"].keys() - checkpoint["channel_values"].keys()
-        )
+def _made_whole(saver: Saver, graph: Any, one: CheckpointTuple) -> CheckpointTuple:
+    """Put into a checkpoint what delta channels are rebuilt from older ones."""
+    namespace, checkpoint = _namespace(one), one.checkpoint
+    values = dict(checkpoint["channel_values"])
+    missing = checkpoint["channel_versions"].keys() - values.keys()
+    if namespace:
         name = "|".join(part.partition(":")[0] for part in namespace.split("|"))
-        graph = (
-            dict(self._graph.get_subgraphs(recurse=True)).get(name)
-            if namespace
-            else self._graph
+        graph = dict(graph.get_subgraphs(recurse=True)).get(name)
+    if graph is None and any(not key.startswith(_PASSING) for key in missing):
+        raise ConfigError(
+            f"namespace {namespace!r} belongs to no subgraph of this graph: pass the graph that wrote the thread, or "
+            "delete the thread"
         )
-        channels = getattr(graph, "channels", None)
-        if channels is None and any(
-            not channel.startswith(_PASSING) for channel in missing
-        ):
-            raise ConfigError(
-                f"namespace {namespace!r} of thread {self._thread!r} belongs to no subgraph of this graph: pass the "
-                "graph that wrote the thread, or delete the thread"
-            )
-        specs = (channels or {}).items()
-        deltas = {
-            key: spec
-            for key, spec in specs
-            if key in missing and isinstance(spec, DeltaChannel)
-        }
-        if not deltas:
-            return one
-        histories: Any = self._saver.get_delta_channel_history(
-            config=one.config, channels=[*deltas]
-        )
-        values = dict(checkpoint["channel_values"])
-        for key, spec in deltas.items():
-            channel = spec.from_checkpoint(histories[key].get("seed", spec.typ()))
-            channel.replay_writes(histories[key]["writes"])
-            values[key] = channel.get()  # LangGraph reads a plain value like a snapshot
-        whole: Any = {**checkpoint, "channel_values": values}
-        return one._replace(checkpoint=whole)
+    specs = {key: graph.channels.get(key) for key in missing} if graph else {}
+    deltas = {key: one for key, one in specs.items() if isinstance(one, DeltaChannel)}
+    if not deltas:
+        return one
+    histories: Any = saver.get_delta_channel_history(
+        config=one.config, channels=[*deltas]
+    )
+    for key, spec in deltas.items():
+        channel = spec.from_checkpoint(histories[key].get("seed", spec.typ()))
+        channel.replay_writes(histories[key]["writes"])
+        values[key] = channel.get()  # LangGraph reads a plain value like a snapshot
+    whole: Any = {**checkpoint, "channel_values": values}
+    return one._replace(checkpoint=whole)
 
-    def _write(self, checkpoints: list[CheckpointTuple], thread: str) -> None:
-        for one in checkpoints:
-            config: Any = {
-                "configurable": {"thread_id": thread, "checkpoint_ns": _namespace(one)}
-            }
-            held = one.checkpoint["channel_values"]
-            versions = {
-                name: version
-                for name, version in one.checkpoint["channel_versions"].items()
-                if name in held
-            }
-            stored = self._saver.put(config, one.checkpoint, one.metadata, versions)
-            by_task = defaultdict[str, list[tuple[str, Any]]](list)
-            for task, channel, value in one.pending_writes or ():
-                by_task[task].append((channel, value))
-            for task, writes in by_task.items():
-                self._saver.put_writes(stored, writes, task)
+
+def _write(saver: Saver, checkpoints: list[CheckpointTuple], thread_id: str) -> None:
+    for one in checkpoints:
+        place = {"thread_id": thread_id, "checkpoint_ns": _namespace(one)}
+        versions = {
+            name: version
+            for name, version in one.checkpoint["channel_versions"].items()
+            if name in one.checkpoint["channel_values"]
+        }
+        stored = saver.put(
+            {"configurable": place}, one.checkpoint, one.metadata, versions
+        )
+        by_task = defaultdict[str, list[tuple[str, Any]]](list)
+        for task, channel, value in one.pending_writes or ():
+            by_task[task].append((channel, value))
+        for task, writes in by_task.items():
+            saver.put_writes(stored, writes, task)
 
 
 def _namespace(one: CheckpointTuple) -> str:
