@@ -31,6 +31,7 @@ from langchain_ctxwin.core.compaction import (
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import (
     ModelLimits,
+    asking_for,
     for_everybody,
     limits_given,
     media_limits,
@@ -89,7 +90,7 @@ from langchain_ctxwin.summarize.native import (
     native_summarizer,
     require_native,
 )
-from langchain_ctxwin.util.log import log
+from langchain_ctxwin.util.log import FailureLog
 from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Work, arun, run
 
@@ -178,7 +179,8 @@ class ContextEngine:
         wanted = 'LearnedSource("limits.json"), or None'
         expect(learned, LimitMemory | None, "learned", wanted)
         self._live: LiveConfig = ContextConfig() if config is None else config
-        self._settings = self._refused = self._live.current
+        self._settings = self._live.current
+        self._failures = FailureLog(active="the settings before")
         self._registry = limits if is_registry(limits) else None
         self.limits = ModelLimits()
         """Limits of requests that name no model of their own; unknown where a registry is asked about each model."""
@@ -222,18 +224,14 @@ class ContextEngine:
         New settings that leave no room for input are ignored, and logged as `config.refused`.
         """
         now = self._live.current
-        if now is self._settings or now is self._refused:
-            return self._settings
-        try:
-            if self._registry is None:
-                _checked_limits(self.limits, now)
-        except ConfigError as error:
-            log.warning(
-                "config.refused", reason=str(error), active="the settings before"
-            )
-            self._refused = now
-        else:
-            self._settings = now
+        if now is not self._settings:
+            try:
+                if self._registry is None:
+                    _checked_limits(self.limits, now)
+            except ConfigError as error:
+                self._failures.note("config.refused", str(error))
+            else:
+                self._settings = now
         return self._settings
 
     def with_settings(self, settings: Mapping[str, Any]) -> ContextEngine:
@@ -259,7 +257,7 @@ class ContextEngine:
         def changed() -> ContextEngine:
             config = ContextConfig(**{**before.model_dump(), **changes})
             other = copy(self)
-            vars(other).update(_live=config, _settings=config, _refused=config)
+            vars(other).update(_live=config, _settings=config)
             if self._registry is None:
                 _checked_limits(other.limits, config)
             if {"summary_prompt", "summary_sections"} & changes.keys():
@@ -411,7 +409,7 @@ class ContextEngine:
         It is None, too, when summaries are off, would not pay for themselves, or failed twice since the last user
         message.
         """
-        return planning.summary_due(_checked(window), is_local=self.is_local)
+        return planning.summary_due(window, is_local=self.is_local)
 
     def relieve(self, window: Window) -> Compaction | None:
         """Return a compaction for a request that fits, or None; pure, calls no model.
@@ -448,7 +446,7 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
-        return planning.emergency(_checked(window), target_tokens)
+        return planning.emergency(window, target_tokens)
 
     def apply(
         self, compaction: Compaction | None, window: Window, *, call: Any = None
@@ -484,9 +482,7 @@ class ContextEngine:
         self, compaction: Compaction, window: Window, *, call: Any = None
     ) -> Work[Window]:
         """The work of `apply`, for sync and async callers: the request afterwards, priced, with its session."""
-        wanted = "what engine.plan(window) or engine.emergency(window) returned"
-        expect(compaction, Compaction, "compaction", wanted)
-        window = _focused(_checked(window), compaction.before.parts.focus)
+        window = _focused(window, compaction.before.parts.focus)
         began = time.perf_counter()
         if compaction.snapshot is None:
             after = after_compaction(compaction, window, compaction.after)
@@ -518,7 +514,7 @@ class ContextEngine:
 
         Messages bear the breakpoints of prompt caches that have them. `call_options` has what goes along with them.
         """
-        return dressed(_checked(window), settings_of(window).prompt_cache)
+        return dressed(window, settings_of(window).prompt_cache)
 
     def call_options(
         self,
@@ -714,12 +710,6 @@ def settings_of(window: Window) -> ContextConfig:
     return cast("ContextConfig", window.parts.settings)
 
 
-def _checked(window: Any) -> Window:
-    """Return a request; messages, or anything else that was not measured, raise a `ConfigError`."""
-    wanted = "what engine.measure(messages) returned"
-    return cast("Window", expect(window, Window, "window", wanted))
-
-
 def _focused(window: Window, focus: str) -> Window:
     return replace(window, parts=replace(window.parts, focus=focus))
 
@@ -752,15 +742,9 @@ def _listed_limits(registry: Any, model: Any, *, may_guess: bool) -> ModelLimits
     """
     own = ModelLimits.of(model)
     try:
-        listed: ModelLimits = registry.lookup(model).limits
+        limits: ModelLimits = registry.lookup(model).limits
     except UnknownModelError:
         if not (own.known or may_guess):
             raise
         return own.guessed()
-    output, requested = listed.max_output_tokens, own.requested_output_tokens
-    if requested is None or (
-        listed.context_window is not None and requested >= listed.context_window
-    ):
-        return listed
-    output = output if output is None or requested <= output else None
-    return replace(listed, requested_output_tokens=requested, max_output_tokens=output)
+    return asking_for(limits, own.requested_output_tokens)

@@ -38,7 +38,7 @@ from langchain_ctxwin.agent.storage import (
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import OverflowEvent, RouteEvent
-from langchain_ctxwin.core.limits import NamedLimits
+from langchain_ctxwin.core.limits import NamedLimits, asking_for
 from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.model_info import arguments_of, unbound
 from langchain_ctxwin.core.provider_blocks import in_prompt
@@ -60,7 +60,6 @@ from langchain_ctxwin.routing.candidates import (
     Candidate,
     RouteRequest,
     Size,
-    asking_for,
     smallest_limits,
     thread_key,
 )

@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import ceil, inf
+from math import ceil
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables.config import ensure_config
 
-from langchain_ctxwin.core.limits import ModelLimits, smallest
+from langchain_ctxwin.core.limits import ModelLimits, asking_for, smallest
 from langchain_ctxwin.core.model_info import (
     LIMIT_FIELDS,
     ModelInfo,
@@ -101,18 +101,6 @@ def smallest_limits(candidates: Sequence[Candidate]) -> ModelLimits:
     if joint.context_window is not None and joint.room() <= safe_input:
         return joint
     return replace(joint, max_input_tokens=safe_input)
-
-
-def asking_for(limits: ModelLimits, output_tokens: int | None) -> ModelLimits:
-    """Return the limits of a model that is set to ask for so much output; None or all of its window changes nothing."""
-    window, largest = limits.context_window or inf, limits.max_output_tokens
-    if output_tokens is None or output_tokens >= window:
-        return limits
-    # a table that contradicts what is configured is not believed
-    largest = largest if (largest or inf) >= output_tokens else None
-    return replace(
-        limits, requested_output_tokens=output_tokens, max_output_tokens=largest
-    )
 
 
 def candidates_of(
