@@ -3,6 +3,7 @@
 uvicorn fastapi_service:app
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -28,7 +29,8 @@ def service(model: Any, checkpoints: str = CHECKPOINTS) -> FastAPI:
                 model, [], jobs=jobs, checkpointer=saver
             )
             yield
-            await jobs.adrain(SHUTDOWN_SECONDS)  # summaries on their way are kept
+            # summaries on their way are kept
+            await asyncio.to_thread(jobs.drain, SHUTDOWN_SECONDS)
 
     app = FastAPI(lifespan=lifespan)
 

@@ -270,11 +270,6 @@ class AgentStep:
         stored_summary = yield from self.summaries.stored(window)
         self._tell_unknown_tools(window.parts.settings.clear_tools)
         self._report_faults(window, (*window.session.faults, *faults))
-        key = flags_of(self.state).get("key")
-        # this branch no longer wants it
-        if isinstance(key, str) and window.session.pending is None:
-            self.engine.jobs.cancel(key)
-            self.engine.report_summary(window, "cancelled", key)
         if self.engine.in_background(window):
             window = self.summaries.advance(window, stored_summary)
         flags, planned = self._due(window)

@@ -109,7 +109,7 @@ class BackgroundSummaries:
         if pending is None or pending.is_written or store is None:
             return None
         job = self._engine.jobs.find(pending.key)
-        if job and job.state in {"running", "ready"}:
+        if job and not job.failure:
             return None
         return (yield from store.getting(pending.key))
 
@@ -126,11 +126,9 @@ class BackgroundSummaries:
         job = self._engine.jobs.find(pending.key)
         if written := stored or (job.written if job else None):
             return self.finished(window, pending, written)
-        return (
-            self.failed(window, pending, job.reason)
-            if job and job.state == "failed"
-            else window
-        )
+        if job and job.failure:
+            return self.failed(window, pending, job.failure)
+        return window
 
     def is_lost(self, window: Window) -> bool:
         """True when, as far as this process can know, nobody writes the summary on its way any more."""

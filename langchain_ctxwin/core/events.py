@@ -254,7 +254,7 @@ class CacheMissEvent(Event):
         return "debug" if self.is_compacted else "info"
 
 
-SummaryStatus = Literal["started", "ready", "failed", "lost", "refused", "cancelled"]
+SummaryStatus = Literal["started", "ready", "failed", "lost", "refused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,8 +263,7 @@ class SummaryEvent(Event):
 
     NAME: ClassVar[str] = "context.summary_{0.status}"
     status: SummaryStatus
-    """`refused` is one that failed or would not have made the request smaller; of `lost` the process is gone; one is
-    `cancelled` whose messages were edited or left behind by a fork."""
+    """`refused` is one that failed or would not have made the request smaller; of `lost` the process is gone."""
 
     key: str = ""
     """Names the piece of work in the background, from `started` to its end."""

@@ -12,7 +12,6 @@ STATUSES = {
     "context.summary_lost": "in_progress",  # it is written again
     "context.summary_failed": "failed",
     "context.summary_refused": "failed",
-    "context.summary_cancelled": "cancelled",
     "context.compacted": "completed",
 }
 

@@ -7,12 +7,11 @@ import atexit
 import json
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from langchain_core.callbacks import BaseCallbackHandler, Callbacks
 from langchain_core.outputs import LLMResult
@@ -53,24 +52,16 @@ class Job:
     """The summary, once it is there."""
 
     @property
-    def state(self) -> Literal["running", "ready", "failed"]:
-        """What became of it so far."""
-        has_ended = (
-            self.ended.done()
-        )  # asked first: one that ends meanwhile has not failed
-        if self.written is not None:  # perhaps only the store is late
-            return "ready"
-        is_late = self.clock() >= self.began + self.timeout_seconds
-        return "failed" if is_late or has_ended else "running"
-
-    @property
-    def reason(self) -> str:
-        """Why it failed; empty while it did not."""
-        if self.state != "failed":
-            return ""
+    def failure(self) -> str:
+        """Why it failed or is given up; empty while it runs, and once its summary is there."""
+        # asked first: one that ends meanwhile has not failed
         has_ended = self.ended.done()
-        error = self.ended.exception() if has_ended else None
-        return str(error or _too_slow(self.timeout_seconds))
+        if self.written is not None:  # perhaps only the store is late
+            return ""
+        if has_ended:
+            return str(self.ended.exception())
+        is_late = self.clock() >= self.began + self.timeout_seconds
+        return str(_too_slow(self.timeout_seconds)) if is_late else ""
 
 
 class SummaryJobs:
@@ -112,8 +103,8 @@ class SummaryJobs:
     def renew(self) -> None:
         """Forget everything: threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
-        self._runs: OrderedDict[str, Job] = OrderedDict()
-        # whose threads have not ended, cancelled ones included
+        self._jobs: dict[str, Job] = {}  # the most recently used one is the last
+        # whose threads have not ended, forgotten ones included
         self._living: list[Job] = []
 
     def start(
@@ -131,65 +122,56 @@ class SummaryJobs:
         starts it see its calls, tagged; what is only async runs on the caller's event loop while there is one.
         """
         writing = _beside_caller(write)
+        if self.find(key) is not None:
+            return True
+        job = Job(
+            timeout_seconds=timeout_seconds,
+            store=store,
+            thread_id=thread_id,
+            clock=self._clock,
+            began=self._clock(),
+        )
         with self._lock:
-            if key in self._runs:
-                self._runs.move_to_end(key)
+            if key in self._jobs:
                 return True
             self._living = self._unended()
             if len(self._living) >= self._max_running:
                 return False
-            run = Job(
-                timeout_seconds=timeout_seconds,
-                store=store,
-                thread_id=thread_id,
-                clock=self._clock,
-                began=self._clock(),
-            )
             try:
-                run.ended = in_daemon(lambda: _work(key, run, writing))
-            except (
-                RuntimeError
-            ):  # the system has no thread to give, or the interpreter is at its end
+                job.ended = in_daemon(lambda: _work(key, job, writing))
+            # the system has no thread to give, or the interpreter is at its end
+            except RuntimeError:
                 return False
-            self._living.append(run)
-            self._runs[key] = run
-            if len(self._runs) > MAX_REMEMBERED:
-                self._runs.popitem(last=False)
+            self._living.append(job)
+            self._jobs[key] = job
+            if len(self._jobs) > MAX_REMEMBERED:
+                del self._jobs[next(iter(self._jobs))]
         return True
 
     def find(self, key: str) -> Job | None:
         """Return what is known of a key, None when nothing is; never blocks."""
         with self._lock:
-            if key in self._runs:
-                self._runs.move_to_end(key)
-            return self._runs.get(key)
+            if (job := self._jobs.pop(key, None)) is not None:
+                self._jobs[key] = job
+            return job
 
-    def cancel(self, key: str) -> None:
-        """Forget a job whatever its state; what it still writes is neither kept nor stored."""
+    def cancel_thread(self, thread_id: str) -> None:
+        """Forget the jobs of a conversation; what they still write is neither kept nor stored."""
         with self._lock:
-            run = self._runs.pop(key, None)
-        if run is not None:
-            run.store = None
-
-    def cancel_thread(self, thread_id: str) -> int:
-        """Forget the jobs of a conversation, see `cancel`, and return how many there were."""
-        with self._lock:
-            keys = [
-                key for key, run in self._runs.items() if run.thread_id == thread_id
-            ]
-        for key in keys:
-            self.cancel(key)
-        return len(keys)
+            for key, job in [*self._jobs.items()]:
+                if job.thread_id == thread_id:
+                    del self._jobs[key]
+                    job.store = None
 
     def forget(self, key: str) -> None:
         """Forget a job, so that it can be started again; what it still writes goes to its store."""
         with self._lock:
-            self._runs.pop(key, None)
+            self._jobs.pop(key, None)
 
     def drain(self, timeout_seconds: float, *, stored_only: bool = False) -> int:
         """Wait for the jobs whose threads live, and return how many still do.
 
-        Blocks: from a coroutine use `adrain`. Stores have to stay open until it returns.
+        Blocks: from a coroutine call it by `asyncio.to_thread`. Stores have to stay open until it returns.
 
         Args:
             timeout_seconds: Longest wait.
@@ -203,23 +185,18 @@ class SummaryJobs:
         )
         return len(self._unended())
 
-    async def adrain(self, timeout_seconds: float) -> int:
-        """Like `drain`, without blocking the event loop: for the shutdown of a service."""
-        return await asyncio.to_thread(self.drain, timeout_seconds)
-
     def _unended(self) -> list[Job]:
         return [run for run in self._living if not run.ended.done()]
 
 
-def _work(key: str, run: Job, writing: Callable[[], Written]) -> None:
+def _work(key: str, job: Job, writing: Callable[[], Written]) -> None:
     """What the thread of a job does."""
-    if run.store is not None:
-        run.written = run.store.get(key)
-    if run.written is not None:
-        return
-    run.written = writing()
-    if run.store is not None:  # and nobody cancelled it
-        run.store.put(key, run.written)
+    if job.store is not None:
+        job.written = job.store.get(key)
+    if job.written is None:
+        job.written = writing()
+        if job.store is not None:  # and nobody cancelled it
+            job.store.put(key, job.written)
 
 
 @cache

@@ -99,7 +99,7 @@ class Places:
             json.dumps(item.value) for item in items if item.namespace[1] == "results"
         ]
         assert bool(kept) <= isinstance(self.results, LangGraphResultStore)
-        runs = [run.written.text for run in self.jobs._runs.values() if run.written]
+        runs = [run.written.text for run in self.jobs._jobs.values() if run.written]
         return {
             "checkpoints": repr(
                 [one.checkpoint for one in self.checkpointer.list(None)]

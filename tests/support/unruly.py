@@ -76,11 +76,6 @@ class Writer:
         return self.made[int(summary[2 : summary.index(">>")])]
 
 
-def told(**about):
-    """What a job says of itself."""
-    return SimpleNamespace(**{"written": None, "reason": "", **about})
-
-
 class Steps:
     """The steps of an engine outside of a graph; `setup` is what an adapter would know."""
 
@@ -101,6 +96,9 @@ class Steps:
         return self.step(state).request()
 
 
+RUNNING = SimpleNamespace(written=None, failure="")
+
+
 class Desk(SummaryJobs):
     """Background jobs that end when and as a test says."""
 
@@ -116,13 +114,7 @@ class Desk(SummaryJobs):
         return True
 
     def find(self, key):
-        return self.ended.get(key) or (
-            told(state="running") if key in self.open else None
-        )
-
-    def cancel(self, key):
-        self.open.pop(key, None)
-        self.ended.pop(key, None)
+        return self.ended.get(key) or (RUNNING if key in self.open else None)
 
     def forget(self, key):
         self.ended.pop(key, None)
@@ -132,9 +124,9 @@ class Desk(SummaryJobs):
             try:
                 written = copy_context().run(attempt, write)
             except SummarizationError as error:
-                self.ended[key] = told(state="failed", reason=str(error))
+                self.ended[key] = SimpleNamespace(written=None, failure=str(error))
             else:
-                self.ended[key] = told(state="done", written=written)
+                self.ended[key] = SimpleNamespace(written=written, failure="")
                 if store:
                     store.put(key, written)
             del self.open[key]

@@ -6,7 +6,6 @@ from langchain_ctxwin import ContextConfig, ContextEngine, create_context_agent
 from langchain_ctxwin.observe import (
     MemorySink,
     StepEvent,
-    SummaryEvent,
     acp_update,
 )
 from langchain_ctxwin.testing import ScriptedChatModel
@@ -68,8 +67,6 @@ async def test_a_summary_that_fails_is_told_in_the_stream_and_the_entry_is_compl
     assert updates[1]["error"]
 
 
-def test_other_events_are_no_updates_and_a_dropped_summary_is_cancelled():
+def test_other_events_are_no_updates():
     assert acp_update(StepEvent()) is None
     assert acp_update({"type": "context.step"}) is None
-    update = acp_update(SummaryEvent(status="cancelled", key="k", compactions=1))
-    assert update == {**ENTRY, "status": "cancelled"}

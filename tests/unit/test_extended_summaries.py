@@ -214,6 +214,6 @@ async def test_an_async_summarizer_runs_on_the_loop_of_its_caller(way):
     agent = agent_with(write, jobs, summarize=way)
     for question in questions():
         await agent.ainvoke(question, THREAD)
-        assert await jobs.adrain(PATIENCE) == 0
+        assert await asyncio.to_thread(jobs.drain, PATIENCE) == 0
     assert values(agent)["context_summary"] == SUMMARY
     assert loops == {asyncio.get_running_loop()}

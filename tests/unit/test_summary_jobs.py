@@ -36,9 +36,8 @@ needs_fork = pytest.mark.skipif(
 class Told(NamedTuple):
     """What a job says of itself."""
 
-    state: str
     written: Written | None = None
-    reason: str = ""
+    failure: str = ""
 
 
 class Jobs(SummaryJobs):
@@ -48,8 +47,8 @@ class Jobs(SummaryJobs):
         self.now = 1000.0
         super().__init__(clock=lambda: self.now, **options)
 
-    def begin(self, write=lambda: "text", key="key", *, seconds=HOUR, store=None):
-        return self.start(key, write, timeout_seconds=seconds, store=store)
+    def begin(self, write=lambda: "text", key="key", *, seconds=HOUR, **options):
+        return self.start(key, write, timeout_seconds=seconds, **options)
 
     @property
     def threads(self):
@@ -70,7 +69,7 @@ class Jobs(SummaryJobs):
     def told(self, key="key"):
         """What is known of a job now."""
         job = self.find(key)
-        return job and Told(job.state, job.written, job.reason)
+        return job and Told(job.written, job.failure)
 
 
 class Gate:
@@ -106,7 +105,7 @@ def store():
 
 
 def done(text, **cost):
-    return Told(state="ready", written=Written(text=text, **cost))
+    return Told(written=Written(text=text, **cost))
 
 
 def raising(error):
@@ -121,7 +120,7 @@ def test_a_key_is_written_once_beside_the_caller_however_many_start_it(gate):
     assert jobs.find("key") is None
     with ThreadPoolExecutor(20) as pool:
         started = set(pool.map(lambda _: jobs.begin(gate), range(200)))
-    assert jobs.told() == Told(state="running")
+    assert jobs.told() == Told()
     gate.opened.set()
     assert jobs.ended() == done("tea")
     assert (started, jobs.begin(gate), gate.calls) == ({True}, True, 1)
@@ -150,9 +149,9 @@ def test_whatever_a_summarizer_raises_ends_its_job_alone(write, reason):
     """The key stays known until it is forgotten."""
     jobs = Jobs()
     jobs.begin(write)
-    assert jobs.ended() == Told(state="failed", reason=reason)
+    assert jobs.ended() == Told(failure=reason)
     jobs.begin()
-    assert jobs.ended().state == "failed"
+    assert jobs.ended() == Told(failure=reason)
     jobs.forget("key")
     jobs.begin()
     assert jobs.ended() == done("text")
@@ -171,11 +170,10 @@ LATE = "no summary within 30 seconds: use a faster summarizer or raise summary_t
 
 
 @pytest.mark.parametrize(
-    ("seconds", "state"),
-    [(-1e9, "running"), (29, "running"), (30, "failed"), (1e9, "failed")],
+    ("seconds", "failure"), [(-1e9, ""), (29, ""), (30, LATE), (1e9, LATE)]
 )
 def test_a_job_past_its_time_is_failed_and_its_late_text_is_there_for_who_asks_again(
-    gate, store, seconds, state
+    gate, store, seconds, failure
 ):
     """It was paid for; what is done stays done."""
     jobs = Jobs()
@@ -184,13 +182,13 @@ def test_a_job_past_its_time_is_failed_and_its_late_text_is_there_for_who_asks_a
     jobs.begin(gate, seconds=30, store=store)
     gate.wait_entered()
     jobs.now += seconds
-    assert jobs.told() == Told(state=state, reason=LATE if state == "failed" else "")
+    assert jobs.told() == Told(failure=failure)
     jobs.forget("key")
     gate.opened.set()
     jobs.settle()
     jobs.begin(lambda: "another", store=store)
     assert jobs.ended() == done("tea")
-    assert jobs.find("before").state == "ready"
+    assert jobs.find("before").written
 
 
 def test_a_job_that_ends_while_it_is_asked_about_has_not_failed(gate):
@@ -204,8 +202,7 @@ def test_a_job_that_ends_while_it_is_asked_about_has_not_failed(gate):
 
     job = jobs.find("key")
     job.clock = ending
-    assert job.state == "running"
-    assert job.state == "ready"
+    assert (job.failure, job.written is None) == ("", False)
 
 
 def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(
@@ -213,16 +210,16 @@ def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(
 ):
     """Its text is neither kept nor stored, its key is free at once, and its thread counts until it ends."""
     jobs, second = Jobs(), Gate("second")
-    jobs.begin(gate, store=store)
+    jobs.begin(gate, store=store, thread_id="t")
     first = [run.ended for run in jobs._living]
     gate.wait_entered()
-    jobs.cancel("key")
+    jobs.cancel_thread("t")
     assert (jobs.find("key"), jobs.threads) == (None, 1)
     jobs.begin(second)
     gate.opened.set()
     wait(first, PATIENCE)
     assert (jobs.told(), store.get("key"), jobs.threads) == (
-        Told(state="running"),
+        Told(),
         None,
         1,
     )
@@ -236,7 +233,7 @@ def test_the_most_recently_used_results_are_remembered(monkeypatch):
     for key in "abcde":
         jobs.begin(key=key)
         jobs.drain(PATIENCE)
-        assert jobs.find("a").state == "ready"
+        assert jobs.find("a").written
     assert [key for key in "abcde" if jobs.find(key)] == ["a", "d", "e"]
 
 
@@ -295,7 +292,7 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
             assert jobs.ended() == done("child's")
         else:
             jobs._lock.release()
-    assert jobs.told() == Told(state="running")
+    assert jobs.told() == Told()
 
 
 class Wording:
