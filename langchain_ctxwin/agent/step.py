@@ -31,9 +31,11 @@ from langchain_ctxwin.agent.state import (
 )
 from langchain_ctxwin.agent.storage import (
     NOWHERE,
-    BackgroundSummaries,
     RunPlace,
+    advanced,
+    is_lost,
     placing_media,
+    written_here,
 )
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.compaction import Compaction
@@ -44,7 +46,7 @@ from langchain_ctxwin.core.model_info import arguments_of, unbound
 from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.session import MAX_INEFFECTIVE, read_key
+from langchain_ctxwin.core.session import MAX_INEFFECTIVE
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.core.usage import Usage, as_money
 from langchain_ctxwin.engine import ContextEngine, settings_of
@@ -64,11 +66,7 @@ from langchain_ctxwin.routing.candidates import (
     thread_key,
 )
 from langchain_ctxwin.tools import ToolSelection, ToolSelector
-from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import Seen
 from langchain_ctxwin.util.work import Wait, Work
-
-_unknown_tools = Seen()  # names that were told, once a process
 
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 
@@ -134,7 +132,6 @@ class AgentStep:
     def __post_init__(self) -> None:
         self.state = dict(self.state)
         self.router = router_of(self.call)
-        self.summaries = BackgroundSummaries(self)
 
     def take_over(self, before: AgentStep) -> None:
         """Take the request of an earlier node, where that measured this very state for this call.
@@ -262,16 +259,14 @@ class AgentStep:
 
     def check(self) -> Work[None]:
         """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call."""
-        faults = read_key("context_tools", self.state.get("context_tools"))[1]
+        faults = self.window.session.faults
         yield from placing_media(self)
         yield from self.choose()
         within_budget(self)
         window = self.window
-        stored_summary = yield from self.summaries.stored(window)
-        self._tell_unknown_tools(window.parts.settings.clear_tools)
-        self._report_faults(window, (*window.session.faults, *faults))
+        self._report_faults(window, faults)
         if self.engine.in_background(window):
-            window = self.summaries.advance(window, stored_summary)
+            window = yield from advanced(self, window)
         flags, planned = self._due(window)
         self._take(replace(window, session=after_measure(window)), flags)
         self._planned = planned
@@ -420,9 +415,8 @@ class AgentStep:
             lower=window.lower_tokens,
         )
         chosen = self.chosen
-        return {
-            one.family: size for one in ((chosen,) if chosen else self._candidates())
-        }
+        measured = (chosen,) if chosen else self._candidates()
+        return {one.family: size for one in measured}
 
     def summarize(self) -> Work[None]:
         """Write the summary that is due; in the background, begin one or write the one that was lost."""
@@ -430,9 +424,10 @@ class AgentStep:
         if self.engine.in_background(window):
             pending = window.session.pending
             if is_due and pending is not None:
-                self._take((yield from self.summaries.written_here(window, pending)))
+                window = yield from written_here(self, window, pending)
             else:
-                self._take(self.summaries.advance(window))
+                window = yield from advanced(self, window)
+            self._take(window)
             return
         plan = self._planned
         if plan is None and (is_due or not self._may_move(window)):
@@ -516,7 +511,7 @@ class AgentStep:
             return {"compress": True}, relief
         # Hard need never waits: then what is left out is in the record, and the summary follows.
         is_free = in_background and not window.over_by
-        if not is_free or pending is None or not self.summaries.is_lost(window):
+        if not is_free or pending is None or not is_lost(self, window):
             return {}, None
         self.engine.report_summary(
             window, "lost", pending.key, reason="the process that began it is gone"
@@ -550,18 +545,6 @@ class AgentStep:
             "context_report": window.report,
         }
         self.update(update if is_compacted else changed(self.state, update), window)
-
-    def _tell_unknown_tools(self, named: Sequence[str]) -> None:
-        """Warn once of names in `clear_tools` that no tool of the agent has."""
-        tools = {name_of(tool) for tool in self.all_tools} if named else set()
-        unknown = tuple(name for name in named if name not in tools)
-        if tools and unknown and _unknown_tools.is_new(unknown):
-            log.warning(
-                "config.unknown_tools",
-                clear_tools=unknown,
-                tools=sorted(tools),
-                do="correct the names in ContextConfig(clear_tools=...)",
-            )
 
     def _report_faults(self, window: Window, faults: Sequence[str]) -> None:
         """Report what in the stored state was not ours, and what of the newest messages a limit of media left out."""
@@ -656,11 +639,7 @@ def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -
         usage = _usage(answer, window)
         if not usage.is_free:
             spent["tokens"] += sum(map(_tokens, (usage, *usage.compactions)))
-        price = usage.cost(step.engine.info_of(window))
-        if price is None and settings_of(window).max_thread_cost is not None:
-            do = "pass prices= that know this model"
-            log.warning("budget.unpriced", model=model, do=do)
-        spent["cost"] += price or 0
+        spent["cost"] += usage.cost(step.engine.info_of(window)) or 0
     _store(step, "spent", spent)
     for old, new in zip(before, _bounds(step), strict=True):
         if old.spent < NEAR_SHARE * old.limit <= new.spent:

@@ -97,147 +97,128 @@ PATIENCE = 1.25
 time too, and clocks differ."""
 
 
-class BackgroundSummaries:
-    """The background summaries of one conversation: begun when due, collected when ready; nothing waits for them."""
+# ---- background summaries: begun when due, collected when ready; nothing waits for them -----------------------------
 
-    def __init__(self, step: AgentStep) -> None:
-        self._step, self._engine, self._place = step, step.engine, step.place
 
-    def stored(self, window: Window) -> Work[Written | None]:
-        """Return what another process put into the store for the summary on its way."""
-        pending, store = window.session.pending, self._place.summaries
-        if pending is None or pending.is_written or store is None:
-            return None
-        job = self._engine.jobs.find(pending.key)
-        if job and not job.failure:
-            return None
-        return (yield from store.getting(pending.key))
+def advanced(step: AgentStep, window: Window) -> Work[Window]:
+    """Return the window with the summary on its way collected, or with one begun when it is due."""
+    pending = window.session.pending
+    if pending is None:
+        is_on_demand = isinstance(step.engine.summarizer, NativeSummarizer)
+        due = planning.prepare(window, is_on_demand=is_on_demand)
+        return _begun(step, window, *due) if due else window
+    if pending.is_written:
+        return _still_usable(step, window, pending)
+    job, store = step.engine.jobs.find(pending.key), step.place.summaries
+    written, failure = (job.written, job.failure) if job else (None, "")
+    if store is not None and (job is None or failure):  # another process may have it
+        written = yield from store.getting(pending.key)
+    if written is not None:
+        return _finished(step, window, pending, written)
+    return _failed(step, window, pending, failure) if failure else window
 
-    def advance(self, window: Window, stored: Written | None = None) -> Window:
-        """Return the window with the summary on its way collected, or with one begun when it is due."""
-        pending = window.session.pending
-        if pending is None:
-            writer = self._engine.summarizer
-            is_on_demand = isinstance(writer, NativeSummarizer)
-            due = planning.prepare(window, is_on_demand=is_on_demand)
-            return self._start(window, *due) if due else window
-        if pending.is_written:
-            return self._still_usable(window, pending)
-        job = self._engine.jobs.find(pending.key)
-        if written := stored or (job.written if job else None):
-            return self.finished(window, pending, written)
-        if job and job.failure:
-            return self.failed(window, pending, job.failure)
-        return window
 
-    def is_lost(self, window: Window) -> bool:
-        """True when, as far as this process can know, nobody writes the summary on its way any more."""
-        pending = window.session.pending
-        if pending is None or pending.is_written:
-            return False
-        job = self._engine.jobs.find(pending.key)
-        if job:  # one that ended at this moment is collected by the next step
-            return False
-        age_seconds = abs(self._engine.clock() - pending.since_seconds)
-        return (
-            self._place.summaries is None
-            or age_seconds > PATIENCE * settings_of(window).summary_timeout_seconds
-        )
+def is_lost(step: AgentStep, window: Window) -> bool:
+    """True when, as far as this process can know, nobody writes the summary on its way any more."""
+    pending = window.session.pending
+    if pending is None or pending.is_written or step.engine.jobs.find(pending.key):
+        return False
+    patience_seconds = PATIENCE * settings_of(window).summary_timeout_seconds
+    age_seconds = abs(step.engine.clock() - pending.since_seconds)
+    return step.place.summaries is None or age_seconds > patience_seconds
 
-    def written_here(self, window: Window, pending: Pending) -> Work[Window]:
-        """Write a summary that was lost again, of the messages as they are now."""
-        try:
-            seconds = settings_of(window).summary_timeout_seconds
-            written = yield from writing_summary(
-                self._writing(window, pending), timeout_seconds=seconds
-            )
-        except SummarizationError as error:
-            return self.failed(window, pending, str(error))
-        digest = content_digest(
-            window.parts.messages, pending.start.index, pending.stop
-        )
-        return self.finished(window, replace(pending, digest=digest), written)
 
-    def _writing(self, window: Window, pending: Pending) -> Callable[[], str]:
-        start, stop, size = pending.start.index, pending.stop, pending.max_tokens
-        call, thread = self._step.called, self._place.thread
-        return self._engine.writing(
-            window, start, stop, size, call=call, conversation=thread
-        )
-
-    def finished(self, window: Window, pending: Pending, written: Written) -> Window:
-        """Return the window that knows the finished summary, cut where it is too long, or longer than its messages."""
-        window = replace(window, session=with_cost(window.session, written.cost))
-        parts = window.parts
-        replaced = parts.messages[pending.start.index : pending.stop]
-        replaced_tokens = parts.price_text(window.session.summary)
-        replaced_tokens += sum(map(parts.price, replaced))
-        most_tokens = min(accepted_tokens(pending.max_tokens), replaced_tokens - 1)
-        text, block = written.text.strip(), written.block
-        if block and parts.price(AIMessage([block])) >= replaced_tokens:
-            reason = f"the block of its provider is larger than {replaced_tokens:,} tokens that it covers"
-            return self.failed(window, pending, reason, written)
-        if not (block and block.get("content")):  # a signed text has to stay whole
-            text = first_part(text, most_tokens, parts.price_text)
-        if not (text or block):
-            reason = f"not a line of the summary fits in {most_tokens:,} tokens"
-            return self.failed(window, pending, reason, written)
-        fitting = replace(written, text=text)
-        self._engine.report_summary(window, "ready", pending.key, fitting)
-        return _with_pending(window, replace(pending, text=text, block=block))
-
-    def failed(
-        self,
-        window: Window,
-        pending: Pending,
-        reason: str,
-        written: Written | None = None,
-    ) -> Window:
-        """Return the window after a summary that failed: nothing is lost, and it is counted, with its cost if known."""
-        self._engine.report_summary(
-            window, "failed", pending.key, written, reason=reason
-        )
-        self._engine.jobs.forget(pending.key)
-        return replace(window, session=after_failure(window, reason))
-
-    def _still_usable(self, window: Window, pending: Pending) -> Window:
-        """The window with a finished summary that waits to be shown; one that no longer fits or holds is dropped."""
-        is_needed = window.over_by > 0 or planning.past_bound(window)
-        if is_needed and not pending.matches(window.parts.messages):
-            return self.failed(window, pending, "its messages were edited since")
-        if window.parts.price_text(pending.text) >= window.room:
-            return self.failed(window, pending, "there is no room for it any more")
-        return window
-
-    def _start(self, window: Window, due: Pending, reason: str) -> Window:
-        place = self._place
-        # Equal messages after another past, in another branch, or read by another summarizer, make another summary.
-        about = (
-            place.thread,
-            place.prompt_scope,
-            due.digest,
-            window.session.summary,
-            self._engine.writer,
-        )
-        work = "\0".join(about)
-        digest = hashlib.blake2b(work.encode("utf-8", "surrogatepass"), digest_size=12)
-        pending = replace(
-            due, key=digest.hexdigest(), since_seconds=self._engine.clock()
-        )
-        is_begun = self._engine.jobs.start(
-            pending.key,
-            self._writing(window, pending),
+def written_here(step: AgentStep, window: Window, pending: Pending) -> Work[Window]:
+    """Write a summary that was lost again, of the messages as they are now."""
+    start, stop = pending.start.index, pending.stop
+    digest = content_digest(window.parts.messages, start, stop)
+    try:
+        written = yield from writing_summary(
+            _writing(step, window, pending),
             timeout_seconds=settings_of(window).summary_timeout_seconds,
-            store=place.summaries,
-            thread_id=place.thread_id,
         )
-        if not is_begun:
-            return window
-        size = pending.stop - pending.start.index
-        self._engine.report_summary(
-            window, "started", pending.key, reason=reason, messages=size
-        )
-        return _with_pending(window, pending)
+    except SummarizationError as error:
+        return _failed(step, window, pending, str(error))
+    return _finished(step, window, replace(pending, digest=digest), written)
+
+
+def _writing(step: AgentStep, window: Window, pending: Pending) -> Callable[[], str]:
+    return step.engine.writing(
+        window,
+        pending.start.index,
+        pending.stop,
+        pending.max_tokens,
+        call=step.called,
+        conversation=step.place.thread,
+    )
+
+
+def _finished(
+    step: AgentStep, window: Window, pending: Pending, written: Written
+) -> Window:
+    """The window that knows the finished summary, cut where it is too long, or longer than its messages."""
+    window = replace(window, session=with_cost(window.session, written.cost))
+    parts, block = window.parts, written.block
+    replaced_tokens = parts.price_text(window.session.summary)
+    replaced = parts.messages[pending.start.index : pending.stop]
+    replaced_tokens += sum(map(parts.price, replaced))
+    most_tokens = min(accepted_tokens(pending.max_tokens), replaced_tokens - 1)
+    text, reason = written.text.strip(), ""
+    if not (block and block.get("content")):  # a signed text has to stay whole
+        text = first_part(text, most_tokens, parts.price_text)
+    if block and parts.price(AIMessage([block])) >= replaced_tokens:
+        reason = f"the block of its provider is larger than {replaced_tokens:,} tokens that it covers"
+    elif not (text or block):
+        reason = f"not a line of the summary fits in {most_tokens:,} tokens"
+    if reason:
+        return _failed(step, window, pending, reason, written)
+    fitting = replace(written, text=text)
+    step.engine.report_summary(window, "ready", pending.key, fitting)
+    return _with_pending(window, replace(pending, text=text, block=block))
+
+
+def _failed(
+    step: AgentStep,
+    window: Window,
+    pending: Pending,
+    reason: str,
+    written: Written | None = None,
+) -> Window:
+    """The window after a summary that failed: nothing is lost, and it is counted, with its cost if known."""
+    step.engine.report_summary(window, "failed", pending.key, written, reason=reason)
+    step.engine.jobs.forget(pending.key)
+    return replace(window, session=after_failure(window, reason))
+
+
+def _still_usable(step: AgentStep, window: Window, pending: Pending) -> Window:
+    """The window with a finished summary that waits to be shown; one that no longer fits or holds is dropped."""
+    is_needed, reason = window.over_by > 0 or planning.past_bound(window), ""
+    if is_needed and not pending.matches(window.parts.messages):
+        reason = "its messages were edited since"
+    elif window.parts.price_text(pending.text) >= window.room:
+        reason = "there is no room for it any more"
+    return _failed(step, window, pending, reason) if reason else window
+
+
+def _begun(step: AgentStep, window: Window, due: Pending, reason: str) -> Window:
+    place, engine = step.place, step.engine
+    # Equal messages after another past, in another branch, or read by another summarizer, make another summary.
+    about = (place.thread, place.prompt_scope, due.digest, window.session.summary)
+    work = "\0".join((*about, engine.writer)).encode("utf-8", "surrogatepass")
+    key = hashlib.blake2b(work, digest_size=12).hexdigest()
+    pending = replace(due, key=key, since_seconds=engine.clock())
+    is_begun = engine.jobs.start(
+        key,
+        _writing(step, window, pending),
+        timeout_seconds=settings_of(window).summary_timeout_seconds,
+        store=place.summaries,
+        thread_id=place.thread_id,
+    )
+    if not is_begun:
+        return window
+    size = pending.stop - pending.start.index
+    engine.report_summary(window, "started", key, reason=reason, messages=size)
+    return _with_pending(window, pending)
 
 
 def _with_pending(window: Window, pending: Pending) -> Window:

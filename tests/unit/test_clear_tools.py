@@ -2,8 +2,6 @@
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import tool
-from structlog.testing import capture_logs
 
 from langchain_ctxwin import (
     ConfigError,
@@ -14,10 +12,8 @@ from support import agents
 from support.agents import (
     WORD,
     agent_on,
-    ask,
     compacted,
     model_of,
-    on_both,
 )
 
 LIMIT = 1_000
@@ -93,29 +89,3 @@ def test_settings_that_cannot_hold_are_refused_with_what_to_do(config, told):
     with pytest.raises(ConfigError) as raised:
         agent_on("nodes", model_of(700), [plan, log], config=ContextConfig(**config))
     assert told in str(raised.value)
-
-
-@tool
-def plan() -> str:
-    """Read the plan."""
-    return WORD * 250
-
-
-@tool
-def log() -> str:
-    """Read the log."""
-    return WORD * 700
-
-
-@on_both
-def test_a_name_that_no_tool_has_is_told_once(adapter):
-    """A typo would leave all results where they are, and nobody would see why."""
-    config = ContextConfig(clear_tools=("log", f"lgo of {adapter}"))
-    agent = agent_on(adapter, model_of(2_000), [plan, log], config=config)
-    with capture_logs() as logs:
-        ask(agent, "Read.")
-        ask(agent, "Again.")
-    told = [one for one in logs if one["event"] == "config.unknown_tools"]
-    assert [(one["clear_tools"], one["tools"][:2]) for one in told] == [
-        ((f"lgo of {adapter}",), ["log", "plan"])
-    ]
