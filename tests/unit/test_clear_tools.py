@@ -87,5 +87,5 @@ def test_a_tool_is_told_by_its_own_call_where_a_server_gives_all_calls_one_id():
 )
 def test_settings_that_cannot_hold_are_refused_with_what_to_do(config, told):
     with pytest.raises(ConfigError) as raised:
-        agent_on("nodes", model_of(700), [plan, log], config=ContextConfig(**config))
+        agent_on("nodes", model_of(700), [], config=ContextConfig(**config))
     assert told in str(raised.value)
