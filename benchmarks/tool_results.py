@@ -35,7 +35,7 @@ import exact
 from common import parser_of, quiet, rows_of
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.tool_results.cursors import Style
-from langchain_ctxwin.tool_results.pages import NotedPage
+from langchain_ctxwin.tool_results.pages import Page
 from langchain_ctxwin.tool_results.query import Question
 from langchain_ctxwin.tool_results.showing import ResultView
 from transcripts import prose
@@ -106,8 +106,7 @@ def measured(text: str, budget: int, ways: Ways) -> Counter[str]:
         shown["first"] = text
         found.update(all=before, lossless=1)
     else:
-        record, reader = walking.opened(text)
-        first = reader.first(record, CONFIG, budget, is_stored=True)
+        first = walking.first_of(text, budget, CONFIG)
         shown["first"] = first.text
         walked = walking.answers(text, budget)
         whole = walking.answers(text, budget, EVERYTHING)
@@ -117,7 +116,7 @@ def measured(text: str, budget: int, ways: Ways) -> Counter[str]:
             all=sum(sizes[len(walked) :]),
             pages=len(sizes),
             in_budget=sum(size <= budget for size in sizes),
-            lossless=holds_all(walked, first.record) and holds_all(whole, Style()),
+            lossless=holds_all(walked, first.view.style) and holds_all(whole, Style()),
         )
     for way, page in shown.items():
         found[way] = exact.text_tokens(page)
@@ -143,14 +142,14 @@ def is_spelled(value: str, page: str) -> bool:
     return value in page or json.dumps(value, ensure_ascii=False)[1:-1] in page
 
 
-def holds_all(answers: list[NotedPage], style: Style) -> bool:
+def holds_all(pages: list[Page], style: Style) -> bool:
     """Say whether pages hold every entry once: whole ones in order, and all characters of those shown in parts."""
-    view, found = ResultView(answers[0].layout, style), [one.page for one in answers]
+    view = ResultView(pages[0].view.layout, style)
     if view.layout.is_text:
-        text = "".join(page.body for page in found) + found[0].end
+        text = "".join(page.body for page in pages) + pages[0].end
         return text == view.layout.entries[0]
     try:
-        return walking.entries_in(view, found) == list(range(len(view)))
+        return walking.entries_in(view, pages) == list(range(len(view)))
     except AssertionError:
         return False
 

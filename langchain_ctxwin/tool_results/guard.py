@@ -317,13 +317,14 @@ class ToolResultGuard:
         path_of = getattr(self._store, "path_of", None)
         place = f"\n[All of it is in the file {path_of(key)}]" if path_of else ""
         tokens -= self._prices.text(place)
-        reader = self._reader(result_id, config)
-        first = partial(reader.first, record, config, tokens)
+        reader = self._reader(result_id, record, config)
+        first = partial(reader.first, config, tokens)
         answer = first(is_stored=True)
         if answer.is_everything:
             return answer.text, False
-        record_bytes, ttl_seconds = answer.record.to_bytes(), self._ttl_seconds(config)
-        failure = self._call_store(loop, "put", key, record_bytes, ttl_seconds)
+        kept: Any = answer.view.style
+        ttl_seconds = self._ttl_seconds(config)
+        failure = self._call_store(loop, "put", key, kept.to_bytes(), ttl_seconds)
         if isinstance(failure, Exception):
             return first(is_stored=False).text, False
         return f"{answer.text}{place}", True
@@ -342,7 +343,7 @@ class ToolResultGuard:
     def _answered(
         self, cursor: str, question: Question, runtime: Any, loop: Any
     ) -> str:
-        """The page that a cursor stands for; a valid cursor also renews the time to live of the result."""
+        """The page that a cursor stands for; it also renews the time to live of the result."""
         result_id, *_ = parsed(cursor)
         key = key_of(self._scope(runtime), result_id)
         record_bytes = self._call_store(loop, "get", key)
@@ -358,13 +359,12 @@ class ToolResultGuard:
             )
         record = ResultRecord.from_bytes(record_bytes)
         config = self.config.for_tool(record.tool)
-        reader = self._reader(result_id, config)
-        place = reader.place(record, cursor)
-        self._call_store(loop, "put", key, record_bytes, self._ttl_seconds(config))
         state = getattr(runtime, "state", None)
         tokens = budget_of(config, state, self._prices, is_page=True)
         question = replace(question, rows=config.page_rows)
-        return reader.answer(record, place, question, tokens).text
+        page = self._reader(result_id, record, config).answer(cursor, question, tokens)
+        self._call_store(loop, "put", key, record_bytes, self._ttl_seconds(config))
+        return page.text
 
     def _ttl_seconds(self, config: ToolResultConfig) -> float:
         """How long a result is kept: as stated, else as long as its thread where there is a store of its own."""
@@ -373,14 +373,16 @@ class ToolResultGuard:
         is_own = isinstance(self._store, MemoryResultStore)
         return TTL_SECONDS if is_own else THREAD_SECONDS
 
-    def _reader(self, result_id: str, config: ToolResultConfig) -> Reader:
+    def _reader(
+        self, result_id: str, record: ResultRecord, config: ToolResultConfig
+    ) -> Reader:
         keys = [key.get_secret_value() for key in self.config.cursor_keys]
         ttl_seconds = self._ttl_seconds(config)
         signer = self._signer or CursorSigner(
             keys or PROCESS_KEY, ttl_seconds, self._clock
         )
         lasts = min(signer.ttl_seconds, ttl_seconds)
-        return Reader(result_id, signer, self._prices.text, ttl_seconds=lasts)
+        return Reader(result_id, record, signer, self._prices.text, ttl_seconds=lasts)
 
     def _call_store(self, loop: Any, method: str, *args: Any) -> Any:
         """Call a method of the store, its async twin in async runs; the error it fails with is returned."""

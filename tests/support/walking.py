@@ -78,33 +78,32 @@ async def awalk(guard, result, **question):
     return pages
 
 
-def opened(result):
-    """A result as a guard keeps it, and who reads it."""
+def reader_of(record):
+    """Who reads a result that a guard keeps."""
+    signer = CursorSigner("a key of the tests", 600, FakeClock())
+    return Reader(RESULT_ID, record, signer, PRICE, ttl_seconds=600)
+
+
+def first_of(result, tokens, config=None):
+    """The first page of a result."""
     record = ResultRecord(
         tool=TOOL, args_digest="digest", thread="one", text=content_text(result)
     )
-    signer = CursorSigner("a key of the tests", 600, FakeClock())
-    return record, Reader(RESULT_ID, signer, PRICE, ttl_seconds=600)
+    config = config or ToolResultConfig()
+    return reader_of(record).first(config, tokens, is_stored=True)
 
 
 def answers(result, tokens, question=None, config=None):
     """What a reader answers: the pages of a plain walk, or those of a question, with all that is known of them."""
-    record, reader = opened(result)
-    first = reader.first(record, config or ToolResultConfig(), tokens, is_stored=True)
+    first = first_of(result, tokens, config)
     found, cursor = [first], first.following
+    reader = reader_of(first.view.style)
     if question is not None:
-        found, cursor = [], _end_cursor(first.layout)
+        found, cursor = [], _end_cursor(first.view)
     while cursor:
-        found.append(
-            reader.answer(
-                first.record,
-                reader.place(first.record, cursor),
-                question or Question(),
-                tokens,
-            )
-        )
+        found.append(reader.answer(cursor, question or Question(), tokens))
         cursor = found[-1].following
-        assert _order(found[-1].page.stop) > _order(found[-1].page.start)
+        assert _order(found[-1].stop) > _order(found[-1].start)
     return found
 
 
@@ -112,10 +111,10 @@ def _order(place):
     return place.entry, place.char
 
 
-def _end_cursor(layout):
+def _end_cursor(view):
     signer = CursorSigner("a key of the tests", 600, FakeClock())
     return signer.sign(
-        Cursor(TOOL, "digest", "one", RESULT_ID, PagePlace(entry=len(layout)).offset)
+        Cursor(TOOL, "digest", "one", RESULT_ID, PagePlace(entry=len(view)).offset)
     )
 
 

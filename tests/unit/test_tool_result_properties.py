@@ -170,13 +170,11 @@ def test_different_values_are_read_differently_inside(values, small_chars):
 @given(RESULTS, BUDGETS)
 def test_a_plain_walk_shows_every_entry_once_within_the_budget(result, budget):
     found = answers(as_json(result), budget)
-    first = found[0]
-    assume(not first.layout.is_text)
+    view = found[0].view
+    assume(not view.layout.is_text)
 
     assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
-    assert entries_in(
-        ResultView(first.layout, first.record), [answer.page for answer in found]
-    ) == list(range(len(first.layout)))
+    assert entries_in(view, found) == list(range(len(view)))
 
 
 @RUNS
@@ -186,7 +184,7 @@ def test_a_walk_with_all_fields_leaves_nothing_out(result, budget):
     view = view_of(result, Style())
     assume(not view.layout.is_text)
 
-    assert entries_in(view, [answer.page for answer in found]) == list(range(len(view)))
+    assert entries_in(view, found) == list(range(len(view)))
     assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
 
 
@@ -195,11 +193,11 @@ def test_a_walk_with_all_fields_leaves_nothing_out(result, budget):
 def test_pages_are_the_text_which_can_be_read_anew(text, budget):
     found, anew = answers(text, budget), answers(text, budget, Question(fields=("*",)))
 
-    end = "" if found[0].following else found[0].page.end  # which later pages hold, too
-    assert text.endswith(found[0].page.end)
-    assert "".join(answer.page.body for answer in found) + end == text
+    end = "" if found[0].following else found[0].end  # which later pages hold, too
+    assert text.endswith(found[0].end)
+    assert "".join(answer.body for answer in found) + end == text
     assert [PRICE(answer.text) for answer in found if PRICE(answer.text) > budget] == []
-    assert "".join(answer.page.body for answer in anew) == text
+    assert "".join(answer.body for answer in anew) == text
 
 
 @pytest.mark.parametrize("budget", [1, 20, 100, 200])
