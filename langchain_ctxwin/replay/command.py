@@ -83,15 +83,8 @@ def _run_compare(
     conversations: Iterable[Conversation],
     tell: Tell,
 ) -> None:
-    longest = list[Conversation]()
-
-    def passing() -> Iterator[Conversation]:
-        for conversation in conversations:
-            if not longest or len(conversation.messages) > len(longest[0].messages):
-                longest[:] = [conversation]
-            yield conversation
-
-    results = compare(passing(), policies, args.window, tell=tell)
+    every = list(conversations)
+    results = compare(every, policies, args.window, tell=tell)
     if not results[0].conversations:
         places = ", ".join(map(str, args.files))
         raise ConfigError(f"{places}: no conversation to replay")
@@ -101,7 +94,8 @@ def _run_compare(
     else:
         _print_table(results)
     if args.html:
-        _draw(args, longest[0], policies[results.index(chosen)])
+        longest = max(every, key=lambda one: len(one.messages))
+        _draw(args, longest, policies[results.index(chosen)])
 
 
 def _draw(args: argparse.Namespace, conversation: Conversation, policy: Policy) -> None:

@@ -39,7 +39,6 @@ CONTEXT_TOKENS = 20_480  # what the model holds: a whole history, a prompt and a
 MOST_HISTORY_CHARS = (
     50_000  # of a history that is read whole: 14,000 tokens, some minutes on one core
 )
-LEAST_CHARS = 1.5  # of a conversation for each token of a window: of a shorter one nothing has to leave
 MOST_REPLY_CHARS = 2_500  # of an answer: longer ones are whole files
 READ_SECONDS = (
     3_600.0  # the longest wait for one answer: a busy core reads ten tokens a second
@@ -204,11 +203,6 @@ def read_conversation(
         window: context window in tokens; a quarter of it is kept for the answer.
     """
     conversation = _readable(conversation)
-    if (
-        sum(len(readable_text(message)) for message in conversation.messages)
-        < LEAST_CHARS * window
-    ):
-        return
     requests = {one.name: _requests(conversation, one, window) for one in policies}
     chosen = _chosen(conversation, set.intersection(*map(set, requests.values())))
     whole: Any = {at: conversation.messages[:at] for at, _ in chosen}

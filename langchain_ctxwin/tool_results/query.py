@@ -56,14 +56,8 @@ class Question:
     @property
     def asked(self) -> dict[str, Any]:
         """What has to be repeated beside a cursor to go on."""
-        asked = {
-            "contains": self.contains,
-            "fields": self.fields,
-            "where": self.where,
-            "sort": self.sort,
-            "count_by": self.count_by,
-        }
-        return {name: value for name, value in asked.items() if value}
+        names = ("contains", "fields", "where", "sort", "count_by")
+        return {name: value for name in names if (value := getattr(self, name))}
 
     @property
     def is_about_rows(self) -> bool:
@@ -265,21 +259,14 @@ class Pattern:
         try:
             self._finds = _compiled(f"{literal}|(?:{text})")
         except SchemaError as error:
-            if _is_python(text):
-                raise ConfigError(
-                    f"contains={text!r:.60} cannot be searched for: use no look-around, no \\1 and no large counts"
-                ) from error
-            self._finds = _compiled(literal)
+            raise ConfigError(
+                f"contains={text!r:.60} cannot be searched for: put \\ before signs that stand for themselves, and use "
+                "no look-around, no \\1 and no large counts"
+            ) from error
         if text and self._finds(""):
             raise ConfigError(
                 f"contains={text!r:.60} matches an empty text, and so everything: say what must be there"
             )
-        # pieces of a line share so many characters that what is looked for is whole in one of them
-        shared, around = max(AROUND_CHARS, len(text)), f"{{0,{AROUND_CHARS}}}"
-        sign = "." if "\n" in text else r"[^\n]"
-        self._pieces = re.compile(
-            f"(?s)(?=({sign}{{1,{PIECE_CHARS + shared}}})({sign}{around})){sign}{{1,{PIECE_CHARS}}}"
-        )
 
     def finds(self, value: Any) -> bool:
         """Say whether anything inside a value matches."""
@@ -293,28 +280,22 @@ class Pattern:
 
     def passages(self, text: str) -> Iterator[str]:
         """Yield the lines, or parts of long lines, that match, in order and apart."""
-        searched = shown = 0
-        for piece in self._pieces.finditer(text):
-            start = max(piece.start(), searched)
-            if self._finds(text[start : piece.end(1)]):
-                low = max(shown, start - AROUND_CHARS)
-                first = max(low, text.rfind("\n", low, start) + 1)
-                searched, shown = piece.end(1), piece.end(2)
-                yield text[first:shown]
+        # pieces of a line share so many characters that what is looked for is whole in one of them
+        piece_chars = PIECE_CHARS + max(AROUND_CHARS, len(self.text))
+        for line in [text] if "\n" in self.text else text.split("\n"):
+            searched = shown = 0
+            for begin in range(0, len(line), PIECE_CHARS):
+                start, stop = max(begin, searched), begin + piece_chars
+                if self._finds(line[start:stop]):
+                    low = max(shown, start - AROUND_CHARS)
+                    yield line[low : stop + AROUND_CHARS]
+                    searched, shown = stop, stop + AROUND_CHARS
 
 
 def _compiled(pattern: str) -> Callable[[str], bool]:
     return SchemaValidator(
         core_schema.str_schema(pattern=f"(?i){pattern}")
     ).isinstance_python
-
-
-def _is_python(text: str) -> bool:
-    try:
-        re.compile(text)
-    except re.error:
-        return False
-    return True
 
 
 def _texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:

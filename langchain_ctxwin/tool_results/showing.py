@@ -26,7 +26,7 @@ from itertools import chain
 from typing import Any, Final
 
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
-from pydantic_core import to_jsonable_python
+from pydantic_core import from_json, to_jsonable_python
 
 from langchain_ctxwin.core import field_paths
 from langchain_ctxwin.core.field_paths import (
@@ -512,17 +512,6 @@ def _parts(value: Any, path: str) -> Iterator[str]:
 
 # ----------------------------------------------------------------------------------------------------------- contents
 
-MAX_DEPTH = 100  # levels of a JSON value: far more than any API returns, far fewer than Python can follow
-# keys of a block's data
-MEDIA_DATA = (
-    "data",
-    "base64",
-    "url",
-    "image_url",
-    "file_data",
-    "input_audio",
-    "source",
-)
 # keys of a block, or of the object under one, that may state an address
 LINK_KEYS = ("url", "image_url", "source")
 LINK_FACTS = ("title", "name", "description", "mime_type")  # what it says beside it
@@ -552,29 +541,24 @@ def content_text(content: Any) -> str:
 
 
 def _said(block: Any) -> Any:
-    """What a block says: a text block's text or JSON; of media all but their data."""
+    """What a block says: a text block's text or JSON; of media kind and name, without their data."""
     text = text_of(block)
+    if text is None and is_media(block):
+        return {key: block[key] for key in ("type", *LINK_FACTS) if key in block}
     if text is None:
-        return without_data(block) if is_media(block) else block
+        return block
     value = json_value(text)
     return text if value is None else value
 
 
 def json_value(text: str) -> Any:
-    """Return the object or list that a text is in JSON; None for any other text, and for one of too many levels."""
+    """Return the object or list that a text is in JSON; None for any other text, and for one of over 200 levels."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        value = json.loads(text)
-        return value if _depth(value) <= MAX_DEPTH else None
-    except (ValueError, RecursionError):
+        return from_json(text)
+    except ValueError:
         return None
-
-
-def _depth(value: dict[str, Any] | list[Any]) -> int:
-    items = value.values() if isinstance(value, dict) else value
-    inside = (_depth(item) for item in items if isinstance(item, dict | list))
-    return 1 + max(inside, default=0)
 
 
 def is_blocks(content: Any) -> bool:
@@ -648,11 +632,6 @@ def _addressed(block: Mapping[str, Any]) -> Any:
         "type": "text",
         "text": f"{block['type']}: {url}{f' ({said})' if said else ''}",
     }
-
-
-def without_data(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a media block without its data."""
-    return {key: value for key, value in block.items() if key not in MEDIA_DATA}
 
 
 def jsonable(value: Any) -> Any:

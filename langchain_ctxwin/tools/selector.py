@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 from langchain_core.runnables import run_in_executor
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
-from pydantic import BaseModel, Field
 
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.provider_blocks import FOUND_KEY, deferred
@@ -55,17 +54,9 @@ INTRODUCTION = "Found; you can call these now:"
 
 # LangGraph's `ToolRuntime`; a plain call has none
 Runtime = Annotated[Any, InjectedToolArg]
+Query = Annotated[str, "What the tool should do, for example: convert currencies."]
 # what the model reads, and the names of the tools that were found
 Found = tuple[str, dict[str, list[str]] | None]
-
-
-class Search(BaseModel):
-    """What a model gives to `search_tools`."""
-
-    query: str = Field(
-        description="What the tool should do, for example: convert currencies."
-    )
-    runtime: Runtime = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +273,7 @@ class ToolSelector:
     def _search_tool(self, *, never: Collection[int]) -> BaseTool:
         """The tool by which a model finds what is not loaded, those apart that never can be."""
 
-        def search_tools(query: str, runtime: Runtime = None) -> Found:
+        def search_tools(query: Query, runtime: Runtime = None) -> Found:
             ranking = self._ranking(needs_of(query))
             state = getattr(runtime, "state", None) or {}
             loaded = self._positions(state.get("context_tools") or ())
@@ -302,7 +293,6 @@ class ToolSelector:
             search_tools,
             name=SEARCH_NAME,
             description=SEARCH_DESCRIPTION,
-            args_schema=Search,
             response_format="content_and_artifact",
         )
 
