@@ -33,6 +33,7 @@ from langgraph.types import Command, Overwrite, Send
 from pydantic import ValidationError
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
+from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.overflow import classify_overflow
@@ -83,9 +84,7 @@ LONGEST_ERROR_CHARS = (
 LONGEST_CITED_CHARS = (
     200  # a longer value of metadata is no source id; its beginning is shown
 )
-# of an answer that is shortened: answers state the main thing first and conclude at the end
-HEAD_SHARE = 2 / 3
-SHRINK = 0.9  # of the computed length: the marker costs tokens, and text is not equally dense everywhere
+LEFT_OUT = "\n[the rest of this answer is left out: it is too long]"
 LONG_NUMBER = 9_999_999  # stands for numbers that are not known when the rest of a request is priced
 CITED = ("id", "source", "url", "title", "page", "section")
 """Metadata that a model is shown beside a chunk, so that it can cite it; other fields may be of any size and kind."""
@@ -418,17 +417,15 @@ class _MapReduce:
         yield {**chunk, "start": start, "text": piece}
 
     def _shortened(self, chunk: Chunk, most_tokens: int) -> Chunk:
-        """The chunk with beginning and end of its text, and a marker between that says how much is missing."""
-        text = shortened = chunk["text"]
-        frame = self._size({**chunk, "text": ""})
-        most = max(LEAST_PIECE_TOKENS, most_tokens - frame)
-        kept_chars = len(text)
-        while (tokens := self._price(shortened)) > most and kept_chars:
-            kept_chars = min(kept_chars - 1, int(kept_chars * SHRINK * most / tokens))
-            head = ceil(kept_chars * HEAD_SHARE)
-            tail = len(text) - (kept_chars - head)
-            shortened = f"{text[:head]}\n[... {tail - head:,} characters left out ...]\n{text[tail:]}"
-        return {**chunk, "text": shortened}
+        """The chunk, or the beginning of its text and a note that the rest is missing."""
+        if self._size(chunk) <= most_tokens:
+            return chunk
+        frame = self._size({**chunk, "text": LEFT_OUT})
+        room = max(LEAST_PIECE_TOKENS, most_tokens - frame)
+        return {
+            **chunk,
+            "text": first_part(chunk["text"], room, self._price) + LEFT_OUT,
+        }
 
     def _room(self, about: Part) -> int:
         """What a request without any chunk leaves for chunks; asked each time, because routed models learn theirs."""

@@ -32,7 +32,6 @@ CREATE TABLE IF NOT EXISTS events (
     thread TEXT AS (json_extract(json, '$.thread')),
     answer_id TEXT AS (json_extract(json, '$.answer_id'))
 );
-CREATE INDEX IF NOT EXISTS events_thread ON events (thread);
 CREATE INDEX IF NOT EXISTS events_answer ON events (answer_id);
 """
 """Readers and writers of one file do not wait for each other."""
@@ -172,22 +171,6 @@ class History:
                 f"answer_id={brief(answer_id)}: {self.path} has no event of this answer: give the id of the model's "
                 "message, after the event was written and before the oldest events left"
             )
-
-    def forget(self, thread_id: str) -> int:
-        """Delete the events of a thread, and return how many there were.
-
-        The file is written anew (a second for 100 MB), so that none of their bytes stay in it.
-
-        Raises:
-            ConfigError: the file cannot be written.
-        """
-        with self._file("rw") as file:
-            thread = (thread_id,)
-            deleted = file.execute("DELETE FROM events WHERE thread = ?", thread)
-        with self._file("rw") as file:
-            file.execute("VACUUM")
-            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return deleted.rowcount
 
     @contextmanager
     def _file(self, mode: str) -> Iterator[sqlite3.Connection]:

@@ -62,9 +62,8 @@ class ReplayResult:
     """Values in the arguments of calls that had been seen before, once something has to leave; and those of them that
     the request still shows. A request that could not be sent shows none."""
 
-    sent_tokens: int = 0
     billed_tokens: float = 0.0
-    """Input, and what it costs in uncached tokens when the prefix shared with the request before is cached."""
+    """What the input costs in uncached tokens when the prefix shared with the request before is cached."""
 
     def __add__(self, other: ReplayResult) -> ReplayResult:
         """Return the sums of both."""
@@ -161,7 +160,6 @@ def replay(
             sums.update(
                 sent=1,
                 compactions=not sent.is_extended,
-                sent_tokens=sent.tokens,
                 billed_tokens=sent.tokens - cached,
             )
         if heard:

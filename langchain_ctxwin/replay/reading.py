@@ -81,7 +81,7 @@ def read_conversations(
         tell: is called with what could not be read, `file:line: why`.
 
     Raises:
-        ConfigError: a path is missing or of an unknown kind, or cannot be read; in a folder that is reported instead.
+        ConfigError: a path is missing or of an unknown kind.
 
     Examples:
         ```python
@@ -95,7 +95,7 @@ def read_conversations(
         if mark:  # what follows may hold a password
             raise ConfigError(f"{scheme}://...: {KINDS}, and no address")
     taken = set[str]()
-    for file, is_named in [found for path in several for found in _files(Path(path))]:
+    for file in [found for path in several for found in _files(Path(path))]:
         try:
             read = _of_database if is_database(file) else _of_file
             for conversation in read(file, tell):
@@ -110,16 +110,13 @@ def read_conversations(
                 ]
                 yield replace(conversation, name=name, messages=tuple(messages))
         except ConfigError as error:
-            if is_named:
-                raise
             tell(str(error))
 
 
-def _files(path: Path) -> list[tuple[Path, bool]]:
-    """The files that a path means, and whether they were named themselves."""
-    is_folder = path.is_dir()
-    files = [file for file in sorted(path.rglob("*")) if is_folder] or [path]
-    readable = [(file, not is_folder) for file in files if _is_readable(file)]
+def _files(path: Path) -> list[Path]:
+    """The files that a path means."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    readable = list(filter(_is_readable, files))
     if not readable:
         holds = "holds none" if path.exists() else "does not exist"
         raise ConfigError(f"{path} {holds}: {KINDS}")

@@ -152,7 +152,6 @@ class ToolResultGuard:
         self._counter = counter
         self._prices = ContentPrices(counter)
         self._reporter = Reporter.of(sinks)
-        self._read_more = read_more_tool(self.read, self.aread)
 
     @property
     def config(self) -> ToolResultConfig:
@@ -163,7 +162,7 @@ class ToolResultGuard:
     @property
     def tools(self) -> list[BaseTool]:
         """The tools that the model needs to read on: bind them beside your own."""
-        return [self._read_more]
+        return [read_more_tool(self.read, self.aread)]
 
     def within(
         self, reporter: Reporter, counter: TokenCounter | None = None
@@ -174,12 +173,11 @@ class ToolResultGuard:
             other._prices = ContentPrices(counter)  # noqa: SLF001  # a copy of this one
         if not self._reporter.sinks:
             other._reporter = reporter  # noqa: SLF001
-        other._read_more = read_more_tool(other.read, other.aread)  # noqa: SLF001
         return other
 
     def wrap(self, tools: Sequence[Any]) -> list[BaseTool]:
         """Return the tools with guarded results, and `read_more`; see `others`."""
-        return [*(wrapped(tool, self) for tool in self.others(tools)), self._read_more]
+        return [*(wrapped(tool, self) for tool in self.others(tools)), *self.tools]
 
     def others(self, tools: Sequence[Any]) -> list[BaseTool]:
         """Return tools without `read_more` of this or another guard; functions become tools.

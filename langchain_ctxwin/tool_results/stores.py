@@ -88,13 +88,12 @@ class MemoryResultStore:
         with self._lock:
             self._entries.pop(key, None)
 
-    def clear(self, namespace: str) -> int:
-        """Forget all results of a namespace, and return how many there were."""
+    def clear(self, namespace: str) -> None:
+        """Forget all results of a namespace."""
         with self._lock:
-            keys = [key for key in self._entries if key.startswith(f"{namespace}/")]
-            for key in keys:
-                del self._entries[key]
-        return len(keys)
+            for key in list(self._entries):
+                if key.startswith(f"{namespace}/"):
+                    del self._entries[key]
 
     def _drop_expired(self) -> None:
         now = self._clock()
@@ -149,9 +148,9 @@ class LangGraphResultStore:
         """Forget what is kept under this key; no effect when there is nothing."""
         self._store.delete(*_place(key))
 
-    def clear(self, namespace: str) -> int:
-        """Forget all results of a namespace, and return how many there were."""
-        return delete_items(self._store, _place(f"{namespace}/")[0])
+    def clear(self, namespace: str) -> None:
+        """Forget all results of a namespace."""
+        delete_items(self._store, _place(f"{namespace}/")[0])
 
 
 def _place(key: str) -> tuple[tuple[str, ...], str]:
@@ -217,11 +216,11 @@ class RedisResultStore:
         """Forget what is kept under this key; no effect when there is nothing."""
         self._client.delete(f"{self._prefix}{key}")
 
-    def clear(self, namespace: str) -> int:
-        """Forget all results of a namespace, and return how many there were; walks through all keys of the server."""
+    def clear(self, namespace: str) -> None:
+        """Forget all results of a namespace; walks through all keys of the server."""
         pattern = f"{self._prefix}{namespace}/*"
-        keys = list(self._client.scan_iter(match=pattern, count=SCANNED))
-        return int(self._client.delete(*keys)) if keys else 0
+        for key in self._client.scan_iter(match=pattern, count=SCANNED):
+            self._client.delete(key)
 
 
 # -------------------------------------------------------------------------------------------------- files of an agent
@@ -293,12 +292,10 @@ class BackendResultStore:
         """Delete the file of a result; no effect when there is none."""
         self._backend.delete(self.path_of(key))
 
-    def clear(self, namespace: str) -> int:
-        """Delete the files of a namespace, and return how many there were."""
-        files = self._backend.ls(self._folder(namespace)).entries or []
-        for file in files:
+    def clear(self, namespace: str) -> None:
+        """Delete the files of a namespace."""
+        for file in self._backend.ls(self._folder(namespace)).entries or ():
             self._backend.delete(file["path"])
-        return len(files)
 
     def _folder(self, namespace: str) -> str:
         return f"{self._root}/{namespace[:NAMESPACE_CHARS]}"

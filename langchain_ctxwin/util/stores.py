@@ -70,17 +70,14 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def delete_items(store: BaseStore, namespace: tuple[str, ...]) -> int:
-    """Delete all items of a namespace of a store and of those below it, and return how many there were.
+def delete_items(store: BaseStore, namespace: tuple[str, ...]) -> None:
+    """Delete all items of a namespace of a store and of those below it.
 
     Blocks; of an async store call it on another thread than that of its event loop.
     """
-    deleted = 0
     while items := store.search(namespace, limit=DELETED_AT_ONCE, refresh_ttl=False):
         for item in items:
             store.delete(tuple(item.namespace), item.key)
-        deleted += len(items)
-    return deleted
 
 
 def redis_client(url: str, **options: Any) -> Any:

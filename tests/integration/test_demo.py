@@ -54,12 +54,7 @@ def test_the_default_run_tells_two_stories_and_ends_with_what_was_checked(capsys
     assert out.index("\nLong work: ") < out.index("\nLarge results: ")
     assert len(re.findall(r"~ compacted [\d,]+ -> [\d,]+ tokens: .*\(.+\)", out)) > 5
     assert out.count("verified, rule kept") == out.count("\nTurn ") > 7
-    sent, whole = (
-        int(re.search(rf"{name} +([\d,]+)", out)[1].replace(",", ""))
-        for name in ("in all", "each time")
-    )
-    assert whole > 3 * sent
-    assert out.endswith("\nAll 10 claims that were checked hold.\n")
+    assert out.endswith("\nAll 11 claims that were checked hold.\n")
 
 
 @pytest.mark.parametrize("window", [2048, 16384])
@@ -102,11 +97,3 @@ def test_what_a_model_cannot_see_fails_visibly(
     claims = stories.long_work(library, window=WINDOW, steps=20)
     assert (_failed(claims), ending(claims)) == (failures, False)
     assert capsys.readouterr().out.endswith(f"\nFAILED: {'; '.join(failures)}\n")
-
-
-def test_a_file_outside_of_the_folder_is_a_tool_error_with_a_reason(library):
-    """The model can read why and go on."""
-    read = {tool.name: tool for tool in library.tools()}["read_file"]
-    call = {"type": "tool_call", "name": "read_file", "id": "1"}
-    message = read.invoke({**call, "args": {"path": "../../../etc/passwd"}})
-    assert (message.status, "no file" in message.text) == ("error", True)

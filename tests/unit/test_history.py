@@ -104,7 +104,9 @@ def _changed(path, *statements, rows=()):
 
 
 BAD_FILES = {
-    "no such column: thread": lambda path: _changed(path, "CREATE TABLE events (mine)"),
+    "no such column: answer_id": lambda path: _changed(
+        path, "CREATE TABLE events (mine)"
+    ),
     "file is not a database": lambda path: path.write_text("notes " * 1_000),
     "unable to open database file": lambda path: path.mkdir(),
 }

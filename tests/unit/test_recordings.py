@@ -249,7 +249,7 @@ def test_an_address_is_refused_without_its_password():
     assert "secret" not in str(error.value)
 
 
-def test_what_a_user_names_is_required_and_what_a_folder_holds_is_told(
+def test_what_a_user_names_has_to_be_there_and_what_cannot_be_read_is_told(
     written, tmp_path
 ):
     written([{"messages": ROWS}], "some/a.jsonl")
@@ -262,10 +262,10 @@ def test_what_a_user_names_is_required_and_what_a_folder_holds_is_told(
     assert faults == [
         f"{foreign} cannot be read as a database of LangGraph's SQLite saver: no such table: checkpoints"
     ]
+    assert read(foreign) == ([], faults)
     (tmp_path / "empty").mkdir()
     for path, why in [
         (strange, "holds none: recorded conversations are SQLite databases, or end"),
-        (foreign, "no such table: checkpoints"),
         (tmp_path / "gone.jsonl", "does not exist"),
         (tmp_path / "empty", "holds none"),
     ]:
