@@ -254,13 +254,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         tool_selector: ToolSelector | None = None,
         router: ModelRouter | None = None,
         name: str = "",
-        **unknown: Never,
     ) -> None:
-        if unknown:
-            raise ConfigError(
-                f"ContextWindowMiddleware has no argument {', '.join(map(repr, unknown))}: settings belong into "
-                "config=ContextConfig(...)"
-            )
         super().__init__()
         self._name = expect(
             name, str, "name", "a text, such as 'SummarizationMiddleware'"

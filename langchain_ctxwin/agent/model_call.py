@@ -133,10 +133,10 @@ class ModelCall:
             self._report_removed_reasoning(reason=why)
         window = step.window
         step.take_answerer(reply)
-        # A candidate that took over is told of with its own limits and prices; measured only where somebody listens.
-        answered_window = step.window if self._engine.reporter.sinks else window
+        # a candidate that took over is told of with its own limits and prices
+        answered_window = step.window
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
-        count_spent(step, step.window if self._router else window, paid)
+        count_spent(step, answered_window, paid)
         if settings_of(window).compact_when_idle:
             counts = {**counts, "answered_seconds": float(self._engine.clock())}
         step.update({"context_counts": counts})
@@ -359,7 +359,10 @@ class ModelCall:
             duration_seconds=round(seconds, 6),
             calls=calls,
             tools_offered=tuple(offered),
-            **{name: report[name] for name in REPORTED},
+            input_limit=report["input_limit"],
+            context_window=report["context_window"],
+            reserved_tokens=report["reserved_tokens"],
+            compactions=report["compactions"],
         )
         self._report(event)
         thread = self._step.place.thread
@@ -377,15 +380,6 @@ class ModelCall:
         if missed := cache_miss(sent, requests.get(thread), answer):
             self._report(missed)
         requests.put(thread, sent)
-
-
-REPORTED = (
-    "input_limit",
-    "context_window",
-    "reserved_tokens",
-    "compactions",
-)
-"""What an event says as the `context_report` does."""
 
 
 def fit(step: AgentStep) -> None:

@@ -240,12 +240,8 @@ class ContextNodes:
         """Decide for a `RetryPolicy`: as LangGraph by default, but never resend a request that was too large."""
         if isinstance(exc, ContextWindowError) or classify_overflow(exc) is not None:
             return False
-        default = RetryPolicy().retry_on
-        return (
-            bool(default(exc))
-            if callable(default) and not isinstance(default, type)
-            else False
-        )
+        by_default: Any = RetryPolicy().retry_on
+        return bool(by_default(exc))
 
     def measure(self, state: State) -> Window:
         """Measure the next request of this state."""
@@ -255,27 +251,24 @@ class ContextNodes:
         """A step of this run: what is given per request is asked for once."""
         runtime = current_runtime()
         prompt = _resolved(self._system_prompt, state, runtime)
+        tools, selector = _resolved(self._tools, state, runtime), self._selector
+        if selector is not None:
+            tools = [*selector.tools, selector.search_tools, *listed(tools)]
         step = AgentStep(
             state={**state},
             engine=engine_of(self.engine, runtime),
-            selector=self._selector,
+            selector=selector,
             system_prompt=prompt,
-            all_tools=self._all_tools(_resolved(self._tools, state, runtime)),
+            all_tools=tools,
             model=_resolved(self._model, state, runtime),
             call=self._call,
-            bind=bind_inside if self._selector else as_bound,
+            bind=bind_inside if selector else as_bound,
             place=place_of(runtime, prompt),
         )
         # A step keeps its list of messages alive, so that an id cannot come to mean another one.
         if before := self._steps.get(id(state.get("messages"))):
             step.take_over(before)
         return step
-
-    def _all_tools(self, tools: Any) -> Any:
-        """The tools of a run, those that the selector chooses from included."""
-        if (selector := self._selector) is None:
-            return tools
-        return [*selector.tools, selector.search_tools, *listed(tools)]
 
     def _read_tools(self, bound: Sequence[Any]) -> None:
         """Take the tools that are bound to the model, beside those that were given."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -101,7 +99,7 @@ def create_context_agent(
 
     Raises:
         UnknownModelError: neither the model nor `limits` states a limit.
-        ConfigError: an argument is unknown or of the wrong type, `state_schema` keeps no history, or `model` is a
+        ConfigError: an argument is of the wrong type, `state_schema` keeps no history, or `model` is a
             string and the extra `agents` is not installed.
 
     Examples:
@@ -114,7 +112,6 @@ def create_context_agent(
         )
         ```
     """
-    _require_compile_options(compile_options)
     expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
     chat, tools = _chat_model(model), checked_tools(tools)
     tools = with_recall([*tools, recall_tool()], chat) if recall else tools
@@ -148,19 +145,6 @@ def create_context_agent(
     return graph.compile(checkpointer=checkpointer, store=store, **compile_options)
 
 
-def _require_compile_options(options: Iterable[str]) -> None:
-    """Raise `ConfigError` for an argument that neither the agent nor `StateGraph.compile` takes."""
-    known = inspect.signature(StateGraph.compile).parameters
-    own = inspect.signature(create_context_agent).parameters
-    for name in options:
-        if name not in known:
-            close = get_close_matches(name, own, n=1)
-            meant = f" (did you mean {close[0]}?)" if close else ""
-            raise ConfigError(
-                f"create_context_agent has no argument {name!r}{meant}: settings belong into config=ContextConfig(...)"
-            )
-
-
 def _graph(
     builder: StateGraph[Any, Any, Any, Any],
     nodes: ContextNodes,
@@ -168,15 +152,14 @@ def _graph(
     tool_node: ToolNode,
 ) -> StateGraph[Any, Any, Any, Any]:
     """The loop of model and tools."""
-    final = [
-        name for name, tool in tool_node.tools_by_name.items() if tool.return_direct
-    ]
     add_context_nodes(builder, nodes, model=model)
     builder.add_node("tools", tool_node)
     builder.add_edge(START, "budget_check")
     builder.add_conditional_edges(
         "agent", tools_condition, {"tools": "tools", END: "maybe_summarize"}
     )
+    tools = tool_node.tools_by_name
+    final = [name for name, tool in tools.items() if tool.return_direct]
     if final:
         builder.add_conditional_edges(
             "tools", partial(_after_tools, final), ["budget_check", "maybe_summarize"]
@@ -191,11 +174,8 @@ def _after_tools(final: Collection[str], state: State) -> str:
     newest = takewhile(
         lambda message: isinstance(message, ToolMessage), reversed(state["messages"])
     )
-    return (
-        "maybe_summarize"
-        if any(message.name in final for message in newest)
-        else "budget_check"
-    )
+    is_final = any(message.name in final for message in newest)
+    return "maybe_summarize" if is_final else "budget_check"
 
 
 def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None) -> ToolNode:
@@ -511,16 +491,12 @@ def _middleware_step(graph: Any, values: Update) -> Work[AgentStep]:
 
 def _stored(agent: Any, config: Any, update: Update) -> Work[None]:
     """Write to an idle thread, which stays idle."""
-
-    def written(by: str | None) -> Wait:
-        return Wait.on(agent, "update_state", config, update, by)
-
     try:
-        new = yield written(None)
-    except (
-        InvalidUpdateError
-    ):  # several nodes came last, so LangGraph wants to know which one writes
-        new = yield written(_own_node(agent) or MODEL)
+        new = yield Wait.on(agent, "update_state", config, update)
+    # several nodes came last, so LangGraph wants to know which one writes
+    except InvalidUpdateError:
+        by = _own_node(agent) or MODEL
+        new = yield Wait.on(agent, "update_state", config, update, by)
     snapshot = yield Wait.on(agent, "get_state", new)
     if snapshot.next:
         yield Wait.on(agent, "update_state", new, None, END)

@@ -282,7 +282,9 @@ def test_a_size_that_cannot_be_meant_is_refused(written, said):
 def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
     nodes = ContextNodes(ContextEngine(limits=8192))
     nodes.model_node(ScriptedChatModel().bind_tools([read]))
-    tools = nodes.measure({"messages": [HumanMessage("hi")]}).parts.tools
+    tools = nodes.budget_check.step(
+        {"messages": [HumanMessage("hi")]}
+    ).window.parts.tools
     assert [tool["function"]["name"] for tool in tools] == ["read"]
 
 

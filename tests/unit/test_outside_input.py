@@ -210,8 +210,6 @@ USUAL = {
     "a config as a dict": (lambda: ctx.ContextEngine(LARGE, config={"keep": 0.4}), "ContextConfig(keep=0.4)"),
     "a number among the tools of nodes": (lambda: ctx.ContextNodes(ENGINE, tools=[5]), "tools[0]=5: pass a function"),
     "a function as the tools of nodes": (lambda: ctx.ContextNodes(ENGINE, tools=told), "a list of tools, or a"),
-    "a setting in the place of a config": (lambda: ContextWindowMiddleware(trigger=0.8), "config=ContextConfig(...)"),
-    "the prompt of another agent": (lambda: ctx.create_context_agent(MODEL, [], prompt="Hi"), "mean system_prompt?"),
     "a class in the place of a guard": (
         lambda: ctx.create_context_agent(MODEL, [], guard=ctx.ToolResultGuard), "pass a ToolResultGuard",
     ),
@@ -235,12 +233,6 @@ USUAL = {
     "a name as session": (lambda: ENGINE.measure(ASKED, session="thread-1"), "session='thread-1': pass the state"),
     "a path as the memory of limits": (
         lambda: ctx.ContextEngine(LARGE, learned="limits.json"), "learned='limits.json': pass LearnedSource(",
-    ),
-    "messages to plan": (lambda: ENGINE.plan(ASKED), "pass what engine.measure(messages) returned"),
-    "messages to compact": (lambda: ENGINE.emergency(ASKED), "window=[HumanMessage("),
-    "messages to build": (lambda: ENGINE.build(ASKED), "window=[HumanMessage("),
-    "a request in the place of a compaction": (
-        lambda: ENGINE.apply(ENGINE.measure(ASKED), ENGINE.measure(ASKED)), "pass what engine.plan(window)",
     ),
     "one message": (lambda: ENGINE.measure(ASKED[0]), "a list of messages"),
     "a state in the place of its messages": (lambda: ENGINE.measure({"messages": ASKED}), "a list of messages"),
