@@ -17,9 +17,9 @@ from support.gemini_server import (
     RATE_LIMIT,
     RATE_LIMIT_NAMING_TOKENS,
     UNAVAILABLE,
-    Fault,
     GeminiServer,
 )
+from support.loopback import RefusalError
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -34,13 +34,13 @@ def gemini(limit):
 
 def test_an_overflow_that_no_retry_cures_leaves_the_node_and_a_resume_works():
     """After `max_recoveries` smaller requests the provider's own exception arrives, and the thread is whole."""
-    lie = Fault(status=400, message=f"The input token count (8100) {SIZES} (8000).")
+    lie = RefusalError(f"The input token count (8100) {SIZES} (8000).")
     with gemini(8000) as server:
         agent = agent_of(server.chat_model(), 8000, checkpointer=InMemorySaver())
         for question in QUESTIONS:
             agent.invoke(ask(question), CONFIG)
         before = len(server.requests)
-        server.fail_next(lie, times=3)
+        server.faults += [lie] * 3
         with pytest.raises(ContextOverflowError, match="8100"):
             agent.invoke(ask("Still there?"), CONFIG)
         sizes = [request.tokens for request in server.requests[before:]]
@@ -74,14 +74,14 @@ async def test_a_fault_leaves_the_node_as_it_came_and_a_resume_repeats_the_reque
         agent = agent_of(server.chat_model(), 3000, checkpointer=InMemorySaver())
         agent.invoke(ask(QUESTIONS[0]), CONFIG)
         before = len(server.requests)
-        server.fail_next(fault)
+        server.faults.append(fault)
         with pytest.raises(error):
             agent.invoke(ask(QUESTIONS[1]), CONFIG)
         assert (len(server.requests), agent.get_state(CONFIG).next) == (
             before + 1,
             ("agent",),
         )
-        server.fail_next(fault)
+        server.faults.append(fault)
         with pytest.raises(error):
             await agent.ainvoke(None, CONFIG)
         agent.invoke(None, CONFIG)

@@ -300,16 +300,16 @@ def test_another_provider_reads_the_text_of_a_block():
     assert statuses == {200}
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_a_client_that_streams_gets_the_same_block(streaming):
-    """And what the model is set to that only shapes an answer is not sent along."""
+def test_what_only_shapes_an_answer_is_not_sent_along():
+    """A block would be cut where the answer is to stop."""
     server, options = anthropic()
     with server:
-        model = server.chat_model(**options, streaming=streaming, stop=["\n\nHuman:"])
+        model = server.chat_model(**options, stop=["\n\nHuman:"])
         agent, jobs = agent_of(model)
-        talk(agent, jobs)
-        assert parts_of(server.requests[swapped(server)])[0]["content"] == SUMMARY
-    assert server.refused == []
+        talk(agent, jobs, range(16))
+    asked = server.requests[compactions(server)[0]].body
+    assert "stop_sequences" not in asked
+    assert all("stop_sequences" in r.body for r in server.requests if r.body != asked)
 
 
 def test_a_call_without_a_graph_asks_the_model_of_the_limits():

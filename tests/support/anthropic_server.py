@@ -110,11 +110,7 @@ class AnthropicServer(Loopback):
         message, tokens = self._message(edited, applied)
         if rules.BINDING_BETA in betas:
             message["input_transformations"] = self._changes
-        return Answer(
-            body=message,
-            tokens=tokens,
-            events=_events(message) if body.get("stream") else None,
-        )
+        return Answer(body=message, tokens=tokens)
 
     def error_body(self, refusal):
         """Write a refusal as the API does."""
@@ -408,54 +404,3 @@ def _output_tokens(block):
     return text_tokens(
         block.get("text") or block.get("thinking") or json.dumps(block.get("input", ""))
     )
-
-
-def _events(message):
-    """Source: https://platform.claude.com/docs/en/build-with-claude/streaming."""
-    opened = {
-        **message,
-        "content": [],
-        "stop_reason": None,
-        "usage": {**message["usage"], "output_tokens": 0},
-    }
-    yield {"type": "message_start", "message": opened}
-    for index, block in enumerate(message["content"]):
-        start, deltas = _pieces(block)
-        yield {"type": "content_block_start", "index": index, "content_block": start}
-        for delta in deltas:
-            yield {"type": "content_block_delta", "index": index, "delta": delta}
-        yield {"type": "content_block_stop", "index": index}
-    end = {
-        "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},
-        "usage": message["usage"],
-    }
-    managed = {
-        key: value for key, value in message.items() if key == "context_management"
-    }
-    yield {"type": "message_delta", **end, **managed}
-    yield {"type": "message_stop"}
-
-
-def _pieces(block):
-    """Return how a block starts in a stream, and what then completes it."""
-    if block["type"] == "text":
-        words = block["text"].split(" ")
-        texts = [
-            word if i == len(words) - 1 else f"{word} " for i, word in enumerate(words)
-        ]
-        return block | {"text": ""}, [
-            {"type": "text_delta", "text": text} for text in texts
-        ]
-    if block["type"] == "thinking":
-        seal = {"type": "signature_delta", "signature": block["signature"]}
-        thought = {"type": "thinking_delta", "thinking": block["thinking"]}
-        return {"type": "thinking", "thinking": "", "signature": ""}, [thought, seal]
-    if block["type"] in {"tool_use", "server_tool_use"}:
-        return block | {"input": {}}, [
-            {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-        ]
-    if block["type"] == "compaction":
-        return {"type": "compaction", "content": None}, [
-            {**block, "type": "compaction_delta"}
-        ]
-    return block, []

@@ -3,8 +3,6 @@
 import base64
 import hashlib
 import re
-from dataclasses import dataclass
-from typing import Any
 
 from langchain_google_genai import ChatGoogleGenerativeAI
 
@@ -19,48 +17,22 @@ STATUS_NAMES = {
     429: "RESOURCE_EXHAUSTED",
     503: "UNAVAILABLE",
 }
-ROUTE = re.compile(r"/v1(?:beta)?/models/(?P<model>[^/:?]+):(?P<method>\w+)")
-CACHES = re.compile(r"/v1(?:beta)?/(?P<name>cachedContents(?:/[^/]+)?)")
-GENERATE = "generateContent"
+ROUTE = re.compile(r"/v1(?:beta)?/models/(?P<model>[^/:?]+):generateContent")
+CACHES = re.compile(r"/v1(?:beta)?/cachedContents")
 STORED = ("systemInstruction", "tools", "toolConfig")
 """Of content in the explicit cache: what a request beside it may not say."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """A reply that has nothing to do with the request."""
-
-    status: int
-    message: str
-
-
-RATE_LIMIT = Fault(
+# replies that have nothing to do with the request
+RATE_LIMIT = RefusalError(
+    "You exceeded your current quota, please check your plan and billing details.",
     status=429,
-    message="You exceeded your current quota, please check your plan and billing details.",
 )
-RATE_LIMIT_NAMING_TOKENS = Fault(
-    status=429, message="Quota exceeded: input token limit per minute, retry in 1s."
+RATE_LIMIT_NAMING_TOKENS = RefusalError(
+    "Quota exceeded: input token limit per minute, retry in 1s.", status=429
 )
-UNAVAILABLE = Fault(
-    status=503, message="The model is overloaded. Please try again later."
+UNAVAILABLE = RefusalError(
+    "The model is overloaded. Please try again later.", status=503
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeminiRequest:
-    """One request as it arrived, and what became of it."""
-
-    model: str
-    method: str
-    body: dict[str, Any]
-    tokens: int
-    """True input tokens: system instruction, tools and contents."""
-
-    cached_tokens: int
-    """Tokens at the start that the last answered request had as well."""
-
-    status: int
-    reply: dict[str, Any]
 
 
 class GeminiServer(Loopback):
@@ -88,8 +60,9 @@ class GeminiServer(Loopback):
         self.input_limit = input_limit
         self.policy = policy or tool_loop()
         self.faults = []
+        """Refusals of the next requests, whatever they are."""
+
         self.model = model
-        self.requests = []
         self._caches = {}
         self._signatures = {}
         self._last_units = []
@@ -100,17 +73,8 @@ class GeminiServer(Loopback):
         return [
             request
             for request in self.requests
-            if request.status == 200 and request.method == GENERATE
+            if request.status == 200 and ROUTE.fullmatch(request.path)
         ]
-
-    @property
-    def largest_tokens(self):
-        """Size of the largest request that was answered."""
-        return max((request.tokens for request in self.generated), default=0)
-
-    def fail_next(self, fault, times=1):
-        """Answer the next `times` generation requests with `fault`."""
-        self.faults += [fault] * times
 
     def chat_model(self, **options):
         """Return the real client, pointed at this server, without retries."""
@@ -129,44 +93,22 @@ class GeminiServer(Loopback):
         found = ROUTE.fullmatch(call.path)
         if found is None:
             raise RefusalError(f"not found: {call.path}", status=404)
-        status, reply = self._asked(found["model"], found["method"], call.body)
-        return Answer(body=reply, status=status)
+        body = self._with_stored(call.body)
+        units = gemini_rules.unit_tokens(body)
+        size = sum(tokens for _, tokens in units)
+        if refusal := self._refusal(found["model"], body, size):
+            reply = self.error_body(refusal)
+            return Answer(body=reply, status=refusal.status, tokens=size)
+        cached = gemini_rules.shared_prefix_tokens(self._last_units, units)
+        self._last_units = units
+        reply = self._generate(found["model"], body, size, cached)
+        return Answer(body=reply, tokens=size)
 
     def error_body(self, refusal):
         """Write a refusal as the API does."""
-        return error_reply(refusal.status, refusal.message)[1]
-
-    def record(self, call, answer):
-        """Keep nothing here: what a model is asked is kept with its size."""
-
-    def _asked(self, model, method, body):
-        """Answer a request to a model and record it."""
-        units, cached = [], 0
-        try:
-            given = body.get("generateContentRequest", body)
-            seen = self._with_stored(given)
-            units = gemini_rules.unit_tokens(seen)
-            cached = gemini_rules.shared_prefix_tokens(self._last_units, units)
-            status, reply = self._reply(
-                model, method, seen, (sum(unit[1] for unit in units), cached)
-            )
-        except RefusalError as refusal:
-            status, reply = error_reply(refusal.status, refusal.message)
-        if status == 200 and method == GENERATE:
-            self._last_units = units
-        what = {
-            "model": model,
-            "method": method,
-            "body": body,
-            "status": status,
-            "reply": reply,
-        }
-        self.requests.append(
-            GeminiRequest(
-                **what, tokens=sum(unit[1] for unit in units), cached_tokens=cached
-            )
-        )
-        return status, reply
+        status = refusal.status
+        error = {"message": refusal.message, "status": STATUS_NAMES[status]}
+        return {"error": {"code": status, **error}}
 
     def _stored(self, body):
         """Keep content in the explicit cache (https://ai.google.dev/api/caching)."""
@@ -189,34 +131,29 @@ class GeminiServer(Loopback):
         contents = [*stored.get("contents", ()), *body["contents"]]
         return {**body, **stored, "contents": contents}
 
-    def _reply(self, model, method, body, size):
+    def _refusal(self, model, body, size):
         if self.faults:
-            fault = self.faults.pop(0)
-            return error_reply(fault.status, fault.message)
+            return self.faults.pop(0)
         problem = gemini_rules.request_problem(
             body, model=model, signatures=self._signatures
         )
-        if problem:
-            return error_reply(400, problem)
-        if size[0] > self.input_limit:
+        if problem is None and size > self.input_limit:
             allowed = f"the maximum number of tokens allowed ({self.input_limit})"
-            return error_reply(
-                400, f"The input token count ({size[0]}) exceeds {allowed}."
-            )
-        return 200, self._generate(model, body, size)
+            problem = f"The input token count ({size}) exceeds {allowed}."
+        return RefusalError(problem) if problem else None
 
-    def _generate(self, model, body, size):
+    def _generate(self, model, body, size, cached):
         parts = self._signed(self.policy(body))
         output = sum(map(gemini_rules.part_tokens, parts))
-        usage = {"promptTokenCount": size[0], "candidatesTokenCount": output}
-        if size[1]:
-            usage["cachedContentTokenCount"] = size[1]
-        usage["totalTokenCount"] = size[0] + output
-        candidate = {
-            "content": {"role": "model", "parts": parts},
-            "finishReason": "STOP",
-            "index": 0,
+        usage = {
+            "promptTokenCount": size,
+            "candidatesTokenCount": output,
+            "totalTokenCount": size + output,
         }
+        if cached:
+            usage["cachedContentTokenCount"] = cached
+        content = {"role": "model", "parts": parts}
+        candidate = {"content": content, "finishReason": "STOP", "index": 0}
         return {
             "candidates": [candidate],
             "usageMetadata": usage,
@@ -239,10 +176,3 @@ class GeminiServer(Loopback):
             {**part, "thoughtSignature": signature} if part is first else part
             for part in parts
         ]
-
-
-def error_reply(status, message):
-    """Return an error as the API words it in JSON."""
-    return status, {
-        "error": {"code": status, "message": message, "status": STATUS_NAMES[status]}
-    }

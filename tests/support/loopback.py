@@ -1,13 +1,12 @@
-"""What the loopback servers of all providers share: HTTP, server-sent events, refusals, recorded requests, scripts."""
+"""What the loopback servers of all providers share: HTTP, refusals, recorded requests, scripts."""
 
 import json
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl
 
 from langchain_core.messages import AIMessage, ToolMessage
 
@@ -35,21 +34,18 @@ class Exchange:
 class Call:
     """One request before it is answered."""
 
-    method: str
     path: str
     headers: dict[str, str]
-    body: dict[str, Any] = field(default_factory=dict)
-    query: dict[str, str] = field(default_factory=dict)
+    body: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What goes back: JSON, bytes as they are, or with `events` a stream of server-sent events."""
+    """What goes back, as JSON."""
 
     body: Any
     status: int = OK
     tokens: int = 0
-    events: Iterable[Item] | None = None
 
 
 class RefusalError(Exception):
@@ -112,24 +108,16 @@ class Loopback:
         raise NotImplementedError
 
     def respond(self, call):
-        """Answer one request and record it."""
+        """Answer one request and keep it for the test."""
         try:
             with self._lock:  # a summary may be asked for beside the request of a turn
                 answer = self.answer(call)
         except RefusalError as refusal:
             answer = Answer(body=self.error_body(refusal), status=refusal.status)
-        self.record(call, answer)
+        about = {"path": call.path, "body": call.body, "tokens": answer.tokens}
+        exchange = Exchange(status=answer.status, reply=answer.body, **about)
+        self.requests.append(exchange)
         return answer
-
-    def record(self, call, answer):
-        """Keep what a test may ask for."""
-        seen = {
-            "path": call.path,
-            "body": call.body,
-            "status": answer.status,
-            "reply": answer.body,
-        }
-        self.requests.append(Exchange(**seen, tokens=answer.tokens))
 
 
 def _handler(api):
@@ -141,32 +129,15 @@ def _handler(api):
                 self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}"
             )
             headers = {key.lower(): value for key, value in self.headers.items()}
-            path, _, query = self.path.partition("?")
-            about = {"method": self.command, "path": path, "headers": headers}
-            call = Call(**about, body=body, query=dict(parse_qsl(query)))
-            answer = api.respond(call)
+            path = self.path.partition("?")[0]
+            answer = api.respond(Call(path=path, headers=headers, body=body))
             with suppress(ConnectionError):  # the caller may have gone
-                self._send(answer)
+                self.send_response(answer.status)
+                self.send_header("Content-Type", "application/json")
+                self.end_headers()
+                self.wfile.write(json.dumps(answer.body).encode())
 
-        def _send(self, answer):
-            self.send_response(answer.status)
-            self.send_header(
-                "Content-Type",
-                "application/json" if answer.events is None else "text/event-stream",
-            )
-            self.end_headers()
-            if answer.events is None:
-                raw = isinstance(answer.body, bytes)
-                self.wfile.write(
-                    answer.body if raw else json.dumps(answer.body).encode()
-                )
-                return
-            for event in answer.events:
-                name = f"event: {event['type']}\n" if "type" in event else ""
-                self.wfile.write(f"{name}data: {json.dumps(event)}\n\n".encode())
-                self.wfile.flush()
-
-        do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815  # the names that the standard library calls
+        do_POST = _answer  # noqa: N815  # the name that the standard library calls
 
         def log_message(self, *_):
             """Stay silent: the requests are recorded."""
