@@ -1,11 +1,11 @@
 """A process that works on a durable thread until it is killed at a chosen point, and the undisturbed run beside it."""
 
+import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 
 from langchain_core.messages import AIMessage
@@ -23,12 +23,6 @@ QUESTIONS = [f"Question {number}: what is behind door {number}?" for number in r
 FATAL_CALL = f"{QUESTIONS[-1]} step 1"
 KILL_POINTS = ("model", "tool", "between")
 START_SECONDS = 60.0  # importing LangGraph takes seconds on a busy machine
-CHILD = """\
-import sys
-sys.path.insert(0, {tests!r})
-from support.killing import work
-work({target!r}, {point!r}, {log!r})
-"""
 
 
 def check_resume(folder, target, point):
@@ -71,22 +65,17 @@ def kill_child(folder, target, point):
     The target is a SQLite file, or the connection string of a Postgres database; the point is "model" in the middle of
     a model call, "tool" inside a tool, or "between" two steps.
     """
-    log, tests = folder / "tools.log", str(Path(__file__).parents[1])
-    command = [
-        sys.executable,
-        "-c",
-        CHILD.format(tests=tests, target=target, point=point, log=str(log)),
-    ]
-    child = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=START_SECONDS
-    )
-    assert child.returncode == -signal.SIGKILL, child.stderr[-2000:]
+    log = folder / "tools.log"
+    child = get_context("spawn").Process(target=work, args=(target, point, log))
+    child.start()
+    child.join(START_SECONDS)
+    assert child.exitcode == -signal.SIGKILL
     return log
 
 
 def work(target, point, log):
     """Hold the conversation and die at `point`; each step is on disk before the next one begins."""
-    model, tools = parts(Path(log), die_at=point)
+    model, tools = parts(log, die_at=point)
     with saver_on(target) as saver:
         agent = agent_of(model, LIMIT, tools=tools, checkpointer=saver)
         for question in QUESTIONS:
@@ -150,19 +139,8 @@ def die():
 
 
 def _shape(state):
-    """Return the view and the record of a state without ids, which differ between runs."""
-    view, record = state["context_view"], state["context_record"]
-    through, pinned = (
-        view["covered"].get("through", {}).get("index"),
-        [index for _, index in view["pinned"]],
-    )
-    lines = [(kind, text, uses) for kind, text, _, uses in record["lines"]]
-    return (
-        view["start"]["index"],
-        through,
-        pinned,
-        len(view["cleared"]),
-        len(view["clamped"]),
-        record["left"],
-        lines,
-    )
+    """Return the view and the record of a state, with places for ids, which differ between runs."""
+    text = json.dumps([state["context_view"], state["context_record"]])
+    for place, message in enumerate(state["messages"]):
+        text = text.replace(message.id, str(place))
+    return text
