@@ -134,7 +134,7 @@ def forged(value):
 
 EDIT = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 2_000}}
 THRESHOLD = {"type": "compaction", "compact_threshold": 2_000}
-THINKS, COMPACTS = {"policy": speaking(thinks=True)}, {"min_compaction_trigger": 1_000}
+THINKS = {"policy": speaking(thinks=True)}
 SEALED = {
     "bound thinking": (
         partial(AnthropicServer, binds=True, **THINKS),
@@ -142,7 +142,7 @@ SEALED = {
         None,
     ),
     "a compaction by Anthropic": (
-        partial(AnthropicServer, **THINKS, **COMPACTS),
+        partial(AnthropicServer, **THINKS),
         {"betas": EDIT_BETAS, "context_management": {"edits": [EDIT]}},
         None,
     ),
@@ -418,12 +418,7 @@ def test_a_model_that_thinks_each_time_takes_over_behind_calls_of_another():
 
 def test_a_block_on_demand_is_text_where_the_server_is_to_compact():
     """The API takes no signed block beside a compaction edit; who comes back to the other model finds it."""
-    server = AnthropicServer(
-        context_window=6_000,
-        policy=speaking(thinks=True),
-        min_compaction_trigger=1_000,
-    )
-    with server:
+    with AnthropicServer(context_window=6_000, **THINKS) as server:
         jobs, saver = SummaryJobs(), InMemorySaver()
         plain = server.chat_model(max_tokens=256)
         later = {**EDIT, "trigger": {"type": "input_tokens", "value": 50_000}}

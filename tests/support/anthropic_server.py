@@ -15,7 +15,6 @@ from support.prompt_cache import CacheUse, PromptCache
 
 ANSWER = "Noted: the boats were counted."
 SUMMARY = "The boats were counted so far."
-MIN_COMPACTION_TRIGGER_TOKENS = 50_000  # the least that the API takes
 SUMMARY_PROMPT_TOKENS = 64  # what the server adds to the context that it summarizes
 
 
@@ -39,7 +38,6 @@ class AnthropicServer(Loopback):
         context_window=200_000,
         policy=None,
         summary=SUMMARY,
-        min_compaction_trigger=MIN_COMPACTION_TRIGGER_TOKENS,
         binds=False,
         takes_system=False,
         max_bytes=32_000_000,
@@ -49,7 +47,6 @@ class AnthropicServer(Loopback):
         self.context_window = context_window
         self.policy = policy or script(ANSWER)
         self.summary = summary
-        self.min_compaction_trigger = min_compaction_trigger
         self.binds, self.takes_system = binds, takes_system
         self.max_bytes, self.max_images = max_bytes, max_images
         self.bound = {}
@@ -71,8 +68,8 @@ class AnthropicServer(Loopback):
         self._thoughts = {}
         self._cache = PromptCache()
         self._numbers = itertools.count(1)
-        # message id -> model, system, tools and messages of its request
-        self._prompts = {}
+        # message id -> system prompt of its request
+        self._systems = {}
 
     def chat_model(self, **options):
         """Return the real client, pointed at this server, without retries."""
@@ -88,8 +85,6 @@ class AnthropicServer(Loopback):
     def answer(self, call):
         """Answer one request by the rules."""
         body = call.body
-        if call.path != "/v1/messages":
-            raise RefusalError(f"not found: {call.path}", status=404)
         betas = call.headers.get("anthropic-beta", "")
         self.betas.append(betas)
         rules.check_size(body, max_bytes=self.max_bytes, max_images=self.max_images)
@@ -176,16 +171,6 @@ class AnthropicServer(Loopback):
             )
 
     def _check_issued(self, body):
-        for edit in (body.get("context_management") or {}).get("edits") or []:
-            trigger = edit.get("trigger") or {}
-            if (
-                "compact" in edit["type"]
-                and trigger.get("value", 1e9) < self.min_compaction_trigger
-            ):
-                least = f"Input should be greater than or equal to {self.min_compaction_trigger}"
-                raise RefusalError(
-                    f"context_management.edits.{edit['type']}.trigger.value: {least}"
-                )
         seen = visible(body)
         self._check_compactions(body)
         if rules.thinks(body):
@@ -280,29 +265,19 @@ class AnthropicServer(Loopback):
         message = self._reply(seen, head + content, reason, usage)
         if "diagnostics" in seen:
             message["diagnostics"] = {"cache_miss_reason": self._miss(seen)}
-        self._prompts[message["id"]] = rules.parts(seen)
+        self._systems[message["id"]] = seen.get("system")
         if "context_management" in seen:
             message["context_management"] = {"applied_edits": applied}
         return message, sum(block.tokens for block in blocks)
 
     def _miss(self, seen):
-        """Source: the docstrings of `BetaCacheMiss...` in the SDK."""
-        previous = seen["diagnostics"].get("previous_message_id")
-        if previous is None:
+        """Say that the system prompt changed; source: the docstrings of `BetaCacheMiss...` in the SDK."""
+        previous = seen["diagnostics"]["previous_message_id"]
+        system = seen["system"]
+        if self._systems.get(previous, system) == system:
             return None
-        if previous not in self._prompts:
-            return {"type": "previous_message_not_found"}
-        before, now = self._prompts[previous], rules.parts(seen)
-        now["messages"] = now["messages"][: len(before["messages"])]
-        changed = next(
-            (part for part in rules.PARTS if before[part] != now[part]), None
-        )
         tokens = sum(block.tokens for block in prompt_blocks(seen))
-        return (
-            {"type": f"{changed}_changed", "cache_missed_input_tokens": tokens}
-            if changed
-            else None
-        )
+        return {"type": "system_changed", "cache_missed_input_tokens": tokens}
 
     def _reply(self, seen, content, reason, usage):
         head = {

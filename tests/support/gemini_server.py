@@ -13,7 +13,6 @@ from support.loopback import Answer, Loopback, RefusalError
 INPUT_LIMIT_TOKENS = 1_048_576  # larger than any test's conversation
 STATUS_NAMES = {
     400: "INVALID_ARGUMENT",
-    404: "NOT_FOUND",
     429: "RESOURCE_EXHAUSTED",
     503: "UNAVAILABLE",
 }
@@ -90,18 +89,16 @@ class GeminiServer(Loopback):
         """Answer one request: a cache, or what a model is asked."""
         if CACHES.fullmatch(call.path):
             return Answer(body=self._stored(call.body))
-        found = ROUTE.fullmatch(call.path)
-        if found is None:
-            raise RefusalError(f"not found: {call.path}", status=404)
+        model = ROUTE.fullmatch(call.path)["model"]
         body = self._with_stored(call.body)
         units = gemini_rules.unit_tokens(body)
         size = sum(tokens for _, tokens in units)
-        if refusal := self._refusal(found["model"], body, size):
+        if refusal := self._refusal(model, body, size):
             reply = self.error_body(refusal)
             return Answer(body=reply, status=refusal.status, tokens=size)
         cached = gemini_rules.shared_prefix_tokens(self._last_units, units)
         self._last_units = units
-        reply = self._generate(found["model"], body, size, cached)
+        reply = self._generate(model, body, size, cached)
         return Answer(body=reply, tokens=size)
 
     def error_body(self, refusal):

@@ -70,7 +70,10 @@ def script(*answers):
 
 
 class Loopback:
-    """Answers requests as a provider does, and keeps them, on a free port of the loopback interface."""
+    """Keeps requests, and answers them as a provider does, on a free port of the loopback interface.
+
+    A subclass has `answer(call)`, which may raise `RefusalError`, and `error_body(refusal)`, in the provider's words.
+    """
 
     def __init__(self):
         self.requests = []
@@ -98,14 +101,6 @@ class Loopback:
     def refused(self):
         """Bodies of the requests that were refused."""
         return [request.body for request in self.requests if request.status != OK]
-
-    def answer(self, call):
-        """Answer one request, or raise `RefusalError`."""
-        raise NotImplementedError
-
-    def error_body(self, refusal):
-        """Write a refusal as the provider does."""
-        raise NotImplementedError
 
     def respond(self, call):
         """Answer one request and keep it for the test."""

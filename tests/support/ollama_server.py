@@ -5,7 +5,7 @@ import json
 
 from langchain_openai import ChatOpenAI
 
-from support.loopback import Answer, Loopback, RefusalError, script
+from support.loopback import Answer, Loopback, script
 from support.oracle import text_tokens
 
 FRAME_TOKENS = 4  # around each message
@@ -39,8 +39,6 @@ class OllamaServer(Loopback):
 
     def answer(self, call):
         """Answer one request."""
-        if call.path != "/v1/chat/completions":
-            raise RefusalError(f"not found: {call.path}", status=404)
         size = sum(map(_tokens, call.body["messages"]))
         size += text_tokens(json.dumps(call.body.get("tools") or ""))
         if size > self.num_ctx:
@@ -65,10 +63,6 @@ class OllamaServer(Loopback):
             "usage": usage,
         }
         return Answer(body=body, tokens=size)
-
-    def error_body(self, refusal):
-        """Write a refusal as the API does."""
-        return {"error": {"message": refusal.message, "type": "invalid_request_error"}}
 
 
 def looking(body):

@@ -15,7 +15,6 @@ from support.prompt_cache import Block
 FRAME_TOKENS = 4  # around each message
 # how many of the latest are written, by mode
 EXPLICIT_BREAKPOINTS = {"implicit": 3, "explicit": 4}
-OUTPUTS = frozenset({"function_call_output"})
 INSTRUCTING = frozenset({"system", "developer"})
 
 Item = dict[str, Any]
@@ -86,7 +85,9 @@ def check(items, vault):
 
 def _check_pairs(items):
     calls = [item["call_id"] for item in items if item["type"] == "function_call"]
-    outputs = [item["call_id"] for item in items if item["type"] in OUTPUTS]
+    outputs = [
+        item["call_id"] for item in items if item["type"] == "function_call_output"
+    ]
     for call_id in calls:
         if call_id not in outputs:
             raise RefusalError(
@@ -169,8 +170,10 @@ def prompt_blocks(
     ttl_seconds=None,
 ):
     """Return the prompt in its order, tools and items; breakpoints are kept for `ttl_seconds`."""
-    shown = map(_shown, body.get("tools") or [])
-    blocks = [Block(key=compact_json(tool), tokens=json_tokens(tool)) for tool in shown]
+    blocks = [
+        Block(key=compact_json(tool), tokens=json_tokens(tool))
+        for tool in body.get("tools") or []
+    ]
     turn = max(
         (i for i, item in enumerate(seen) if item.get("role") == "user"), default=0
     )
@@ -184,16 +187,6 @@ def prompt_blocks(
             else block
         )
     return blocks
-
-
-def _shown(tool):
-    """Return what the model sees of a tool before a search: of a deferred one its name and description.
-
-    Source: the guide on tools-tool-search. A search puts what it found into a `tool_search_output` item.
-    """
-    if not tool.get("defer_loading"):
-        return tool
-    return {key: tool[key] for key in ("type", "name", "description") if key in tool}
 
 
 def marked(body, seen):
@@ -220,9 +213,7 @@ def item_tokens(item, vault):
         )
     if kind == "function_call":
         return text_tokens(item["name"]) + text_tokens(item["arguments"])
-    if kind in OUTPUTS:
-        return sum(map(_part_tokens, parts_of({"content": item["output"]})))
-    return json_tokens(item)
+    return sum(map(_part_tokens, parts_of({"content": item["output"]})))
 
 
 def _part_tokens(part):

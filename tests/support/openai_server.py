@@ -64,8 +64,6 @@ class OpenAIServer(Loopback):
     def answer(self, call):
         """Answer one request by the rules."""
         body = call.body
-        if call.path not in {"/v1/responses", "/v1/responses/compact"}:
-            raise RefusalError(f"not found: {call.path}", status=404)
         items = [*self._chain(body), *rules.items_of(body)]
         if self.cache == "automatic" and any(map(rules.is_marked, items)):
             raise RefusalError(
@@ -191,13 +189,11 @@ class OpenAIServer(Loopback):
                 "status": "completed",
             }
             return {**names, **part, "arguments": text}
-        if part["type"] == "reasoning":
-            item = {"type": "reasoning", "id": self._id("rs"), "summary": []}
-            shown = "reasoning.encrypted_content" in (body.get("include") or [])
-            sealed = self._seal(part["text"])
-            self._vault.hidden[sealed] = self._vault.hidden[item["id"]] = part["text"]
-            return {**item, "encrypted_content": sealed} if shown else item
-        return {"id": self._id("item"), **part}
+        item = {"type": "reasoning", "id": self._id("rs"), "summary": []}
+        shown = "reasoning.encrypted_content" in (body.get("include") or [])
+        sealed = self._seal(part["text"])
+        self._vault.hidden[sealed] = self._vault.hidden[item["id"]] = part["text"]
+        return {**item, "encrypted_content": sealed} if shown else item
 
     def _seal_compaction(self, *, retained):
         item = {
