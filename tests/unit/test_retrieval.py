@@ -148,21 +148,6 @@ async def test_whole_chunks_are_kept_by_score_while_they_fit(
     assert await compressor.acompress_documents([A, B, C, D], "another") == expected
 
 
-def test_the_score_may_be_another_key_or_a_function():
-    """A function turns a distance, where less is better, into a relevance; what it raises reaches the caller."""
-    near = Document("n", metadata={"name": "near", "distance": 0.1, "rank": 1})
-    far = Document("f", metadata={"name": "far", "distance": 0.8, "rank": 9})
-    assert names(
-        budgeted([near, far], score="rank", score_order="similarity").invoke("q")
-    ) == ["far", "near"]
-    by_distance = budgeted(
-        [far, near], score=lambda document: -document.metadata["distance"]
-    )
-    assert names(by_distance.invoke("q")) == ["near", "far"]
-    with pytest.raises(KeyError):
-        budgeted([near], score=lambda document: document.metadata["rerank"]).invoke("q")
-
-
 async def test_what_a_call_asks_for_wins_over_the_constructor():
     """None means the retriever's own; less than 1 is refused before anything is searched."""
     retriever = budgeted([chunk(name, 40) for name in "abcd"], k=2)
@@ -366,9 +351,3 @@ async def test_what_a_run_is_configured_with_reaches_the_base():
     assert names(found) == ["ann"]
     assert retriever.invoke("q", config) == await retriever.ainvoke("q", config)
     assert [*found] == retriever.invoke("q", config)
-
-
-# LangChain's own suite, in front of a real vector store
-
-
-# Vector stores

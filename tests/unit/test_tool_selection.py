@@ -209,15 +209,6 @@ def test_what_this_turn_called_stays_before_what_a_wish_needs():
     )
 
 
-def test_a_called_tool_is_loaded_although_it_does_not_match():
-    messages = [
-        HumanMessage("an email please"),
-        *calling("find_hotel"),
-        HumanMessage("What is the weather today?"),
-    ]
-    assert "find_hotel" in chooser(2).select(messages).names
-
-
 async def test_awaited_choices_are_the_same():
     selector = chooser(2)
     assert await selector.aselect("a taxi to the hotel") == selector.select(
