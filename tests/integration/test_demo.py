@@ -1,11 +1,11 @@
-"""Does the demo prove what it says, and does it notice when a question, a result or a rule is lost?"""
+"""Does the demo prove what it says, and does it notice when a rule is lost?"""
 
 import re
 from pathlib import Path
 
 import langchain_core
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.demo import stories
@@ -14,36 +14,12 @@ from langchain_ctxwin.demo.stories import RULE, Folder, ending, explore
 pytestmark = pytest.mark.integration
 
 WINDOW = 8192
-TRUTH, KEPT_RULE = "every answer is true", "the rule of the first message is kept"
 
 
 @pytest.fixture(scope="module")
 def library():
     """The folder that the demo explores."""
     return Folder.open(Path(langchain_core.__file__).parent)
-
-
-def _failed(claims):
-    return [claim.text for claim in claims if claim.holds is False]
-
-
-def _seeing(script, lose):
-    """A model that sees its input through a filter: what a broken assembler would leave of it."""
-    return lambda messages, tools: script(lose(list(messages)), tools)
-
-
-def _with_texts(kind, text_of):
-    """A filter that changes the text of messages of one kind."""
-
-    def changed(messages):
-        return [
-            message.model_copy(update={"content": text_of(message)})
-            if isinstance(message, kind)
-            else message
-            for message in messages
-        ]
-
-    return changed
 
 
 def test_the_default_run_tells_two_stories_and_ends_with_what_was_checked(capsys):
@@ -64,36 +40,21 @@ def test_every_story_holds_in_other_windows(window, capsys):
     assert ("WRONG" in out, out.count("Window ")) == (False, 3)
 
 
-@pytest.mark.parametrize(
-    ("lose", "failures"),
-    [
-        (
-            lambda messages: [m for m in messages if not isinstance(m, HumanMessage)],
-            [TRUTH, KEPT_RULE],
-        ),
-        (
-            _with_texts(
-                HumanMessage,
-                lambda m: m.text.replace(RULE[:20], "").replace(RULE[20:], ""),
-            ),
-            [KEPT_RULE],
-        ),
-        (
-            _with_texts(
-                ToolMessage,
-                lambda _: "[Tool result cleared: 12 characters; still in the history.]",
-            ),
-            [TRUTH],
-        ),
-        (_with_texts(ToolMessage, lambda m: re.sub(r"\d", "7", m.text)), [TRUTH]),
-        (_with_texts(AIMessage, lambda m: "" if m.tool_calls else m.text), [TRUTH]),
-    ],
-)
-def test_what_a_model_cannot_see_fails_visibly(
-    library, lose, failures, capsys, monkeypatch
-):
-    """A lost question, rule, result or note, and garbled results, break a claim."""
-    monkeypatch.setattr(stories, "explore", _seeing(explore, lose))
+def without_rule(message):
+    """What a broken assembler would leave of a message."""
+    if not isinstance(message, HumanMessage):
+        return message
+    return HumanMessage(message.text.replace(RULE[:20], "").replace(RULE[20:], ""))
+
+
+def test_what_a_model_cannot_see_fails_visibly(library, capsys, monkeypatch):
+    """A lost rule breaks a claim."""
+
+    def seeing(messages, tools):
+        return explore([*map(without_rule, messages)], tools)
+
+    monkeypatch.setattr(stories, "explore", seeing)
     claims = stories.long_work(library, window=WINDOW, steps=20)
-    assert (_failed(claims), ending(claims)) == (failures, False)
-    assert capsys.readouterr().out.endswith(f"\nFAILED: {'; '.join(failures)}\n")
+    assert not ending(claims)
+    told = capsys.readouterr().out
+    assert told.endswith("\nFAILED: the rule of the first message is kept\n")
