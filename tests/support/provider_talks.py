@@ -11,7 +11,6 @@ from typing import Any
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import SummarizationMiddleware
-from langchain_anthropic import ChatAnthropic
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import StructuredTool, tool
@@ -186,19 +185,8 @@ def play_peer(
     prompt=PROMPT,
 ):
     """Hold the same talk with LangChain's own summarization, and its prompt caching where there is one."""
-    room = WINDOW - output_of(model) - text_tokens(prompt)
-    summarizing = SummarizationMiddleware(
-        model, trigger=("tokens", int(0.85 * room)), keep=("tokens", int(0.3 * room))
-    )
-    caching = (
-        [AnthropicPromptCachingMiddleware()] if isinstance(model, ChatAnthropic) else []
-    )
-    options = {
-        "system_prompt": prompt,
-        "middleware": [summarizing, *caching],
-        "checkpointer": InMemorySaver(),
-    }
-    agent = create_agent(model, list(tools), **options)
+    options = {"tools": tools, "prompt": prompt, "output": output_of(model)}
+    agent = peer_on(model, WINDOW, InMemorySaver(), **options)
     failed = talk(agent, turns)
     return outcome_of(server, [], agent.get_state(THREAD).values, failed)
 
@@ -439,17 +427,17 @@ def ours_on(model, window, saver):
     return create_context_agent(model, [look], **options)
 
 
-def peer_on(model, window, saver):
+def peer_on(model, window, saver, *, tools=(look,), prompt=PROMPT, output=256):
     """The same with LangChain's summarization and prompt caching."""
-    room = window - 256 - text_tokens(PROMPT)
+    room = window - output - text_tokens(prompt)
     bounds = {
         "trigger": ("tokens", int(0.85 * room)),
         "keep": ("tokens", int(0.3 * room)),
     }
     caching = AnthropicPromptCachingMiddleware(unsupported_model_behavior="ignore")
     middleware = [SummarizationMiddleware(model, **bounds), caching]
-    options = {"system_prompt": PROMPT, "checkpointer": saver}
-    return create_agent(model, [look], middleware=middleware, **options)
+    options = {"system_prompt": prompt, "checkpointer": saver}
+    return create_agent(model, list(tools), middleware=middleware, **options)
 
 
 LOCAL_WINDOW = 4_096  # of the llama.cpp server
