@@ -5,7 +5,7 @@ LangChain's form is `tool_calls` answered by one `ToolMessage` each. Histories s
 in `additional_kwargs` with a `FunctionMessage`. What an integration sends as a call is one.
 
 Every provider refuses a request whose tool calls lack results or whose results lack calls; what else it refuses its
-`Rules` and `REFUSED_PARTS` say, and nothing else is touched. Histories arrive like that all the same. Every repair
+`Rules` and `sendable` say, and nothing else is touched. Histories arrive like that all the same. Every repair
 depends only on the step and on what precedes it, so a longer history never changes what was sent earlier.
 """
 
@@ -294,28 +294,6 @@ SYSTEM_NOTE_TEXT = "[System note]"
 NAMELESS = "call"  # begins the id of a call that came without one
 UNANSWERED = ":unanswered"  # ends the id of a placeholder
 
-(
-    EMPTY_TEXT,
-    BLANK_BEFORE_CALL,
-    LOOSE_REASONING,
-    MALFORMED_CALL,
-    FOREIGN_CALL,
-    AUDIO_ID,
-) = (
-    "text without text",
-    "blanks before a call",
-    "reasoning that nothing of its answer follows",
-    "malformed call",
-    "block of a call that is also in `tool_calls`, in the form of another provider",
-    "id of what was spoken",
-)
-REFUSED_PARTS: Mapping[str, frozenset[str]] = {
-    "gemini": frozenset({EMPTY_TEXT, LOOSE_REASONING, MALFORMED_CALL, AUDIO_ID}),
-    "anthropic": frozenset({EMPTY_TEXT, BLANK_BEFORE_CALL, FOREIGN_CALL, AUDIO_ID}),
-    "openai": frozenset({LOOSE_REASONING}),
-}
-"""Parts of a message that a provider refuses, or that its integration does not send."""
-
 # of blocks that are to be sent again as they are
 SIGNATURE_KEYS = ("signature", "thought_signature", "extras")
 
@@ -364,26 +342,27 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
 
     What is signed stays; a call without a name is sent by none.
     """
-    refused = REFUSED_PARTS.get(provider, frozenset())
+    is_claude, is_gemini = provider == "anthropic", provider == "gemini"
     content: Any = message.content
-    if EMPTY_TEXT in refused:
+    if is_claude or is_gemini:
         content = without_blocks(content, _is_empty_text)
     if not isinstance(message, AIMessage):
         return with_fields(message, content=content)
     calls = call_ids(message)
-    if LOOSE_REASONING in refused and isinstance(content, list) and not calls:
+    is_loose = not calls and provider in {"gemini", "openai"}
+    if is_loose and isinstance(content, list):
         content = _without_loose_reasoning(content) or ""
-    if BLANK_BEFORE_CALL in refused and calls and isinstance(content, str):
-        content = content if content.strip() else ""
+    if is_claude and calls and isinstance(content, str) and not content.strip():
+        content = ""
     kwargs = message.additional_kwargs
     said = "" if text_of(content).strip() else spoken(message)
-    if AUDIO_ID in refused and said:
+    if said and (is_claude or is_gemini):  # they know no id of what was spoken
         content = said
         kwargs = {key: value for key, value in kwargs.items() if key != "audio"}
-    if FOREIGN_CALL in refused:
+    if is_claude:  # other forms of a call that `tool_calls` state, too
         content = without_blocks(content, _is_foreign_call)
     named = [call for call in message.invalid_tool_calls if call["name"]]
-    invalid = [] if MALFORMED_CALL in refused else named
+    invalid = [] if is_gemini else named
     if len(invalid) == len(message.invalid_tool_calls):
         return with_fields(message, content=content, additional_kwargs=kwargs)
     return with_fields(

@@ -224,8 +224,10 @@ def _has_shape(value: Any, shape: Any) -> bool:
     """True for a value of this shape; one of another type may raise what `BROKEN` names.
 
     A shape is `int` (a count), `str`, a function that checks a value, `[shape]` for a list of these, a tuple of shapes
-    for a row, a mapping of names to shapes, or `{str: shape}` for any names.
+    for a row, a mapping of names to shapes, or `{str: shape}` for any names. Rows and mappings may be missing.
     """
+    if isinstance(shape, Mapping | tuple) and (value is None or value == {}):
+        return True
     if shape is int:
         return type(value) is int and 0 <= value <= MAX_COUNT
     if shape is str:
@@ -245,10 +247,6 @@ def _or_none(shape: Any) -> Callable[[Any], bool]:
     return lambda value: value is None or _has_shape(value, shape)
 
 
-def _or_empty(shape: Any) -> Callable[[Any], bool]:
-    return lambda value: value == {} or _has_shape(value, shape)
-
-
 def _is_limit(value: Any) -> bool:
     return type(value) is int and 0 < value <= MAX_COUNT
 
@@ -259,14 +257,12 @@ def _is_block(value: Any) -> bool:
 
 _POSITION = {"id": str, "index": int}
 _VIEW = {
-    "start": _or_empty(_POSITION),
+    "start": _POSITION,
     "pinned": [(str, int)],
     "cleared": [str],
     "clamped": {str: {"head_chars": int, "tail_chars": int}},
-    "covered": _or_empty(
-        lambda value: (
-            _has_shape(value, {"through": _POSITION}) and _is_block(value.get("block"))
-        )
+    "covered": lambda value: (
+        _has_shape(value.get("through"), _POSITION) and _is_block(value.get("block"))
     ),
     "checksum": _or_none(lambda value: type(value) is int and value >= 0),
     "begun_by": str,
@@ -279,13 +275,11 @@ _PENDING = {
     "block": _is_block,
 }
 _COUNTS = {
-    "anchor": _or_none(
-        {
-            **dict.fromkeys(("tokens", "estimate", "index"), int),
-            "digest": str,
-            "id": _or_none(str),
-        }
-    ),
+    "anchor": {
+        **dict.fromkeys(("tokens", "estimate", "index"), int),
+        "digest": str,
+        "id": _or_none(str),
+    },
     "sizes": {
         str: {
             "offset": lambda value: abs(value) < MAX_NUMBER,
@@ -293,8 +287,8 @@ _COUNTS = {
             "reports": int,
             "tools": str,
             "spans": are_spans,
-            "last": _or_none(_POSITION),
-            "doubted": _or_none((int, int)),
+            "last": _POSITION,
+            "doubted": (int, int),
         }
     },
     "speakers": {str: str},
@@ -310,7 +304,7 @@ _GUARD = {
     **dict.fromkeys(("spent", "allowed"), _SPENT),
     **dict.fromkeys(("compactions", "dropped_turns", "ineffective"), int),
     "asked": _or_none(int),
-    **dict.fromkeys(("since", "unbound", "unsealed"), _or_empty(_POSITION)),
+    **dict.fromkeys(("since", "unbound", "unsealed"), _POSITION),
     **dict.fromkeys(("reason", "binding_model"), str),
     "summarizer": {str: int},
 }
