@@ -281,7 +281,6 @@ def report_compaction(
         tokens_before=compaction.tokens_before,
         tokens_after=after.total_tokens,
         model=model,
-        actions=compaction.actions,
         input_limit=limit,
         duration_seconds=round(seconds, 6),
         left_messages=len(left_indexes),

@@ -238,7 +238,6 @@ class ThreadCompaction:
         tokens_before: Input tokens of the next request before it.
         tokens_after: Input tokens of the next request after it.
         left: The messages that are no longer shown.
-        actions: All that it does, one line each, for people.
         record: The record as the model sees it afterwards.
         summary: The summary as the model sees it afterwards; in a preview the summary so far, where a model would write
             a new one.
@@ -248,7 +247,6 @@ class ThreadCompaction:
     tokens_before: int
     tokens_after: int
     left: tuple[LeftMessage, ...]
-    actions: tuple[str, ...]
     record: str
     summary: str
 
@@ -379,7 +377,6 @@ def _outcome(
                 window.parts, window.session.view, next_window.view
             )
         ),
-        actions=compaction.actions,
         record=next_window.view.record.text,
         summary=window.session.summary if written_later else next_window.summary,
     )

@@ -522,7 +522,7 @@ class AgentStep:
         """True while a conversation that no longer fits its candidate goes on whole with another that has room."""
         if self.router is None or self.router.config.when_full == "compact":
             return False
-        if planning.past_bound(window):
+        if window.past_bound:
             return False
         reserve, least = settings_of(window).output_reserve, window.budget.input_limit
         name = known_name(self.state)

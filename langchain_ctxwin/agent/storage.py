@@ -16,7 +16,7 @@ from langchain_ctxwin.core.compaction import accepted_tokens, after_failure, wit
 from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.provider_blocks import apart, digests_in, filled, media_in
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.session import Pending, content_digest
+from langchain_ctxwin.core.session import Pending
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.summarize.jobs import SummaryStore, Written, writing_summary
@@ -131,7 +131,7 @@ def is_lost(step: AgentStep, window: Window) -> bool:
 def written_here(step: AgentStep, window: Window, pending: Pending) -> Work[Window]:
     """Write a summary that was lost again, of the messages as they are now."""
     start, stop = pending.start.index, pending.stop
-    digest = content_digest(window.parts.messages, start, stop)
+    digest = window.parts.history.digest(start, stop)
     try:
         written = yield from writing_summary(
             _writing(step, window, pending),
@@ -192,8 +192,8 @@ def _failed(
 
 def _still_usable(step: AgentStep, window: Window, pending: Pending) -> Window:
     """The window with a finished summary that waits to be shown; one that no longer fits or holds is dropped."""
-    is_needed, reason = window.over_by > 0 or planning.past_bound(window), ""
-    if is_needed and not pending.matches(window.parts.messages):
+    reason = ""
+    if window.need() and not pending.matches(window.parts.history):
         reason = "its messages were edited since"
     elif window.parts.price_text(pending.text) >= window.room:
         reason = "there is no room for it any more"

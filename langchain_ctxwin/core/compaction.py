@@ -114,36 +114,6 @@ class Compaction:
         """How many turns leave without a summary."""
         return sum(is_user(self.after.parts.messages[index]) for index in self.dropped)
 
-    @property
-    def actions(self) -> tuple[str, ...]:
-        """The steps of this compaction, one line each, for people."""
-        if self.snapshot:
-            begin, stop = self.snapshot
-            return (f"messages summarized: {stop - begin:,}",)
-        old = self.before
-        new = self.after
-        clamps = {
-            key: clamp
-            for key, clamp in new.view.clamped.items()
-            if old.view.clamped.get(key) != clamp
-        }
-        counts = {
-            "summaries swapped in": int(new.summary not in {"", old.summary}),
-            "summaries dropped": int(bool(old.summary) and not new.summary),
-            "old tool results cleared": len(new.view.cleared - old.view.cleared),
-            "messages dropped": len(self.dropped),
-            "messages clamped": len(clamps),
-        }
-        pins = (
-            f"pin {key} clamped: it alone exceeds the room"
-            for key, clamp in clamps.items()
-            if clamp.pin
-        )
-        return (
-            *(f"{what}: {number:,}" for what, number in counts.items() if number),
-            *pins,
-        )
-
 
 # ---- where to cut ---------------------------------------------------------------------------------------------------
 
@@ -194,7 +164,7 @@ def _pinned_before(request: Request, start: int) -> set[int]:
     parts = request.parts
     messages = request.parts.messages
     current = last_user(messages)
-    wanted = _verbatim(parts)
+    wanted = {*parts.verbatim}
     if parts.settings.pin_first_user:
         first_user = (i for i in range(parts.first, start) if is_user(messages[i]))
         wanted.update(islice(first_user, 1))
@@ -211,12 +181,6 @@ def _pinned_before(request: Request, start: int) -> set[int]:
     return {index for index in pinned_indexes if index < start}
 
 
-def _verbatim(parts: Parts) -> set[int]:
-    """Positions of the explicit pins and of the current user message."""
-    current = last_user(parts.messages)
-    return {*parts.pins, *(() if current is None else (current,))}
-
-
 def with_new_pins(request: Request) -> Session | None:
     """Return the session that shows messages which were pinned after they had left the view or were shortened in it.
 
@@ -227,7 +191,7 @@ def with_new_pins(request: Request) -> Session | None:
     shortened = {
         key for key, clamp in old.clamped.items() if key in pinned and not clamp.pin
     }
-    wanted = {index for index in _verbatim(parts) if parts.first <= index < start}
+    wanted = {index for index in parts.verbatim if parts.first <= index < start}
     is_shown = wanted.issubset(position.index for position in old.pinned)
     view = old if is_shown else cut(request, start)
     clamped = {key: one for key, one in view.clamped.items() if key not in shortened}

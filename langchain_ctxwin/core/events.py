@@ -215,7 +215,6 @@ class CompactionEvent(Event):
     """`summarize` when a summary was written for it, `force` when no model was called."""
 
     reason: str = ""
-    actions: tuple[str, ...] = ()
     tokens_before: int = 0
     tokens_after: int = 0
     """Input tokens of the request before and after it."""

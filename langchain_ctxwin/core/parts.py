@@ -47,87 +47,57 @@ from langchain_ctxwin.core.record import (
 )
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import Doubt
-from langchain_ctxwin.core.turns import MessageHistory, Price
+from langchain_ctxwin.core.turns import MessageHistory, Price, last_user
 from langchain_ctxwin.core.view import View, message_id
 
 
 class RequestSettings(Protocol):
     """The settings of `ContextConfig` that shape a request and its compaction; shares are shares of the room."""
 
-    @property
-    def prepare(self) -> float:
-        """History past which a summary is begun ahead of need."""
-        ...
+    prepare: float
+    """History past which a summary is begun ahead of need."""
 
-    @property
-    def prompt_cache(self) -> str:
-        """How long a provider is asked to keep a prefix: `5m`, `1h` or `off`."""
-        ...
+    prompt_cache: str
+    """How long a provider is asked to keep a prefix: `5m`, `1h` or `off`."""
 
-    @property
-    def trigger(self) -> float | None:
-        """History past which something leaves; None for all of the room."""
-        ...
+    trigger: float | None
+    """History past which something leaves; None for all of the room."""
 
-    @property
-    def keep(self) -> float:
-        """History that a compaction leaves."""
-        ...
+    keep: float
+    """History that a compaction leaves."""
 
-    @property
-    def trigger_messages(self) -> int | None:
-        """Largest number of messages in the view; None for any."""
-        ...
+    trigger_messages: int | None
+    """Largest number of messages in the view; None for any."""
 
-    @property
-    def max_history_tokens(self) -> int | None:
-        """Largest history; None for all of the room."""
-        ...
+    max_history_tokens: int | None
+    """Largest history; None for all of the room."""
 
-    @property
-    def summarize(self) -> Literal["background", "inline", "off"]:
-        """How summaries are written."""
-        ...
+    summarize: Literal["background", "inline", "off"]
+    """How summaries are written."""
 
-    @property
-    def summary_max_tokens(self) -> int | None:
-        """Longest summary; None sizes it by the room of the history."""
-        ...
+    summary_max_tokens: int | None
+    """Longest summary; None sizes it by the room of the history."""
 
-    @property
-    def summary_placement(self) -> Literal["system", "user"]:
-        """Where summary and record are shown."""
-        ...
+    summary_placement: Literal["system", "user"]
+    """Where summary and record are shown."""
 
-    @property
-    def record_share(self) -> float:
-        """Part of the room, pins included, that the lines of the record may take."""
-        ...
+    record_share: float
+    """Part of the room, pins included, that the lines of the record may take."""
 
-    @property
-    def rules(self) -> str | Callable[[str], bool] | None:
-        """Which other sentences of people hold from then on."""
-        ...
+    rules: str | Callable[[str], bool] | None
+    """Which other sentences of people hold from then on."""
 
-    @property
-    def clear_tools(self) -> Sequence[str]:
-        """Tools whose results are cleared in place before anything is dropped."""
-        ...
+    clear_tools: Sequence[str]
+    """Tools whose results are cleared in place before anything is dropped."""
 
-    @property
-    def pin_first_user(self) -> bool:
-        """Keep the first user message."""
-        ...
+    pin_first_user: bool
+    """Keep the first user message."""
 
-    @property
-    def constraints(self) -> tuple[str, ...]:
-        """Rules that are in each request."""
-        ...
+    constraints: tuple[str, ...]
+    """Rules that are in each request."""
 
-    @property
-    def output_reserve(self) -> int | None:
-        """Tokens that are kept for the answer, where configured."""
-        ...
+    output_reserve: int | None
+    """Tokens that are kept for the answer, where configured."""
 
 
 class Pricer(Protocol):
@@ -221,6 +191,12 @@ class Parts:
     def price(self) -> Price:
         """Tokens of one message."""
         return self.pricer.price
+
+    @property
+    def verbatim(self) -> frozenset[int]:
+        """Positions of the explicit pins and of the current user message."""
+        current = last_user(self.messages)
+        return self.pins if current is None else self.pins | {current}
 
     def price_text(self, text: str) -> int:
         """Our estimate of a text as a message of its own; 0 for an empty one."""

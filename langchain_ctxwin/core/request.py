@@ -11,11 +11,12 @@ import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
+from langchain_ctxwin.core.model_info import CACHE_SECONDS
 from langchain_ctxwin.core.pairing import NOTE_KEY, is_result, is_user
 from langchain_ctxwin.core.parts import (
     Parts,
@@ -42,7 +43,6 @@ from langchain_ctxwin.core.turns import (
     Turn,
     VisibleSteps,
     group_turns,
-    last_user,
     pinned_groups,
     show_step,
     show_steps,
@@ -51,23 +51,32 @@ from langchain_ctxwin.core.view import View, edit, message_id
 
 CountedBy = Literal["usage", "estimate", "exact"]
 
-Stopped = Literal["", "summaries_ineffective", "fixed_regions"]
-"""Why no summary is tried: the last ones failed or freed too little (for 1, 2, 4, ... user messages), or the regions
-that cannot leave are past the trigger by themselves (until the prompt, the tools or the pins get smaller)."""
+Writer = Literal["", "inline", "background", "provider"]
+"""How summaries are written: by nobody, within the step, beside it, or by the provider on demand, within an answer."""
 
-FILLED_SHARE = (
-    0.95  # of the limit: fixed regions past it leave no history worth compacting
-)
+IDLE = "compact_when_idle: the prompt cache is cold, and a compaction is near"
+# Of the room: where an inline summary is written unless told; what follows it has to fit, too.
+WRITTEN_SHARE = 0.95
+PREPARED_SHARE = 0.8  # of the trigger: the latest that a summary is begun beside it
+ON_DEMAND_SHARE = 0.9
+"""Of the room: where a provider's own block is begun, which is written within one answer. Of one begun at 0.6 the half
+of a window stays behind it, and all requests were billed a quarter more."""
 # What a bound by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow.
 KEPT_MESSAGES_SHARE, MAX_MESSAGES_SHARE = 0.5, 0.8
 LEAST_MESSAGES = 2  # a question and its answer
 # Of what the history may take before it leaves: what the newest step and what is kept before it take together.
 KEPT_WITH_NEWEST_SHARE = 0.5
-STRICT_SHARE = 0.5  # of `keep`: what stays where somebody asked to compact, or a provider refused the request
 REGIONS = (*FIXED_REGIONS, "history_tokens")
 NOTHING = Regions(
     system_tokens=0, tool_tokens=0, summary_tokens=0, pinned_tokens=0, history_tokens=0
 )
+
+
+class Need(NamedTuple):
+    """How soon something has to leave a request, or a summary has to be begun, and why, in words."""
+
+    level: Literal["ahead", "soft", "hard"]
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +98,6 @@ class Request:
     reserved_tokens: int = 0
     limit: int = 0
     """What the request has to fit: the input limit, or less after a refusal."""
-
-    is_strict: bool = False
-    """Less than usual stays: somebody asked to compact, or the provider refused the request."""
 
     unbound: int = 0
     """Position up to which reasoning is tied to what requests under the stored view no longer begin with."""
@@ -372,13 +378,12 @@ class Request:
         }
 
     def clamped_newest(self) -> dict[str, list[int]]:
-        """Return by id what is shown of the current user message and of the newest results that are cut, and of what.
+        """Return by id what is shown of pins, current user message and newest results that are cut, and of what.
 
         Both in tokens, as we estimate them.
         """
         messages, view, price = self.parts.messages, self.view, self.parts.price
-        current, newest = last_user(messages), self.newest
-        indexes = [] if current is None else [current]
+        indexes, newest = [*self.parts.verbatim], self.newest
         if newest:
             results = range(newest.index, newest.stop)
             indexes += [index for index in results if is_result(messages[index])]
@@ -428,6 +433,80 @@ class Request:
 
     # ---- its thresholds ---------------------------------------------------------------------------------------------
 
+    def need(self, writer: Writer = "") -> Need | None:
+        """Return what has to happen before the request is sent; None when it may be sent as it is.
+
+        hard: it does not fit. soft: it fits, and is past a bound of the user's own, or its prompt cache went cold when
+        its next compaction was near. ahead: the history nears what it may take, and summaries have a `writer`.
+        """
+        if not self.fits:
+            sizes = f"{self.upper_tokens:,} tokens exceeds {self.limit:,}"
+            return Need("hard", f"a request of up to {sizes}")
+        if reason := self.past_bound or self._went_cold:
+            return Need("soft", reason)
+        settings, share = self.parts.settings, WRITTEN_SHARE
+        if not writer or not self.may_summarize:
+            return None
+        latest, most_messages = self.most_history, settings.trigger_messages
+        if writer != "inline":
+            share = settings.prepare
+            # begun below what a compaction keeps, one summary would follow the other for ever
+            least = settings.keep, ON_DEMAND_SHARE if writer == "provider" else 0
+            if share <= 1:
+                share = max(share, *(one for one in least if one <= 1))
+            if settings.trigger is not None:
+                latest = int(PREPARED_SHARE * latest)
+            if most_messages is not None:
+                most_messages = int(min(share, 1.0) * most_messages)
+        reason = self._past(min(portion(share, self.room), latest), most_messages)
+        return Need("ahead", reason) if reason else None
+
+    @property
+    def past_bound(self) -> str:
+        """Which bound of the user's own the history exceeds, in words; empty when none."""
+        settings = self.parts.settings
+        has_bound = (settings.trigger, settings.max_history_tokens) != (None, None)
+        most_tokens = self.most_history if has_bound else self.history_tokens
+        return self._past(most_tokens, settings.trigger_messages)
+
+    def _past(self, most_tokens: int, most_messages: int | None) -> str:
+        """The bound that the history exceeds: the setting that says so, else the share of the room that was left."""
+        settings, room = self.parts.settings, self.room
+        if self.history_tokens > most_tokens:
+            share = round(100 * most_tokens / room) if room else 0
+            bound = f"{share} % of the {room:,} tokens left for history"
+            if room == settings.max_history_tokens:
+                bound = f"{share} % of max_history_tokens={room:,}"
+            if settings.trigger is not None and most_tokens == self.most_history:
+                bound = f"trigger={settings.trigger:g} ({most_tokens:,} tokens)"
+            return f"history of {self.history_tokens:,} tokens is past {bound}"
+        most = settings.trigger_messages
+        if (
+            most is None
+            or most_messages is None
+            or self.shown_messages <= most_messages
+        ):
+            return ""
+        part = "" if most_messages == most else f"{most_messages:,} of "
+        return (
+            f"{self.shown_messages:,} messages are past {part}trigger_messages={most:,}"
+        )
+
+    @property
+    def _went_cold(self) -> str:
+        """Why a conversation that was idle is compacted: the next request is read at the full price in any case.
+
+        A compaction is near from the size on at which a summary is prepared.
+        """
+        parts, settings = self.parts, self.parts.settings
+        answered = self.session.counts.get("answered_seconds")
+        near = portion(settings.prepare, self.room)
+        if parts.now_seconds is None or not answered or self.history_tokens <= near:
+            return ""
+        is_short = settings.prompt_cache == "5m"
+        kept_seconds = parts.rules.marked_seconds if is_short else CACHE_SECONDS
+        return IDLE if parts.now_seconds - answered > kept_seconds else ""
+
     @property
     def fits(self) -> bool:
         """True when the request may be sent."""
@@ -474,8 +553,6 @@ class Request:
         kept = portion(self.parts.settings.keep, self.room)
         if self.parts.settings.trigger is not None and kept >= self.most_history:
             kept = self.most_history // 2  # a low trigger beside the default of `keep`
-        if self.is_strict:
-            return self.fixed_tokens + int(STRICT_SHARE * kept)
         newest = self.newest.tokens if self.newest else 0
         beside = min(kept + newest, int(KEPT_WITH_NEWEST_SHARE * self.most_history))
         return self.fixed_tokens + max(kept, beside)
@@ -502,20 +579,15 @@ class Request:
         return self.fits and self.total_tokens <= self.low_water and is_few
 
     @property
-    def has_no_room(self) -> bool:
-        """True when the fixed regions nearly fill the limit by themselves: no compaction of the history can help."""
-        return self.fixed_tokens > FILLED_SHARE * self.limit
+    def stopped(self) -> Literal["", "summaries_ineffective"]:
+        """Why no summary is tried: the last ones failed or freed too little; empty while one may be."""
+        has_given_up = self.session.has_given_up(self.parts.messages)
+        return "summaries_ineffective" if has_given_up else ""
 
     @property
-    def stopped(self) -> Stopped:
-        """Why no summary is tried; empty while one may be."""
-        if self.has_no_room:
-            return "fixed_regions"
-        return (
-            "summaries_ineffective"
-            if self.session.has_given_up(self.parts.messages)
-            else ""
-        )
+    def may_summarize(self) -> bool:
+        """True while summaries are on, and the last ones came to something."""
+        return self.parts.settings.summarize != "off" and not self.stopped
 
 
 Window = Request

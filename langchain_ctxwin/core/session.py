@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.core.provider_blocks import apart, kind_of
+from langchain_ctxwin.core.provider_blocks import kind_of
 from langchain_ctxwin.core.record import MAX_COUNT, Record
 from langchain_ctxwin.core.sizing import MAX_NUMBER, NUMBERS, are_spans
 from langchain_ctxwin.core.turns import MessageHistory, last_user
@@ -76,9 +74,9 @@ class Pending:
             **fields,
         )
 
-    def matches(self, messages: Sequence[AnyMessage]) -> bool:
-        """True when the messages are unchanged since the summary was started; they are digested for that."""
-        return content_digest(messages, self.start.index, self.stop) == self.digest
+    def matches(self, history: MessageHistory) -> bool:
+        """True when the messages are unchanged since the summary was started."""
+        return history.digest(self.start.index, self.stop) == self.digest
 
     def located(
         self, messages: Sequence[AnyMessage], view: View, first: int
@@ -100,23 +98,6 @@ class Pending:
 def uncovered(view: View, first: int) -> int:
     """Return the position of the first message that no summary covers; `first` is the first one of the history."""
     return max(first, view.covered.index + 1) if view.covered else first
-
-
-def content_digest(messages: Sequence[AnyMessage], start: int, stop: int) -> str:
-    """Return a fingerprint of texts and calls of the messages in `[start, stop)`, whatever ids they have now."""
-    digest = hashlib.blake2b(digest_size=12)
-    for message in messages[start:stop]:
-        calls = (
-            [[call["name"], call["args"]] for call in message.tool_calls]
-            if isinstance(message, AIMessage)
-            else []
-        )
-        digest.update(
-            json.dumps(
-                [message.type, apart(message)[0].content, calls], default=str
-            ).encode()
-        )
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,18 +341,12 @@ def read_session(
             counts=counts, guard=_since_now(guard, messages), faults=tuple(faults)
         )
         return replace(restarted, counts=restarted.unanchored)
-    is_edited = view.left_checksum not in {None, history.checksum_of(located)}
-    is_same = located == view and not is_edited
+    checksums = {None, history.checksum_of(located)}
+    is_edited = located != view or view.left_checksum not in checksums
     if is_edited:
-        faults.append(
-            "what had left the view was edited or removed: summary and record were dropped"
-        )
+        faults.append("earlier history was edited: summary and record were dropped")
         located = replace(located, record=Record(), covered=None, block=None)
         summary = ""
-    elif not is_same:
-        faults.append("earlier history was edited: the view moved with it")
-        present = (message_id(messages, index) for index in range(len(messages)))
-        located = replace(located, record=located.record.of_messages(present))
     awaited = pending.located(messages, located, history.first) if pending else None
     if pending and awaited is None:
         faults.append(
@@ -382,7 +357,7 @@ def read_session(
     former = kept.get("former") if isinstance(kept, Mapping) else None
     return Session(
         view=located,
-        former=former if is_same and isinstance(former, Mapping) else {},
+        former={} if is_edited or not isinstance(former, Mapping) else former,
         summary=summary,
         counts=counts,
         guard=guard,

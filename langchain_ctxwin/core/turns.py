@@ -214,21 +214,6 @@ class Turn:
         """Position of the first message in the history."""
         return self.steps[0].index
 
-    @property
-    def stop(self) -> int:
-        """Position after the last message."""
-        return self.steps[-1].stop
-
-    @property
-    def messages(self) -> tuple[AnyMessage, ...]:
-        """The messages of all steps, in order."""
-        return tuple(message for step in self.steps for message in step.messages)
-
-    @property
-    def tokens(self) -> int:
-        """Price of the whole turn, in tokens."""
-        return sum(step.tokens for step in self.steps)
-
 
 def as_messages(
     messages: Sequence[MessageLikeRepresentation] | str,
@@ -406,6 +391,13 @@ class MessageHistory:
         steps = map(self.step_at, wanted)
         return {index for step in steps for index in range(step.index, step.stop)}
 
+    def digest(self, start: int, stop: int) -> str:
+        """Return a fingerprint of the texts and calls of some messages, whatever ids they have."""
+        before = self.checksums[start] * pow(
+            CHECKSUM_BASE, stop - start, CHECKSUM_MODULUS
+        )
+        return f"{(self.checksums[stop] - before) % CHECKSUM_MODULUS:x}"
+
     def checksum_of(self, view: View) -> int:
         """Return the checksum of what summary and record may tell of: what is before the start, and cleared results.
 
@@ -469,9 +461,7 @@ def starts_with(
     messages: Sequence[AnyMessage], first_messages: Sequence[AnyMessage]
 ) -> bool:
     """True when a history begins with known messages: the same ones, or equal ones that were loaded anew."""
-    if len(messages) < len(first_messages):
-        return False
-    return all(map(is_, messages, first_messages)) or all(
+    return len(messages) >= len(first_messages) and all(
         map(_are_equal, messages, first_messages)
     )
 

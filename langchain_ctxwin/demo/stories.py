@@ -370,7 +370,7 @@ class Talk:
         done = event["type"].removeprefix("context.").replace("_", " ")
         if event["type"] == "context.compacted":
             sizes = f"{event['tokens_before']:,} -> {event['tokens_after']:,} tokens"
-            done = f"{done} {sizes}: {'; '.join(event['actions'])}"
+            done = f"{done} {sizes}: {event['left_messages']} messages left"
         say(f"{INDENT}~ {done}  ({event.get('reason') or event.get('fault') or ''})")
 
     def claims(self) -> list[Claim]:

@@ -79,7 +79,6 @@ COMPACTION_FIELDS = {
     "compaction.tokens_before": "tokens_before",
     "compaction.tokens_after": "tokens_after",
     "ctxwin.compaction.reason": "reason",
-    "ctxwin.compaction.actions": "actions",
     "ctxwin.compaction.left_messages": "left_messages",
 }
 SUMMARY_FIELDS = {

@@ -38,7 +38,6 @@ from langchain_ctxwin.core.model_info import (
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.pairing import standard
-from langchain_ctxwin.core.plan import LastRequest
 from langchain_ctxwin.core.record import Record, extended, render_record
 from langchain_ctxwin.core.summary_prompt import checked_prompt, sections_text
 from langchain_ctxwin.core.tokens import TokenEstimator, readable_text, text_price
@@ -118,7 +117,7 @@ class ModelSummarizer(Instructed):
     _: KW_ONLY
     prompt: str | None = None
     counter: TokenCounter | None = None
-    sent: tuple[Runnable[Any, Any], LastRequest] | None = field(
+    sent: tuple[Runnable[Any, Any], Sequence[AnyMessage]] | None = field(
         default=None, repr=False
     )
     """A request and what it went to, to be asked after it."""
@@ -173,7 +172,7 @@ class ModelSummarizer(Instructed):
                 self.learned_limits.update(learned)
                 return summary
 
-    def extending(self, call: Any, request: LastRequest | None) -> Summarizer:
+    def extending(self, call: Any, request: Sequence[AnyMessage] | None) -> Summarizer:
         """Return a summarizer that extends the request which `call` sent; itself where `call` is another model."""
         inner: Any = call
         while inner is not self.model and isinstance(inner, RunnableBindingBase):
@@ -200,7 +199,7 @@ class ModelSummarizer(Instructed):
     def _extended(
         self,
         call: Runnable[Any, Any],
-        request: LastRequest,
+        request: Sequence[AnyMessage],
         messages: Sequence[AnyMessage],
         max_tokens: int,
     ) -> str:
@@ -215,10 +214,8 @@ class ModelSummarizer(Instructed):
             max_tokens=f"{max_tokens:,}",
         )
         question += self.focus_text
-        if text_price(self.counter)(question) > request.room_tokens:
-            return ""
         try:
-            reply = replied(call, [*request.messages, HumanMessage(question)])
+            reply = replied(call, [*request, HumanMessage(question)])
         except SummarizationError as error:
             if classify_overflow(error.__cause__) is None:
                 raise

@@ -63,7 +63,6 @@ COMPACTION = CompactionEvent(
     **ABOUT,
     kind="force",
     reason="over the limit",
-    actions=("drop",),
     tokens_before=900,
     tokens_after=300,
     duration_seconds=0.5,

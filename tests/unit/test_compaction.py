@@ -67,7 +67,7 @@ def test_old_results_of_named_tools_are_cleared_before_anything_leaves():
     compaction, after = forced(
         engine_of(1000, clear_tools=("read",), keep=0.5), steps(11)
     )
-    assert compaction.actions == ("old tool results cleared: 9",)
+    assert len(after.view.cleared) == 9
     assert after.messages[-1].content == f"10 {FILLER}"
     assert after.messages[2].content.startswith("[Tool result cleared: ")
     assert compaction.dropped == []
@@ -213,8 +213,8 @@ def test_a_summarizer_is_given_what_the_view_shows_and_the_request_that_a_provid
     assert given[4] == window.messages[2]
     assert len(given[4].text) < 300
     request = last_request(window, 2, 4)
-    assert list(request.messages) == engine.build(window)[:-1]
-    assert request.messages[-1].id == "a1"
+    assert request == engine.build(window)[:-1]
+    assert request[-1].id == "a1"
     session = {
         "context_view": VIEW,
         "context_guard": {"compactions": 1, "since": {"id": "q2", "index": 6}},

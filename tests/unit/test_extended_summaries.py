@@ -15,8 +15,6 @@ from langchain_ctxwin import (
     SummaryJobs,
     create_context_agent,
 )
-from langchain_ctxwin.core.plan import LastRequest
-from langchain_ctxwin.summarize import ModelSummarizer
 from support.agents import PATIENCE, THREAD, agent_on, on_both, values
 from support.fakes import ScriptedChatModel, core_overflow, exact_count
 
@@ -122,21 +120,6 @@ def test_a_request_refused_as_too_large_is_replaced_by_the_transcript():
     first, *others = model.extended
     assert (first, {*others}) == (True, {False})
     assert state["context_pending"]["text"] == SUMMARY
-
-
-@pytest.mark.parametrize(("room_tokens", "is_extended"), [(2_000, True), (20, False)])
-def test_a_request_without_room_for_the_question_is_not_extended(
-    room_tokens, is_extended
-):
-    model, request = (
-        provider(),
-        [HumanMessage("hi"), AIMessage("hello"), HumanMessage("and now?")],
-    )
-    summarizer = ModelSummarizer(model, counter=exact_count).extending(
-        model, LastRequest(messages=tuple(request), room_tokens=room_tokens)
-    )
-    assert summarizer.summarize(request, previous="", max_tokens=100) == SUMMARY
-    assert model.extended == [is_extended]
 
 
 # Who sees the calls of a summarizer, where they run, and what it may do to the agent that asked for them.
