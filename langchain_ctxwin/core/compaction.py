@@ -386,11 +386,6 @@ def after_compaction(
     counts = session.unanchored
     if "tied_to" in counts:
         counts["tied_to"] = request.tied_to
-    start = window.parts.start_of(request.view)
-    if sizes := counts.get("sizes"):
-        counts["sizes"] = {
-            name: _since(stored, start) for name, stored in sizes.items()
-        }
     former = {
         "context_view": session.view.to_json(),
         "context_summary": session.summary,
@@ -406,15 +401,10 @@ def after_compaction(
         former=former,
         pending=None if is_summary else session.pending,
     )
-    sizing = replace(
-        request.sizing,
-        spans=tuple(span for span in request.sizing.spans if span.stop > start),
-    )
     return replace(
         request,
         parts=window.parts,
         session=after,
-        sizing=sizing,
         view=view,
         limit=request.input_limit,
         unbound=unbound,
@@ -544,8 +534,3 @@ def _ineffective(window: Window) -> dict[str, Any]:
         "ineffective": window.session.failed_summaries + 1,
         "asked": last_user(window.parts.messages),
     }
-
-
-def _since(stored: Mapping[str, Any], start: int) -> dict[str, Any]:
-    """Stored sizes with the spans that are still in a view."""
-    return {**stored, "spans": [span for span in stored["spans"] if span[1] > start]}

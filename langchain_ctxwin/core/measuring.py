@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, replace
-from itertools import pairwise
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -26,10 +25,10 @@ from langchain_ctxwin.core.session import Session, guard_after, last_position
 from langchain_ctxwin.core.sizing import ReportedSize, Sizes, Span, is_plausible
 from langchain_ctxwin.core.turns import VisibleSteps
 from langchain_ctxwin.core.usage import (
+    LEAST_SHARE,
     answered_by,
     counted_once,
     far_off,
-    fault_of,
     is_believed,
     is_count,
     may_be,
@@ -251,11 +250,6 @@ def _unbound(session: Session, parts: Parts) -> int:
 # ---- after an answer or a refusal ------------------------------------------------------------------------------------
 
 
-MAX_MODELS = (
-    4  # models remembered per conversation; of more, the one learned first leaves
-)
-
-
 def after_measure(window: Window) -> Session:
     """Return the session after a measure: mended positions, and how many messages were seen."""
     messages = window.parts.messages
@@ -291,32 +285,31 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
         counts["tied_to"] = window.tied_to
     if tokens is None:
         return counts, ""
-    sizes, extends, asked = window.sizing, window.last_report, window.parts.model
-    model = answered_by(reply) or window.answering_model
-    expected = expected_sizes(window)
+    sizes, extended, planned = window.sizing, window.last_report, window.total_tokens
+    asked, model = window.parts.model, answered_by(reply) or window.answering_model
     if model != window.answering_model:
-        sizes, extends = sizes_for(window.parts, window.session, model), None
-        size = sizes.size(window.estimates, window.steps)
-        expected = (size.regions.total_tokens, *expected[1:])
+        sizes, extended = sizes_for(window.parts, window.session, model), None
+        planned = sizes.size(window.estimates, window.steps).regions.total_tokens
     if not is_count(tokens) or not tokens:
-        return counts, fault_of(tokens, expected)
+        return counts, far_off(tokens, planned)
     if sizes.reports:
-        tokens = counted_once(reply, tokens, expected[0])
-    report = ReportedSize(tokens, window.estimates.total_tokens)
+        tokens = counted_once(reply, tokens, planned)
+    report = ReportedSize(tokens, window.estimates.total_tokens, window.stop)
     if not is_believed(
         report,
         sizes,
-        expected,
+        planned,
+        tool_tokens=window.estimates.tool_tokens,
         limit_tokens=window.limits.input_limit(0),
-        extended_tokens=extends.tokens if extends else 0,
+        extended_tokens=extended.tokens if extended else 0,
     ):
-        doubting = replace(sizes, doubted=report)
-        return _with_sizes(counts, model, doubting), far_off(tokens, expected)
+        counts["sizes"] = replace(sizes, doubted=report).to_json()
+        return counts, far_off(tokens, planned)
     counts["anchor"] = {
         "id": reply.id,
-        "tokens": tokens,
         "model": model,
         "digest": window.digest_until(window.stop),
+        "tokens": tokens,
         "estimate": report.estimate,
         "index": window.stop,
     }
@@ -325,40 +318,29 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
     learned = remembered_limit(window.session, asked)
     if is_own and learned and not is_possible(learned, tokens):
         counts["limits"] = {}
-    counts["speakers"] = bounded(counts.get("speakers"), asked, model)
-    if extends:
+    counts["speakers"] = {asked: model}
+    if extended:
         answer = Position(id=reply.id or "", index=window.stop)
-        grown = tokens - extends.tokens
-        sizes = _with_growth(sizes, extends, grown, sum(window.added), answer)
-    sizes = sizes.with_request(tokens, **_fixed_and_text(sizes, window))
-    return _with_sizes(counts, model, sizes), ""
+        sizes = _with_growth(sizes, extended, report, answer)
+    known, text = sizes.explained(window.estimates, window.steps)
+    sizes = sizes.with_request(tokens, known=known, text=text)
+    return {**counts, "sizes": sizes.to_json()}, ""
 
 
 def _with_growth(
-    sizes: Sizes, before: ReportedSize, grown: int, added: int, answer: Position
+    sizes: Sizes, before: ReportedSize, report: ReportedSize, answer: Position
 ) -> Sizes:
     """The sizes with the span between two reports, where what a request grew by can be the size of what was added."""
+    grown, added = report.tokens - before.tokens, report.estimate - before.estimate
     if not is_plausible(grown, added):
         return sizes
-    return sizes.with_span(Span(before.at, answer.index, added, grown), answer)
-
-
-def _fixed_and_text(
-    sizes: Sizes, window: Window, *, after: int = 0
-) -> dict[str, float]:
-    """The counted tokens of a request and the estimates of its other texts, less the last `after` tokens of history."""
-    estimates = window.estimates
-    counted, rest = sizes.counted(window.steps)
-    fixed = estimates.system_tokens + estimates.tool_tokens + counted
-    return {
-        "fixed": fixed,
-        "text": estimates.summary_tokens + estimates.pinned_tokens + rest - after,
-    }
+    return sizes.with_span(Span(before.at, report.at, added, grown), answer)
 
 
 def small_report(window: Window, answering_model: str) -> tuple[int, int] | None:
     """Return the last report of a model, when it was too small to be believed, and what was added since."""
-    report = stored_sizes(window.session, answering_model).doubted
+    sizes = sizes_for(window.parts, window.session, answering_model)
+    report = sizes.doubted
     if report is None or report.tokens >= report.estimate:
         return None
     return report.tokens, max(0, window.estimates.total_tokens - report.estimate)
@@ -370,105 +352,68 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
     Sizes that earlier answers brought no longer count for this request.
     """
     counts = {**window.session.counts, "anchor": None}
-    if stated_tokens is None or fault_of(stated_tokens, expected_sizes(window)):
+    least = LEAST_SHARE * min(window.total_tokens, window.estimates.total_tokens)
+    if not is_count(stated_tokens) or stated_tokens < least:
         return counts
-    sizes = window.sizing
-    sizes = sizes.with_refusal(stated_tokens, **_fixed_and_text(sizes, window))
-    return _with_sizes(counts, window.answering_model, sizes)
+    known, text = window.sizing.explained(window.estimates, window.steps)
+    sizes = window.sizing.with_refusal(stated_tokens, known=known, text=text)
+    return {**counts, "sizes": sizes.to_json()}
 
 
 def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
-    """Learn from the usage in a history whose answers were not handed to us, each report once.
+    """Learn from the usage in the shown history, whose answers were not handed to us, by the same rules as of answers.
 
     After a compaction only what was answered since belongs to requests like this one. Returns the newest report, too.
     """
     session, parts = request.session, request.parts
-    answering_model = session.answering_model(parts.model)
-    sizes = sizes_for(parts, session, answering_model)
+    asked = session.answering_model(parts.model)
     compacted = session.since.index + 1 if session.since and session.compactions else 0
-    believed = _believed(request, answering_model)
-    newest = believed[-1] if believed and believed[-1].at >= compacted else None
-    known = max(compacted, sizes.last.index if sizes.last else 0)
-    reports = [report for report in believed if report.at >= known]
-    if newest is None or not reports or (sizes.reports and len(reports) == 1):
-        return session, newest
-    for old, new in pairwise(reports):
-        if old.model == new.model:
-            grown, added = new.tokens - old.tokens, new.estimate - old.estimate
-            answer = position_of(parts.messages, new.at)
-            sizes = _with_growth(sizes, old, grown, added, answer)
-    after = request.steps.between(newest.at, request.stop)
-    explained = _fixed_and_text(sizes, request, after=after)
-    sizes = sizes.with_request(newest.tokens, **explained)
-    name = newest.model or answering_model
-    speakers = bounded(session.counts.get("speakers"), parts.model, name)
-    counts = _with_sizes({**session.counts, "speakers": speakers}, name, sizes)
-    return replace(session, counts=counts), newest
-
-
-def _believed(request: Request, answering_model: str) -> list[ReportedSize]:
-    """The reports of a model in the shown history that are believed, by the same rule as those of answers."""
-    declared = request.parts.declared
-    limit = declared.input_limit(0) if declared.known else None
-    believed, sizes = list[ReportedSize](), Sizes()
-    next_estimate = request.fixed_estimates.total_tokens
+    limit = parts.declared.input_limit(0) if parts.declared.known else None
+    sizes = sizes_for(parts, Session(), asked)
+    newest, before, model = None, request.fixed_estimates.total_tokens, asked
     for step in request.steps:
-        estimate = next_estimate
-        next_estimate += step.tokens
+        estimate, before = before, before + step.tokens
         answer = step.messages[0] if step.messages else None
         if not isinstance(answer, AIMessage) or step is request.steps[0]:
             continue
-        tokens, model = sent_tokens(answer), answered_by(answer)
-        if not tokens or not is_count(tokens) or not may_be(model, answering_model):
+        tokens, name = sent_tokens(answer), answered_by(answer)
+        if not tokens or not is_count(tokens) or not may_be(name, asked):
             continue
-        report = ReportedSize(tokens, estimate, step.index, model)
-        last = believed[-1] if believed else None
-        planned = last.tokens + estimate - last.estimate if last else estimate
-        if is_believed(
+        report = ReportedSize(tokens, estimate, step.index)
+        is_known = is_believed(
             report,
             sizes,
-            (planned, estimate - request.estimates.tool_tokens),
+            newest.tokens + estimate - newest.estimate if newest else estimate,
+            tool_tokens=request.estimates.tool_tokens,
             limit_tokens=limit,
-            extended_tokens=last.tokens if last else 0,
-        ):
-            believed.append(report)
-            sizes = replace(sizes, doubted=None, reports=len(believed))
-        else:
+            extended_tokens=newest.tokens if newest else 0,
+        )
+        if not is_known:
             sizes = replace(sizes, doubted=report)
-    return believed
-
-
-def stored_sizes(session: Session, answering_model: str) -> Sizes:
-    """Return the stored sizes of requests to a model, by the name under which it answers."""
-    stored = (session.counts.get("sizes") or {}).get(answering_model)
-    return Sizes.from_json(stored) if stored else Sizes()
+            continue
+        if newest and not newest.at < compacted <= report.at:
+            answer_position = position_of(parts.messages, report.at)
+            sizes = _with_growth(sizes, newest, report, answer_position)
+        sizes = replace(sizes, doubted=None, reports=sizes.reports + 1)
+        newest, model = report, name or asked
+    if newest is None or newest.at < compacted:
+        return session, None
+    known, text = sizes.explained(request.estimates, request.steps)
+    text -= request.steps.between(newest.at, request.stop)
+    sizes = replace(sizes, model=model).with_request(
+        newest.tokens, known=known, text=text
+    )
+    learned = {"speakers": {parts.model: model}, "sizes": sizes.to_json()}
+    return replace(session, counts={**session.counts, **learned}), newest
 
 
 def sizes_for(parts: Parts, session: Session, answering_model: str) -> Sizes:
-    """Return the same for a request: its history, tool set and counter."""
-    sizes = stored_sizes(session, answering_model).in_history(parts.messages)
-    return replace(sizes.of_tools(parts.tools_digest), doubt=parts.pricer.doubt)
-
-
-def bounded(values: Mapping[str, Any] | None, key: str, value: Any) -> dict[str, Any]:
-    """Return a mapping with one more value; beyond `MAX_MODELS`, the one that was put first leaves."""
-    others = {name: one for name, one in (values or {}).items() if name != key}
-    return dict([*others.items(), (key, value)][-MAX_MODELS:])
-
-
-def expected_sizes(request: Request) -> tuple[int, int]:
-    """Sizes that a report may be near: what reports led to, and the plain count; some servers leave tools out of it."""
-    return (
-        request.total_tokens,
-        request.estimates.total_tokens - request.estimates.tool_tokens,
+    """Return the stored sizes as far as they hold for a request to the model of this name."""
+    stored = session.counts.get("sizes")
+    sizes = Sizes.from_json(stored) if stored else Sizes()
+    return sizes.valid_for(
+        answering_model, parts.tools_digest, parts.messages, parts.pricer.doubt
     )
-
-
-def _with_sizes(
-    counts: Mapping[str, Any], answering_model: str, sizes: Sizes
-) -> dict[str, Any]:
-    stored = bounded(counts.get("sizes"), answering_model, sizes.to_json())
-    return {**counts, "sizes": stored}
 
 
 def remembered_limit(session: Session, model: str) -> int | None:

@@ -262,15 +262,13 @@ _COUNTS = {
         "id": _or_none(str),
     },
     "sizes": {
-        str: {
-            "offset": lambda value: abs(value) < MAX_NUMBER,
-            **dict.fromkeys(NUMBERS[1:], lambda value: 0 <= value < MAX_NUMBER),
-            "reports": int,
-            "tools": str,
-            "spans": are_spans,
-            "last": _POSITION,
-            "doubted": (int, int),
-        }
+        "offset": lambda value: abs(value) < MAX_NUMBER,
+        **dict.fromkeys(NUMBERS[1:], lambda value: 0 <= value < MAX_NUMBER),
+        "reports": int,
+        **dict.fromkeys(("model", "tools"), str),
+        "spans": are_spans,
+        "last": _POSITION,
+        "doubted": (int, int, int),
     },
     "speakers": {str: str},
     "limits": {str: _is_limit},

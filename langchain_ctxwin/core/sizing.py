@@ -42,7 +42,7 @@ PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS = 4.0, 300
 """A reported difference is that of the text between when it is within this factor and this constant of its estimate."""
 
 MAX_SPANS = 48
-"""Spans kept per model, about 1 KB in a checkpoint; of more, the oldest leaves."""
+"""Spans kept, about 1 KB in a checkpoint; of more, the oldest leaves."""
 
 MAX_NUMBER = 1e15
 """Stored numbers are below this."""
@@ -95,35 +95,25 @@ class Regions:
         """All of them."""
         return self.fixed_tokens + self.history_tokens
 
-    def scaled(self, total_tokens: int) -> Regions:
-        """Return regions that add up to `total_tokens`: the history takes the difference, then all in proportion."""
-        if total_tokens >= self.fixed_tokens:
-            return replace(self, history_tokens=total_tokens - self.fixed_tokens)
-        # what is there is not shown as nothing
-        least = 1 if total_tokens >= len(FIXED_REGIONS) else 0
-        fixed = dict[str, int]()
-        for name in FIXED_REGIONS:
-            size = getattr(self, name)
-            fixed[name] = max(
-                min(size, least), size * total_tokens // self.fixed_tokens
-            )
-        largest = max(fixed, key=lambda name: fixed[name])
-        fixed[largest] -= max(0, sum(fixed.values()) - total_tokens)
-        return Regions(**fixed, history_tokens=total_tokens - sum(fixed.values()))
+    def adding_up_to(self, total_tokens: int, offset: float) -> Regions:
+        """Return regions that add up to `total_tokens`: the history takes the difference, then all in proportion.
 
-    def with_offset(self, offset: float) -> Regions:
-        """Return regions with an offset: it is mostly the rendering of tools, the prompt's where there are none."""
+        The offset is mostly the rendering of tools, the prompt's where there are none. What is there is not shown as
+        nothing.
+        """
+        fixed = {name: getattr(self, name) for name in FIXED_REGIONS}
         name = "tool_tokens" if self.tool_tokens else "system_tokens"
-        own = getattr(self, name)
-        shifted = max(round(own + offset), ceil(LEAST_FIXED_SHARE * own))
-        least = (
-            max(len(FIXED_REGIONS), ceil(LEAST_FIXED_SHARE * self.fixed_tokens))
-            if self.fixed_tokens
-            else 0
-        )
-        return replace(self, **{name: shifted}).scaled(
-            max(least, round(self.total_tokens + offset))
-        )
+        least = ceil(LEAST_FIXED_SHARE * fixed[name])
+        fixed[name] = max(round(fixed[name] + offset), least)
+        fixed_tokens = sum(fixed.values())
+        if fixed_tokens > total_tokens:
+            least = int(total_tokens >= len(FIXED_REGIONS))
+            for name, size in fixed.items():
+                share = size * total_tokens // fixed_tokens
+                fixed[name] = max(min(size, least), share)
+            largest = max(fixed, key=lambda name: fixed[name])
+            fixed[largest] -= max(0, sum(fixed.values()) - total_tokens)
+        return Regions(**fixed, history_tokens=total_tokens - sum(fixed.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,13 +148,10 @@ class ReportedSize(NamedTuple):
     at: int = 0
     """Position of the answer that it came with."""
 
-    model: str = ""
-    """Name of the model that answered; empty when the answer does not say."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The reported sizes of a conversation's requests to one model, and the calibration from them."""
+    """The sizes of a conversation's requests that its answering model reported, and the calibration from them."""
 
     offset: float = 0.0
     """Tokens of each request that are in no region and no text, by the last report."""
@@ -181,6 +168,9 @@ class Sizes:
     reports: int = 0
     """Reported sizes of requests with these tools."""
 
+    model: str = ""
+    """Name of the model that answered."""
+
     tools: str = ""
     """Fingerprint of the tool definitions that the offset belongs to."""
 
@@ -195,82 +185,76 @@ class Sizes:
 
     def size(self, estimates: Regions, steps: VisibleSteps) -> SizeEstimate:
         """Return the size of a request with these estimates, whose history consists of `steps`."""
-        counted, rest = self.counted(steps)
-        plain = self._scaled(estimates, counted + self.ratio * rest)
-        text = rest + estimates.summary_tokens + estimates.pinned_tokens
-        noise = self._noise(TYPICAL_TEXT_TOKENS * text)
+        known, text = self.explained(estimates, steps)
+        plain = self._scaled(estimates, known, text)
+        fixed = plain.fixed_tokens
+        total = max(
+            min(fixed, len(FIXED_REGIONS)),
+            ceil(LEAST_FIXED_SHARE * fixed),
+            round(plain.total_tokens + self.offset),
+        )
         if self.reports:
             # The offset holds for the text that it was taken from: the ratio is in doubt for what is more or less.
-            fixed = FIXED_NOISE_SHARE * (plain.total_tokens - self.ratio * text)
-            spread = hypot(self._ratio_sd * (text - self.offset_text), fixed, noise)
+            ratio_spread = self._ratio_sd * (text - self.offset_text)
+            others, share = (
+                FIXED_NOISE_SHARE * (plain.total_tokens - self.ratio * text),
+                1.0,
+            )
         else:
-            tools = (
-                TOOLS_SD_SHARE * plain.tool_tokens + TOOLS_SD_TOKENS
-                if plain.tool_tokens
-                else 0.0
-            )
-            spread = hypot(
-                self._ratio_sd * text,
-                self.doubt.ratio_sd * plain.system_tokens,
-                tools,
-                noise,
-            )
-        share = 1.0 if self.reports else self.doubt.lower_share
-        return self._bounded(plain.with_offset(self.offset), spread, share)
+            ratio_spread = self._ratio_sd * text
+            others, share = self._first_spread(estimates), self.doubt.lower_share
+        spread = hypot(ratio_spread, others, self._noise(TYPICAL_TEXT_TOKENS * text))
+        regions = plain.adding_up_to(total, self.offset)
+        return self._bounded(regions, spread, share)
 
     def extended(
         self, estimates: Regions, reported_tokens: int, added: Sequence[int]
     ) -> SizeEstimate:
         """Return the size of a request that extends one of `reported_tokens` by texts of `added` estimated tokens."""
         text = sum(added)
-        plain = self._scaled(estimates, estimates.history_tokens)
-        regions = plain.with_offset(self.offset).scaled(
-            reported_tokens + round(self.ratio * text)
-        )
+        total = reported_tokens + round(self.ratio * text)
+        regions = self._scaled(estimates).adding_up_to(total, self.offset)
         noise = self._noise(sum([tokens * tokens for tokens in added])) if text else 0.0
         return self._bounded(regions, hypot(self._ratio_sd * text, noise))
 
-    def counted(self, steps: VisibleSteps) -> tuple[float, int]:
-        """Return the counted size of the steps that lie in spans, and the estimates of the others."""
-        counted, rest = 0.0, steps.total_tokens
+    def explained(self, estimates: Regions, steps: VisibleSteps) -> tuple[float, int]:
+        """Return what is known of a request, as counted in spans or of its prompt and tools, and its other texts."""
+        known = float(estimates.system_tokens + estimates.tool_tokens)
+        text = estimates.summary_tokens + estimates.pinned_tokens + steps.total_tokens
         for span in self.spans:
-            inside = span.estimate
-            is_whole = steps and steps[0].index <= span.start
-            if not (is_whole and span.stop <= steps.counted[0]):
-                # of text added since nothing is known
-                inside = min(steps.between(span.start, span.stop), inside)
-            counted += inside * span.tokens / span.estimate
-            rest -= inside
-        return counted, max(0, rest)
+            # of text added since nothing is known
+            inside = min(steps.between(span.start, span.stop), span.estimate)
+            known += inside * span.tokens / span.estimate
+            text -= inside
+        return known, max(0, text)
 
     # ---- after a report ----
 
-    def with_request(self, tokens: int, *, fixed: float, text: float) -> Sizes:
+    def with_request(self, tokens: int, *, known: float, text: float) -> Sizes:
         """Return the sizes after a whole request was reported: what is unexplained of it is the offset.
 
         Args:
             tokens: its reported size.
-            fixed: prompt and tools as estimated, and what spans have of the history.
-            text: the other texts as estimated.
+            known: what was explained of it.
+            text: its other texts as estimated.
         """
-        offset = tokens - fixed - self.ratio * text
         return replace(
             self,
-            offset=offset,
+            offset=tokens - known - self.ratio * text,
             offset_text=text,
             reports=self.reports + 1,
             doubted=None,
         )
 
-    def with_refusal(self, tokens: int, *, fixed: float, text: float) -> Sizes:
+    def with_refusal(self, tokens: int, *, known: float, text: float) -> Sizes:
         """Return the sizes after a provider stated the size of a request that it refused.
 
         What can be made smaller is blamed first, as far as a tokenizer can be off: only that leads to a request that
         fits, and the next answer tells whether it was right. The arguments are those of `with_request`.
         """
-        ratio = (tokens - fixed - self.offset) / text if text else self.ratio
+        ratio = (tokens - known - self.offset) / text if text else self.ratio
         ratio = min(max(ratio, 1 / PLAUSIBLE_RATIO), PLAUSIBLE_RATIO)
-        return replace(self, ratio=ratio).with_request(tokens, fixed=fixed, text=text)
+        return replace(self, ratio=ratio).with_request(tokens, known=known, text=text)
 
     def with_span(self, span: Span, last: Position) -> Sizes:
         """Return the sizes after the text between two reports was counted; the ratio learns from it."""
@@ -285,22 +269,22 @@ class Sizes:
             last=last,
         )
 
-    def of_tools(self, tools: str) -> Sizes:
-        """Return the sizes for a tool set; for another set than before only the calibration of texts stays."""
-        if tools == self.tools:
-            return self
-        return replace(self, offset=0.0, offset_text=0.0, reports=0, tools=tools)
+    def valid_for(
+        self, model: str, tools: str, messages: Sequence[AnyMessage], doubt: Doubt
+    ) -> Sizes:
+        """Return what of these holds for a request: nothing for another model, for other tools only that of texts.
 
-    def in_history(self, messages: Sequence[AnyMessage]) -> Sizes:
-        """Return the sizes with their spans, if those still lie where they were counted."""
-        last = self.last
-        if (
-            last
-            and last.index < len(messages)
-            and message_id(messages, last.index) == last.id
+        Spans hold where they still lie where they were counted.
+        """
+        sizes = self if model == self.model else Sizes(model=model)
+        if tools != sizes.tools:
+            sizes = replace(sizes, offset=0.0, offset_text=0.0, reports=0, tools=tools)
+        last = sizes.last
+        if last and not (
+            last.index < len(messages) and message_id(messages, last.index) == last.id
         ):
-            return self
-        return replace(self, spans=(), last=None)
+            sizes = replace(sizes, spans=(), last=None)
+        return replace(sizes, doubt=doubt)
 
     # ---- stored ----
 
@@ -310,16 +294,17 @@ class Sizes:
         return {
             **numbers,
             "reports": self.reports,
+            "model": self.model,
             "tools": self.tools,
             "spans": [list(span) for span in self.spans],
             "last": asdict(self.last) if self.last else None,
-            "doubted": list(self.doubted[:2]) if self.doubted else None,
+            "doubted": list(self.doubted) if self.doubted else None,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Sizes:
         """Read what `to_json` returns."""
-        plain = {name: value[name] for name in (*NUMBERS, "reports", "tools")}
+        plain = {name: value[name] for name in (*NUMBERS, "reports", "model", "tools")}
         return cls(
             **plain,
             spans=tuple(Span(*row) for row in value["spans"]),
@@ -329,14 +314,25 @@ class Sizes:
 
     # ---- bounds ----
 
-    def _scaled(self, estimates: Regions, history_tokens: float) -> Regions:
-        """The regions with the ratio of text."""
+    def _scaled(
+        self, estimates: Regions, known: float = 0.0, text: float = 0.0
+    ) -> Regions:
+        """The regions with the ratio of text, of which prompt and tools have none."""
+        summary, pinned = estimates.summary_tokens, estimates.pinned_tokens
+        known -= estimates.system_tokens + estimates.tool_tokens
+        rest = text - summary - pinned
         return replace(
             estimates,
-            summary_tokens=round(self.ratio * estimates.summary_tokens),
-            pinned_tokens=round(self.ratio * estimates.pinned_tokens),
-            history_tokens=round(history_tokens),
+            summary_tokens=round(self.ratio * summary),
+            pinned_tokens=round(self.ratio * pinned),
+            history_tokens=round(known + self.ratio * rest),
         )
+
+    def _first_spread(self, estimates: Regions) -> float:
+        """Standard deviation of prompt and tools before any report."""
+        tools = estimates.tool_tokens
+        tool_sd = TOOLS_SD_SHARE * tools + TOOLS_SD_TOKENS if tools else 0.0
+        return hypot(self.doubt.ratio_sd * estimates.system_tokens, tool_sd)
 
     @property
     def _ratio_sd(self) -> float:

@@ -8,7 +8,7 @@ next report agrees with it; one that is too small never is.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, TypeGuard
@@ -152,9 +152,6 @@ def _as_metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
 LEAST_SHARE = 0.5
 """Share of our count below which a size is not that of this request: rules of thumb count twice too much at most."""
 
-LARGEST_RATIO, UNSEEN_TOKENS = 10.0, 50_000
-"""Multiple of our count, and a hidden prompt beside it, above which no size is that of this request."""
-
 LARGEST_JUMP = 1.25
 """Times the planned size that a report may have to be believed at once. With more, sums over a session that grows
 evenly would be believed one after the other."""
@@ -203,7 +200,7 @@ def cleared_tokens(reply: AIMessage) -> int:
 
 
 def counted_once(reply: AIMessage, tokens: int, planned: int) -> int:
-    """Return the reported size of a request without what its prompt cache had, where a gateway added that twice.
+    """Return the reported size of a request without what was read from the cache, where a gateway added that twice.
 
     That is seen once the sizes of earlier requests say what this one is planned to have.
 
@@ -213,12 +210,9 @@ def counted_once(reply: AIMessage, tokens: int, planned: int) -> int:
         >>> counted_once(AIMessage("", usage_metadata=usage), 190, planned=101)
         100
     """
-    usage = Usage.of(reply.usage_metadata)
-    read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
-    sizes = tokens - read, tokens - read - written
-    once = min(sizes, key=lambda size: abs(size - planned))
+    once = tokens - (Usage.of(reply.usage_metadata).cached_tokens or 0)
     is_near = abs(once - planned) <= NEAR_SHARE * planned
-    return once if tokens > LARGEST_JUMP * planned and is_near else tokens
+    return once if is_near and tokens > LARGEST_JUMP * planned else tokens
 
 
 def is_count(tokens: object) -> TypeGuard[int]:
@@ -230,53 +224,40 @@ def is_count(tokens: object) -> TypeGuard[int]:
     )
 
 
-def fault_of(tokens: object, expected: Sequence[int]) -> str:
-    """Return the fault of a reported size; empty when it is near one of the expected sizes."""
-    least, most = (
-        LEAST_SHARE * min(expected),
-        LARGEST_RATIO * max(expected) + UNSEEN_TOKENS,
-    )
-    is_size = is_count(tokens) and tokens > 0 and least <= tokens <= most
-    return "" if is_size else far_off(tokens, expected)
-
-
-def far_off(tokens: object, expected: Sequence[int]) -> str:
+def far_off(tokens: object, planned: int) -> str:
     """Return the sentence about a size that is not believed."""
     reported = f"{tokens:,}" if is_count(tokens) else repr(tokens)
-    counts = " or ".join(f"{count:,}" for count in dict.fromkeys(expected))
-    return (
-        f"the provider reported {reported} input tokens, far from our count of {counts}"
-    )
+    return f"the provider reported {reported} input tokens, far from our count of {planned:,}"
 
 
 def is_believed(
     report: ReportedSize,
     sizes: Sizes,
-    expected: Sequence[int],
+    planned: int,
     *,
+    tool_tokens: int,
     limit_tokens: int | None,
     extended_tokens: int = 0,
 ) -> bool:
-    """True when a report is near what is expected, or bears out the one before it, which was doubted.
+    """True when a report is near what is planned, or bears out the one before it, which was doubted.
 
     Args:
         report: the reported size, and our own count of the request.
         sizes: what was reported before.
-        expected: the size by the reports before it, and others that it may be near.
+        planned: the size by the reports before it.
+        tool_tokens: our count of its tools, which some servers leave out.
         limit_tokens: what the model takes: a request that it answered cannot be larger.
         extended_tokens: the reported size of a request that this one extends.
     """
-    planned = expected[0]
-    fallen = LEAST_SHARE_AFTER_FALL * min(planned, report.estimate)
-    largest = LARGEST_JUMP * max(planned, report.estimate)
+    tokens, estimate = report.tokens, report.estimate
+    largest = LARGEST_JUMP * max(planned, estimate)
     if not sizes.reports:
-        largest = max(
-            LARGEST_FIRST_JUMP * report.estimate, report.estimate + HIDDEN_TOKENS
-        )
-    least = max(LEAST_SHARE * min(expected), min(extended_tokens, fallen))
-    is_over = limit_tokens is not None and report.tokens > limit_tokens
-    is_near = least <= report.tokens <= largest and not is_over
-    return is_near or _agrees(report, sizes)
+        largest = max(LARGEST_FIRST_JUMP * estimate, estimate + HIDDEN_TOKENS)
+    least = LEAST_SHARE * min(planned, estimate - tool_tokens)
+    if tokens < extended_tokens:
+        least = LEAST_SHARE_AFTER_FALL * min(planned, estimate)
+    is_over = limit_tokens is not None and tokens > limit_tokens
+    return (least <= tokens <= largest and not is_over) or _agrees(report, sizes)
 
 
 def _agrees(report: ReportedSize, sizes: Sizes) -> bool:

@@ -34,7 +34,7 @@ from langchain_ctxwin.core.overflow import (
 )
 from langchain_ctxwin.core.provider_call import readable_by
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, output_tokens_of
-from langchain_ctxwin.core.usage import fault_of, sent_tokens
+from langchain_ctxwin.core.usage import LARGEST_FIRST_JUMP, is_count, sent_tokens
 from langchain_ctxwin.errors import (
     ConfigError,
     ContextWindowError,
@@ -323,7 +323,8 @@ class Fallbacks:
     def note(self, reply: AIMessage) -> None:
         """Take the largest size of the request that an answer, or its chunks, report: chunks may add up."""
         tokens = sent_tokens(reply)
-        if not fault_of(tokens, (self._route.estimated_tokens,)):
+        most = LARGEST_FIRST_JUMP * self._route.estimated_tokens
+        if is_count(tokens) and tokens <= most:
             self._accepted_tokens = max(self._accepted_tokens, tokens)
 
     def answered(self) -> None:

@@ -46,7 +46,7 @@ def after(sizes, *texts):
 def test_what_a_request_does_not_explain_is_its_offset(fixed, text, hidden, ratio):
     """The ratio stays: one request cannot tell the two apart."""
     known = Sizes(ratio=ratio).with_request(
-        fixed + ratio * text + hidden, fixed=fixed, text=text
+        fixed + ratio * text + hidden, known=fixed, text=text
     )
     assert known.offset == pytest.approx(hidden, abs=1e-3)
     assert (known.ratio, known.offset_text, known.reports) == (ratio, text, 1)
@@ -72,14 +72,14 @@ GOOD = Sizes(
 @pytest.mark.parametrize(
     "change",
     [
-        {"offset": nan}, {"learned": -1}, {"reports": 1.5}, {"doubted": [1]}, {"spans": [[0, 2, 10]]},
+        {"offset": nan}, {"learned": -1}, {"reports": 1.5}, {"doubted": [1, 2]}, {"spans": [[0, 2, 10]]},
         {"spans": [[0, 2, 0, 12]]}, {"spans": [[2, 2, 10, 12]]}, {"last": "a5"},
     ],
 )  # fmt: skip
 def test_what_are_no_sizes_is_not_read(change):
     assert Sizes.from_json(GOOD).last == LAST
-    assert read_key("context_counts", {"sizes": {"m": GOOD}})[1] == ()
-    assert read_key("context_counts", {"sizes": {"m": {**GOOD, **change}}})[1]
+    assert read_key("context_counts", {"sizes": GOOD})[1] == ()
+    assert read_key("context_counts", {"sizes": {**GOOD, **change}})[1]
 
 
 # ---- counted spans price what they cover, while it lies where it was counted ---------------------------------------
@@ -118,7 +118,8 @@ def test_every_step_of_a_view_is_counted_or_estimated_once(history, data):
     """What is left of a span that was cut keeps the span's ratio of counted to estimated tokens."""
     steps, spans = history
     shown = steps[data.draw(st.integers(0, len(steps))) :]
-    counted, rest = Sizes(spans=spans).counted(VisibleSteps(shown))
+    estimates = regions_of(system=0)
+    counted, rest = Sizes(spans=spans).explained(estimates, VisibleSteps(shown))
     share = {
         s: sum(x.tokens for x in shown if s.start <= x.index < s.stop) / s.estimate
         for s in spans
@@ -239,7 +240,16 @@ def test_another_tool_set_keeps_what_texts_have():
         tools="one",
         spans=(Span(0, 1, 9, 9),),
     )
-    assert known.of_tools("one") is known
-    assert known.of_tools("two") == replace(
+    assert known.valid_for("", "one", [], FITTED) == known
+    assert known.valid_for("", "two", [], FITTED) == replace(
         known, offset=0.0, offset_text=0.0, reports=0, tools="two"
     )
+
+
+def test_another_model_and_another_history_keep_nothing_of_it():
+    known = Sizes(
+        offset=70, reports=8, model="one", spans=(Span(0, 1, 9, 9),), last=LAST
+    )
+    assert known.valid_for("two", "", [], FITTED) == Sizes(model="two")
+    elsewhere = known.valid_for("one", "", [HumanMessage("")], FITTED)
+    assert elsewhere == replace(known, spans=(), last=None)
