@@ -38,7 +38,6 @@ from langchain_ctxwin.models.probing import (
     probe_limit,
 )
 from langchain_ctxwin.models.registry import ModelRegistry
-from langchain_ctxwin.models.sources import CatalogSource
 from langchain_ctxwin.observe import History, quality_report, report
 from langchain_ctxwin.observe.reports import lines_of
 from langchain_ctxwin.protocols import ModelSource
@@ -58,9 +57,6 @@ SOURCE_KINDS = {
 
 SOURCES = "OpenAI chat or LangChain messages (.jsonl or .json, also gzipped), LangGraph's checkpoints (a SQLite file)"
 """What conversations are read from."""
-
-MAX_DIGITS = 15  # of a number: no window and no number of calls has more
-
 
 MODEL_COLUMNS = {
     "MODEL": "name",
@@ -238,9 +234,9 @@ def _add_threads(commands: Any) -> None:
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or len(text) > MAX_DIGITS or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(
-            f"{text!r:.40}: give a whole number, at least 1, at most {MAX_DIGITS} digits"
+            f"{text!r:.40}: give a whole number, at least 1"
         )
     return int(text)
 
@@ -277,15 +273,6 @@ def _models(args: argparse.Namespace) -> int:
         servers.append(make(url) if "=" in text else make())
     catalogs = args.catalog or ([] if servers else "offline")
     registry = ModelRegistry(servers, catalogs=catalogs)
-    code = _show_models(registry, args)
-    for place in args.catalog:
-        name = CatalogSource(place).name  # an address may hold a password
-        if fault := registry.sources.get(name):
-            return _complain(escaped(f"--catalog {name}: {fault}"), EXIT_FAILED)
-    return code
-
-
-def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
     if args.probe is not None:
         return _probe(registry, args)
     infos = registry.models(args.provider)
@@ -296,13 +283,15 @@ def _show_models(registry: ModelRegistry, args: argparse.Namespace) -> int:
     ]
     if rows:
         _print_lines([*lines_of(rows), MODEL_LEGEND])
-    lines = [f"{name} {fault}".strip() for name, fault in registry.sources.items()]
-    _print_lines(["", *lines])
+    _print_lines(["", *registry.sources])
     if not infos:
         wanted = f" of provider {args.provider!r}" if args.provider else ""
         hint = "correct its name, or pass --source or --catalog"
-        return _complain(f"no source lists a model{wanted}: {hint}", EXIT_FAILED)
-    return 0
+        _complain(f"no source lists a model{wanted}: {hint}", EXIT_FAILED)
+    faults = [f"{name}: {why}" for name, why in registry.sources.items() if why]
+    for fault in faults:
+        _complain(escaped(fault), EXIT_FAILED)
+    return EXIT_FAILED if faults or not infos else 0
 
 
 def _probe(registry: ModelRegistry, args: argparse.Namespace) -> int:

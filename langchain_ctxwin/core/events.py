@@ -358,9 +358,7 @@ class ToolResultEvent(Event):
     """Size of the whole result, as it was counted, and what it may take."""
 
     shown_tokens: int | None = None
-    chars: int | None = None
-    shown_chars: int | None = None
-    """Length of the whole, as printed, and of what is shown, where it was reduced."""
+    """Size of what is shown, where it was reduced."""
 
     is_oversized: bool = False
     is_reduced: bool = False

@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_ctxwin.config import PRESETS
 from langchain_ctxwin.core.provider_blocks import text_of
 from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.observe.reports import lines_of
 from langchain_ctxwin.replay.playing import (
     PLAIN,
     Policy,
@@ -30,22 +31,18 @@ from langchain_ctxwin.replay.playing import (
 from langchain_ctxwin.replay.reader import LanguageModel, Read, read_conversation, table
 from langchain_ctxwin.replay.reading import Conversation, Tell, read_conversations
 from langchain_ctxwin.util.files import replace_text
-from langchain_ctxwin.util.log import aligned, say
+from langchain_ctxwin.util.log import say
 
 EXIT_FAILED = 1
 MOST_NAMED = 20  # conversations that are listed where several could be meant
 LINE_CHARS = 100  # text of a message in its line: enough to know it by
 
-COLUMNS = {
-    "policy": "",
-    "requests": "",
-    "over limit": "",
-    "not sent": "not sent: requests of which nothing that fits was left; they show nothing, and are not billed",
-    "compactions": "",
-    "needed shown": "needed shown: values in the next call that had been seen before, once something had to leave",
-    "billed": "billed: input tokens per request, those of the prefix shared with the one before at a tenth",
-}
-"""Columns of the table, and the line below it that explains one."""
+LEGEND = (
+    "not sent: requests of which nothing that fits was left; they show nothing, and are not billed",
+    "needed shown: values in the next call that had been seen before, once something had to leave",
+    "billed: input tokens per request, those of the prefix shared with the one before at a tenth",
+)
+"""Lines below the table, which explain its columns."""
 
 
 def run_replay(args: argparse.Namespace) -> int:
@@ -145,20 +142,18 @@ def _print_table(results: Sequence[ReplayResult]) -> None:
         f"{first.conversations:,} conversations, {first.requests:,} requests, a window of {first.window:,} tokens"
     )
     rows = [
-        (
-            result.policy,
-            f"{result.requests:,}",
-            f"{result.over_limit:,}",
-            f"{result.unsent:,}",
-            f"{result.compactions:,}",
-            "-" if result.sufficiency is None else f"{result.sufficiency:.3f}",
-            f"{result.billed_per_request:,.0f}" if result.sent else "-",
-        )
+        {
+            "policy": result.policy,
+            "requests": result.requests,
+            "over limit": result.over_limit,
+            "not sent": result.unsent,
+            "compactions": result.compactions,
+            "needed shown": result.sufficiency,
+            "billed": round(result.billed_per_request) if result.sent else None,
+        }
         for result in results
     ]
-    for line in aligned([tuple(COLUMNS), *rows], right=[*COLUMNS][1:]):
-        say(line)
-    for line in filter(None, COLUMNS.values()):
+    for line in (*lines_of(rows), *LEGEND):
         say(line)
 
 

@@ -204,9 +204,6 @@ def _conversation(
         except Exception as error:
             at = f" ({places[number - 1]})" if places else ""
             raise ConfigError(f"message {number}{at}: {short(error)}") from error
-    system = about.get("system")  # where Anthropic's requests have it
-    if system and not isinstance(messages[0], SystemMessage):
-        messages.insert(0, SystemMessage(system))
     kinds = [type(message) for message in messages]
     if HumanMessage not in kinds or AIMessage not in kinds[kinds.index(HumanMessage) :]:
         raise ConfigError(

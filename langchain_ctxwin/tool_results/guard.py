@@ -283,8 +283,6 @@ class ToolResultGuard:
                 text, is_stored = self._first_page(record, config, tokens, loop)
                 facts |= {
                     "shown_tokens": self._prices.content(text) + media.tokens,
-                    "chars": len(record.text),
-                    "shown_chars": len(text),
                     "is_reduced": True,
                     "is_stored": is_stored,
                 }

@@ -265,19 +265,14 @@ class ResultView:
     def __init__(self, layout: Layout, style: Style) -> None:
         self.layout = layout
         self.style = style
-        self._printed: dict[range, list[str]] = {}
 
     def __len__(self) -> int:
         return len(self.layout)
 
     def printed(self, indexes: range) -> list[str]:
         """Print entries in order, one text each; the header of a table is part of the first row's."""
-        # pages are tried in several sizes, and the same one again with its notes
-        if indexes not in self._printed:
-            values, heads = self.values(indexes), self._heads(indexes)
-            head_lines = map(_field_lines, values[:heads])
-            self._printed[indexes] = [*head_lines, *row_lines(values[heads:])]
-        return self._printed[indexes]
+        values, heads = self.values(indexes), self._heads(indexes)
+        return [*map(_field_lines, values[:heads]), *row_lines(values[heads:])]
 
     def values(self, indexes: range) -> list[Any]:
         """Return the visible part of entries; an empty object when all of one is left out."""
