@@ -303,7 +303,7 @@ def listed_tail(parts: Parts) -> Any:
 
     @wrap_model_call
     def shortened(request: Any, handler: Any) -> Any:
-        return handler(request.override(messages=policy.view(request.messages)))
+        return handler(request.override(messages=policy(request.messages)))
 
     return _agent(parts, shortened)
 

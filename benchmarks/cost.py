@@ -45,7 +45,7 @@ from langchain_ctxwin.core.provider_call import (
     OPENAI_BREAKPOINT,
     with_breakpoints,
 )
-from langchain_ctxwin.replay.playing import KeepLast, Plain
+from langchain_ctxwin.replay.playing import Show, keep_last
 from sufficiency import (
     ANSWER_TOKENS,
     LISTED,
@@ -396,7 +396,7 @@ class Timed(Ours):
         self.engine = ContextEngine(model, config=config, clock=lambda: clock.seconds)
         self.clock = clock
 
-    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+    def __call__(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
         fitted = self.engine.fit(history, session=self.session, **self.about)
         counts = dict(fitted.session.get("context_counts") or {})
         counts["answered_seconds"] = self.clock.seconds + FIRST_TOKEN_SECONDS
@@ -427,7 +427,7 @@ class Summarized:
             summarizer=self._summary,
         )
 
-    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+    def __call__(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
         self.messages += history[self.taken :]
         self.taken = len(history)
         update = self._middleware.before_model({"messages": self.messages}, None) or {}  # type: ignore[arg-type]
@@ -483,11 +483,11 @@ class Session(Talk):
             tally[SUMMARIZED, rules.name] += read + rules.output * written
         return tally
 
-    def arms(self) -> dict[str, Plain]:
-        policies: dict[str, Plain] = {
+    def arms(self) -> dict[str, Show]:
+        policies: dict[str, Show] = {
             **self.policies(Ours(self.job, self.prompt)),
             SUMMARIZED: self.summarized,
-            NEVER: KeepLast(1, lambda _: 0),
+            NEVER: keep_last(1, lambda _: 0),
             IDLE: Timed(self.job, self.prompt, self.clock, when_idle=True),
             NOT_IDLE: Timed(self.job, self.prompt, self.clock, when_idle=False),
         }

@@ -21,7 +21,7 @@ from langchain_ctxwin import (
     TokenEstimator,
     create_recall_tool,
 )
-from langchain_ctxwin.replay.playing import KeepLast
+from langchain_ctxwin.replay.playing import keep_last
 
 LIMIT = 8_192  # of the input
 RECALL_TOKENS = 2_000
@@ -140,7 +140,7 @@ def newest(messages: list[AnyMessage]) -> list[AnyMessage]:
     """The newest messages that fit."""
     count = TokenEstimator()
     frame = count([])
-    return KeepLast(LIMIT - frame, lambda one: count([one]) - frame).view(messages)
+    return keep_last(LIMIT - frame, lambda one: count([one]) - frame)(messages)
 
 
 def recalled(state: State, query: str) -> Shown:

@@ -29,7 +29,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from common import parser_of
 from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.core.provider_blocks import text_of
-from langchain_ctxwin.replay.playing import KeepLast, Policy, Sent, quiet, replay
+from langchain_ctxwin.replay.playing import Policy, Sent, keep_last, quiet, replay
 from langchain_ctxwin.replay.reader import (
     FAR_MESSAGES,
     LanguageModel,
@@ -96,10 +96,10 @@ class WithTask:
     def __init__(self, room: int, size: Callable[[AnyMessage], int]) -> None:
         self.room, self.size = room, size
 
-    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+    def __call__(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
         task = next(message for message in history if isinstance(message, HumanMessage))
         room = max(0, self.room - self.size(task))
-        shown = KeepLast(room, self.size).view(history)
+        shown = keep_last(room, self.size)(history)
         return shown if task in shown else [task, *shown]
 
 

@@ -31,7 +31,7 @@ from langchain_core.messages import (
 import exact
 from common import goals, head, parser_of, pooled, quiet, row, usage_of
 from langchain_ctxwin import BudgetExceededError, ContextEngine, ModelLimits
-from langchain_ctxwin.replay.playing import KeepLast, Plain, identifiers, needed_values
+from langchain_ctxwin.replay.playing import Show, identifiers, keep_last, needed_values
 from transcripts import Transcript, load
 
 RESERVE = 0.25  # part of the window that stays free for the answer
@@ -133,7 +133,7 @@ class Ours:
         self.about = {"system_prompt": system, "tools": job.transcript.tools}
         self.session: dict[str, Any] = {}
 
-    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+    def __call__(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
         fitted = self.engine.fit(history, session=self.session, **self.about)
         self.session = fitted.session
         return [m for m in fitted.request if not isinstance(m, SystemMessage)]
@@ -157,7 +157,7 @@ class Dropped:
         self.list_tokens = int(list_share * room)
         self.start, self.listed, self.listed_tokens = 0, "", 0
 
-    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+    def __call__(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
         held = sum(map(self.size, history[self.start :]))
         if held + self.listed_tokens > self.room:
             while self.start < len(history) - 1 and (
@@ -213,16 +213,16 @@ class Talk:
     def tokens(self, request: Sequence[AnyMessage]) -> int:
         return exact.request_tokens(request, self.tools)
 
-    def policies(self, ours: Plain) -> dict[str, Plain]:
+    def policies(self, ours: Show) -> dict[str, Show]:
         return {
             OURS: ours,
-            NEWEST: KeepLast(self.room, exact.message_tokens),
+            NEWEST: keep_last(self.room, exact.message_tokens),
             TO_HALF: Dropped(self.room, keep=0.5, list_share=0.0),
             LISTED: Dropped(self.room),
         }
 
     def requests(
-        self, arms: Mapping[str, Plain]
+        self, arms: Mapping[str, Show]
     ) -> Iterator[tuple[int, AIMessage, dict[str, list[AnyMessage]]]]:
         """Yield each reply with its place and the requests before it, until one is refused.
 
@@ -235,8 +235,7 @@ class Talk:
                 continue
             try:
                 found = {
-                    arm: [*self.head, *policy.view(history)]
-                    for arm, policy in arms.items()
+                    arm: [*self.head, *policy(history)] for arm, policy in arms.items()
                 }
             except BudgetExceededError:  # the conversation ends for everybody
                 self.is_refused = True

@@ -255,14 +255,10 @@ class ScriptedChatModel(BaseChatModel):
             return None
         if self.overflow is not None:
             return self.overflow(tokens, self.window - requested)
-        text = f"This model's maximum context length is {self.window} tokens. However, "
-        if not requested:
-            return RequestTooLargeError(
-                f"{text}your messages resulted in {tokens} tokens."
-            )
         return RequestTooLargeError(
-            f"{text}you requested {tokens + requested} tokens ({tokens} in the messages, {requested} in the "
-            "completion). Please reduce the length of the messages or completion."
+            f"This model's maximum context length is {self.window} tokens. However, you requested "
+            f"{tokens + requested} tokens ({tokens} in the messages, {requested} in the completion). Please reduce the "
+            "length of the messages or completion."
         )
 
     def _next(self, messages: list[BaseMessage], tools: list[Any]) -> Any:

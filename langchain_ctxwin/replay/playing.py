@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -310,7 +310,7 @@ class _Play:
         """Build the request for an answer, again and smaller where ours is refused."""
         self.reply, self.tried = reply, []
         if self.plain:
-            view = self.plain.view(history)
+            view = self.plain(history)
             self._count([*self.system, *view] if view else [])
             return
         state = dict(self.state)
@@ -467,11 +467,8 @@ Sizes = Callable[[AnyMessage], int]
 """Tokens of a message."""
 
 
-class Plain(Protocol):
-    """A policy that knows the messages and what they cost, and nothing else."""
-
-    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
-        """Return what of the history the next request shows."""
+Show = Callable[[Sequence[AnyMessage]], list[AnyMessage]]
+"""A policy that knows the messages and what they cost, and nothing else: what of a history the next request shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -482,7 +479,7 @@ class Policy:
     config: ContextConfig | None = None
     """The settings of ours; None for a plain one."""
 
-    make: Callable[[int, Sizes], Plain] | None = None
+    make: Callable[[int, Sizes], Show] | None = None
     """Makes a plain policy for one conversation, by the tokens that its messages may have."""
 
     @classmethod
@@ -523,36 +520,34 @@ def candidates() -> list[Policy]:
     ]
 
 
-class KeepLast:
+def keep_last(room: int, size: Sizes) -> Show:
     """As many of the newest messages as fit: the start moves with every step."""
 
-    def __init__(self, room: int, size: Sizes) -> None:
-        self.room, self.size = room, size
-
-    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
-        """Return the newest messages that fit."""
+    def show(history: Sequence[AnyMessage]) -> list[AnyMessage]:
         start, used = len(history), 0
-        while start and used + self.size(history[start - 1]) <= self.room:
+        while start and used + size(history[start - 1]) <= room:
             start -= 1
-            used += self.size(history[start])
+            used += size(history[start])
         return list(history[_first_whole(history, start) :])
 
+    return show
 
-class DropToHalf:
+
+def drop_to_half(room: int, size: Sizes) -> Show:
     """The tail, whose start moves only when the room is full, then to half of it."""
+    start = 0
 
-    def __init__(self, room: int, size: Sizes) -> None:
-        self.room, self.size, self.start = room, size, 0
+    def show(history: Sequence[AnyMessage]) -> list[AnyMessage]:
+        nonlocal start
+        held = sum(map(size, history[start:]))
+        if held > room:
+            while start < len(history) - 1 and held > room / 2:
+                held -= size(history[start])
+                start += 1
+            start = _first_whole(history, start)
+        return list(history[start:])
 
-    def view(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
-        """Return what is left of the history, after dropping when the room is full."""
-        held = sum(map(self.size, history[self.start :]))
-        if held > self.room:
-            while self.start < len(history) - 1 and held > self.room / 2:
-                held -= self.size(history[self.start])
-                self.start += 1
-            self.start = _first_whole(history, self.start)
-        return list(history[self.start :])
+    return show
 
 
 def _first_whole(history: Sequence[AnyMessage], start: int) -> int:
@@ -562,8 +557,8 @@ def _first_whole(history: Sequence[AnyMessage], start: int) -> int:
     return start
 
 
-PLAIN: dict[str, Callable[[int, Sizes], Plain]] = {
-    "keep-last": KeepLast,
-    "drop-to-half": DropToHalf,
+PLAIN: dict[str, Callable[[int, Sizes], Show]] = {
+    "keep-last": keep_last,
+    "drop-to-half": drop_to_half,
 }
 """Policies by name."""

@@ -90,10 +90,6 @@ def read_conversations(
         ```
     """
     several = [paths] if isinstance(paths, str | Path) else paths
-    for path in several:
-        scheme, mark, _ = str(path).partition("://")
-        if mark:  # what follows may hold a password
-            raise ConfigError(f"{scheme}://...: {KINDS}, and no address")
     taken = set[str]()
     for file in [found for path in several for found in _files(Path(path))]:
         try:

@@ -21,13 +21,12 @@ from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from langchain_ctxwin.core.field_paths import Step, compile_fields
+from langchain_ctxwin.core.field_paths import Step, compile_fields, joined
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.showing import (
     GAP,
     Layout,
     ResultView,
-    joined,
     json_value,
     print_value,
 )

@@ -28,12 +28,12 @@ from typing import Any, Final
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
 from pydantic_core import from_json, to_jsonable_python
 
-from langchain_ctxwin.core import field_paths
 from langchain_ctxwin.core.field_paths import (
     WHOLE,
     Wanted,
     after,
     compile_fields,
+    joined,
 )
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.provider_blocks import MEDIA_TYPES, compact_json
@@ -246,10 +246,6 @@ def _without(value: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     remaining = {key: item for key, item in value.items() if key != first}
     inside = _without(value[first], others) if others else {}
     return {**remaining, first: inside} if inside else remaining
-
-
-# joined(path, key): the path of a key in the object at a path; the same few paths are asked for row after row.
-joined = lru_cache(maxsize=4_096)(field_paths.joined)
 
 
 # ------------------------------------------------------------------------------------------------------- what is shown

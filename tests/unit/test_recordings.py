@@ -243,12 +243,6 @@ def test_conversations_with_one_name_are_numbered(written):
     )
 
 
-def test_an_address_is_refused_without_its_password():
-    with pytest.raises(ConfigError, match=r"^postgresql://\.\.\.: recorded") as error:
-        read("postgresql://user:secret@host/db")
-    assert "secret" not in str(error.value)
-
-
 def test_what_a_user_names_has_to_be_there_and_what_cannot_be_read_is_told(
     written, tmp_path
 ):

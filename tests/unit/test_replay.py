@@ -135,7 +135,7 @@ class FailsForBad:
     def __init__(self, room, size):
         pass
 
-    def view(self, history):
+    def __call__(self, history):
         if history[0].id.startswith("bad"):
             raise LookupError("no such luck\nat all")
         return list(history)
@@ -165,7 +165,7 @@ def test_the_output_reserve_of_settings_is_kept():
 class Everything:
     """Shows all there is."""
 
-    def view(self, history):
+    def __call__(self, history):
         return list(history)
 
 
@@ -185,7 +185,7 @@ def test_a_plain_policy_never_splits_a_call_from_its_result(name):
     history = recording().messages[1:]
     policy = PLAIN[name](200, lambda message: len(message.text) // 9 + 4)
     for stop in range(1, len(history) + 1):
-        shown = policy.view(history[:stop])
+        shown = policy(history[:stop])
         assert len(shown) <= 40
         assert not isinstance(shown[0], ToolMessage)
 

@@ -100,7 +100,7 @@ def test_every_request_is_recorded_as_it_was():
     ) == ("hi", 7, 7)
     assert [tools["function"]["name"] for tools in model.requests[1].tools] == ["look"]
     assert (
-        "maximum context length is 20 tokens. However, your messages resulted in 30 tokens"
+        "maximum context length is 20 tokens. However, you requested 30 tokens"
         in refusal
     )
 
