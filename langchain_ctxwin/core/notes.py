@@ -58,6 +58,7 @@ MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: lin
 MAX_NAMES = 8
 MAX_VALUES = 2_000  # things taken from one message: many times more than a record holds
 OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents without tool calls get their results
+FEW_LINES = 3  # of a result: it says all that came of a call
 SHORT_CHARS = 40  # an answer that says no more than that it was one
 # read at a glance
 ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, SCRIPT_CHARS, OUTCOME_CHARS = (
@@ -142,7 +143,8 @@ _EXIT = re.compile(
     re.IGNORECASE,
 )
 _FAILURE = re.compile(
-    r"^(?:E\s+)?(?:(?:[\w.]*(?:Error|Exception)|error|fatal)\b(?::.*)?|(?!\d+:)(?:\S+: ){1,3}.*"
+    r"^(?:E\s+|- (?:E\d+ )?)?"
+    r"(?:(?:[\w.]*(?:Error|Exception)|(?:\w+\.)+[A-Z]\w+(?=: )|error|fatal)\b(?::.*)?|(?!\d+:)(?:\S+: ){1,3}.*"
     r"(?:not found|No such file|[Dd]enied|cannot |invalid ).*)$"
     # a field of data in a string, as servers of tools wrap what failed
     r"|\berror\\+\": \\+\"[^\"\\\n]{4,}",
@@ -152,12 +154,13 @@ _ESCAPED_QUOTE = re.compile(r"\\+\"")
 _COUNTED = re.compile(
     r"\b\d+ (?:passed|failed|errors?|skipped)\b|\bRan \d+ tests?\b|\bFAILED \([^)\n]*\)"
 )
-# where an agent is, as its shell shows it; and the last line of a program that says in words what came of it
+# Where an agent is, as its shell shows it; and a line, the first or last, that says in words what came of it.
 _PROMPT = re.compile(
-    r"^(?:\((?:Open file|Current directory): .*\)|bash-\$|[\w.-]+@[\w.-]+:\S* [#$])\s*$\n?",
+    r"^(?:\((?:Open file|Current directory): .*\)|bash-\$|[\w.-]+@[\w.-]+:\S* [#$])\s*$\n?"
+    r"|\AOBSERVATION:\n|\[Python Interpreter: \S+\]$",
     re.MULTILINE,
 )
-_SENTENCE = re.compile(r"[A-Z][\w'-]+[:,]?(?: [\w'./:,%-]+){1,20}[.!]?")
+_SENTENCE = re.compile(r"[A-Z][\w'-]+[:,]?(?: [\w'()./:,%-]+){1,20}[.!]?")
 _TAG = re.compile(r"</?\w+>")
 _CLOSING_TAG = re.compile(r"</[\w:.-]+>")
 # a line of `ls -l`, and the number with which tools that show files begin a line
@@ -463,15 +466,19 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
     plain = one_line(_TAG.sub(" ", _EXIT.sub(" ", begin) if statuses else begin))
     if len(text) < 4 * OUTCOME_CHARS and len(plain) <= OUTCOME_CHARS:
         return plain or "ok"
-    if data:
-        return f"{len(data):,} rows"
+    return f"{len(data):,} rows" if data else _told(text, plain)
+
+
+def _told(text: str, plain: str) -> str:
+    """What a longer text says of itself: its beginning where lines are few, else their number and a sentence."""
     lines = text.split("\n")
+    if len(lines) <= FEW_LINES and len(plain) <= 2 * OUTCOME_CHARS:
+        return cut_short(plain, OUTCOME_CHARS)
     if len(lines) == 1:
         return f"{len(text):,} characters"
-    last = _clipped(_TAG.sub(" ", lines[-1]), OUTCOME_CHARS)
-    return f"{len(lines):,} lines" + (
-        f', last "{last}"' if _SENTENCE.fullmatch(last) else ""
-    )
+    begins = (sentences(_TAG.sub(" ", line))[:1] for line in (lines[0], lines[-1]))
+    told = next(filter(_SENTENCE.fullmatch, chain(*begins)), "")
+    return f"{len(lines):,} lines" + (told and f', "{_clipped(told, OUTCOME_CHARS)}"')
 
 
 def _text(content: Any) -> str:

@@ -291,7 +291,28 @@ LEAVES = {
             called("bash", {"command": "check"}),
             result("checked one of the parts\n" * 40 + "All parts are sound."),
         ],
-        ['done r used: bash(check) → 41 lines, last "All parts are sound."'],
+        ['done r used: bash(check) → 41 lines, "All parts are sound."'],
+    ),
+    "how a long output begins in words": (
+        [
+            called("edit", {"lines": "8:9"}),
+            result("File updated. Look at it.\n" + "    x = 1\n" * 40),
+        ],
+        ['done r used: edit(8:9) → 41 lines, "File updated."'],
+    ),
+    "what a checker found in an edit": (
+        [
+            called("edit", {"lines": "8:9"}),
+            result("Your edit has errors.\n- E999 IndentationError: unexpected\nx = 1"),
+        ],
+        ["done r used: edit(8:9) → - E999 IndentationError: unexpected"],
+    ),
+    "an exception whose name does not say so": (
+        [
+            called("bash", {"command": "run"}),
+            result("Traceback:\n  File\nconf.exceptions.ImproperlyConfigured: no key"),
+        ],
+        ["done r used: bash(run) → conf.exceptions.ImproperlyConfigured: no key"],
     ),
     "a name of a field is one word": (
         [
