@@ -28,7 +28,6 @@ from langchain_ctxwin.agent.state import (
     Update,
     as_mapping,
     report_of,
-    turn_is_finished,
 )
 from langchain_ctxwin.agent.step import (
     AgentStep,
@@ -221,7 +220,6 @@ class ContextNodes:
                     yield Wait.on(bound, "invoke", attempt.request, config, **options)
                 )
 
-            self._steps.drop(id(step.state.get("messages")))
             message = yield from ModelCall(step, runnable, send).answer()
             return {**step.news, "messages": [message]}
 
@@ -265,8 +263,7 @@ class ContextNodes:
             bind=bind_inside if selector else as_bound,
             place=place_of(runtime, prompt),
         )
-        # A step keeps its list of messages alive, so that an id cannot come to mean another one.
-        if before := self._steps.get(id(state.get("messages"))):
+        if before := self._steps.get(step.identity):
             step.take_over(before)
         return step
 
@@ -291,8 +288,7 @@ class ContextNodes:
             update = step.news
             if shows_request:
                 update = {**update, "llm_input_messages": step.request()}
-            if not turn_is_finished(step.state):
-                self._steps.put(id(step.state.get("messages")), step)
+            self._steps.put(step.identity, step)
             if not shows_request or current_runtime() is None:
                 return update
             # As pairs: LangGraph streams messages that it finds in a dict, and a request is not for the user.

@@ -65,6 +65,7 @@ from langchain_ctxwin.routing.candidates import (
     smallest_limits,
     thread_key,
 )
+from langchain_ctxwin.routing.chat_model import wish
 from langchain_ctxwin.tools import ToolSelection, ToolSelector
 from langchain_ctxwin.util.work import Wait, Work
 
@@ -133,20 +134,21 @@ class AgentStep:
         self.state = dict(self.state)
         self.router = router_of(self.call)
 
-    def take_over(self, before: AgentStep) -> None:
-        """Take the request of an earlier node, where that measured this very state for this call.
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What the request is made of: a step keeps it alive, so that equal ids mean the same objects.
 
-        LangGraph hands the nodes of a run the same list of messages until a node writes to it.
+        LangGraph hands the nodes of a run the same objects until a node writes others.
         """
-        if self._identity() == before._identity():
-            self._window, self._request = before._window, before._request
-            self._planned = before._planned
+        session = [self.state.get(key) for key in ("messages", *SESSION)]
+        return *map(id, (*session, self.model, *self.all_tools)), str(
+            self.system_prompt
+        )
 
-    def _identity(self) -> tuple[Any, ...]:
-        """Identity of a request's parts; both objects of a comparison are alive, so equal ids mean the same object."""
-        session = [self.state.get(key) for key in SESSION]
-        parts = (self.state.get("messages"), self.model, *self.all_tools)
-        return [id(one) for one in parts], self.system_prompt, session
+    def take_over(self, before: AgentStep) -> None:
+        """Take the request of an earlier node, which measured it for this very state and call."""
+        self._window, self._request = before._window, before._request
+        self._planned = before._planned
 
     @property
     def window(self) -> Window:
@@ -331,9 +333,7 @@ class AgentStep:
         router, window, before = self.router, self.window, known_name(self.state)
         if router is None:
             return
-        asked = arguments_of(self.call).get("route")
-        name = str((asked.get("model") if isinstance(asked, Mapping) else asked) or "")
-        prefer = name if any(one.name == name for one in router.candidates) else ""
+        prefer, _ = wish(arguments_of(self.call).get("route"))
         stays = not prefer and self._is_compacted(window)
         request = RouteRequest(
             messages=window.assembled(),
@@ -548,8 +548,7 @@ class AgentStep:
 
     def _report_faults(self, window: Window, faults: Sequence[str]) -> None:
         """Report what in the stored state was not ours, and what of the newest messages a limit of media left out."""
-        report, model = self.engine.reporter.notice, window.parts.model
-        limit = window.budget.input_limit
+        report = self.engine.reporter.notice
         for fault in faults:
             report("session_mended", fault=fault)
         before = report_of(self.state).get("clamped") or {}
@@ -559,7 +558,12 @@ class AgentStep:
             if name in window.view.without_media and before.get(name) != sizes
         }
         if cut:
-            report("newest_clamped", model, shown_tokens=cut, input_limit=limit)
+            report(
+                "newest_clamped",
+                window.parts.model,
+                shown_tokens=cut,
+                input_limit=window.input_limit,
+            )
 
 
 def route_of(state: State) -> Destination:

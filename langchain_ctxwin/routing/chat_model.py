@@ -223,7 +223,7 @@ class RoutedChatModel(BaseChatModel):
         stop: list[str] | None,
         arguments: dict[str, Any],
     ) -> Fallbacks:
-        prefer, reason = _wish(arguments.get("route"))
+        prefer, reason = wish(arguments.get("route"))
         request = RouteRequest(
             messages=messages,
             tools=arguments.get("tools") or (),
@@ -246,7 +246,7 @@ class RoutedChatModel(BaseChatModel):
         return cast("ModelProfile", profile)
 
 
-def _wish(route: Any) -> tuple[str, str]:
+def wish(route: Any) -> tuple[str, str]:
     """The candidate that a call asks for, and why: a name, or a decision as the metadata of an answer hold it."""
     about = route if isinstance(route, Mapping) else {"model": route}
     return about.get("model") or "", about.get("reason") or ""
