@@ -269,34 +269,28 @@ def report_compaction(
     """Report a compaction and its duration; nothing where there was none."""
     if after.session.compactions <= window.session.compactions:
         return
-    messages, model, limit = (
-        window.parts.messages,
-        window.parts.model,
-        window.input_limit,
-    )
-    left_indexes = dropped_positions(window.parts, window.session.view, compaction.view)
+    parts, before, model = window.parts, window.view.clamped, window.parts.model
+    gone = dropped_positions(parts, window.session.view, compaction.view)
+    left = [parts.messages[index] for index in gone]
     event = CompactionEvent(
         kind=compaction.kind,
         reason=compaction.reason,
         tokens_before=compaction.tokens_before,
         tokens_after=after.total_tokens,
         model=model,
-        input_limit=limit,
+        input_limit=window.input_limit,
         duration_seconds=round(seconds, 6),
-        left_messages=len(left_indexes),
-        left_results=sum(
-            isinstance(messages[index], ToolMessage) for index in left_indexes
-        ),
+        left_messages=len(left),
+        left_results=sum(isinstance(one, ToolMessage) for one in left),
         compactions=after.session.compactions,
         quoting={"summary": after.summary} if after.summary else {},
     )
     reporter.emit(event)
-    before, clamped = window.view.clamped, after.view.clamped
-    cut = after.clamped_newest()
     new = {
         name: sizes
-        for name, sizes in cut.items()
-        if before.get(name) != clamped.get(name)
+        for name, sizes in after.clamped_newest().items()
+        if before.get(name) != after.view.clamped.get(name)
     }
     if new:  # what was just said, or just found, is not shown whole
+        limit = window.input_limit
         reporter.notice("newest_clamped", model, shown_tokens=new, input_limit=limit)

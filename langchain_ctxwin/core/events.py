@@ -6,12 +6,13 @@ a request with the one before it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.provider_blocks import compaction_in
@@ -61,17 +62,16 @@ class Event:
     def to_dict(self) -> dict[str, Any]:
         """Return the name and all fields as JSON values; money as text, so that it stays exact."""
         names = [one.name for one in fields(self) if one.name != "quoting"]
-        values = {name: as_json(getattr(self, name)) for name in names}
+        values = as_json({name: getattr(self, name) for name in names})
         return {"event": type(self).__name__, "name": self.name, **values}
 
     def facts(self) -> dict[str, Any]:
         """Return the fields of this kind of event alone, as logs and streams show them."""
-        facts = {
+        return {
             name: value
             for name, value in self.to_dict().items()
-            if name not in PLACE_AND_NAME
+            if name not in PLACE_AND_NAME and value not in (None, "")
         }
-        return {name: value for name, value in facts.items() if value not in (None, "")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,7 +413,7 @@ class NoticeEvent(Event):
 
     def facts(self) -> dict[str, Any]:
         """Return the facts in `about`."""
-        return {name: as_json(value) for name, value in self.about.items()}
+        return cast("dict[str, Any]", as_json(self.about))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -467,13 +467,7 @@ TYPES: tuple[type[Event], ...] = (
 
 def as_json(value: Any) -> Any:
     """Return plain JSON values; money as text, so that it stays exact."""
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): as_json(one) for key, one in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [as_json(one) for one in value]
-    return value
+    return json.loads(json.dumps(value, default=str))
 
 
 LEAST_MISSED_TOKENS = 1_024  # caches begin at this size, and some round down to blocks of it (OpenAI, prompt caching)
@@ -563,19 +557,16 @@ def _changed_part(sent: SentRequest, before: SentRequest) -> ChangedPart:
     """The first part of the request that changed, in the order in which Anthropic compares them."""
     if sent.model != before.model:
         return "model"
-    if _system(sent) != _system(before):
+    previous = [*map(_sent_form, before.messages)]
+    start = [*map(_sent_form, sent.messages[: len(previous)])]
+    leading = [
+        [one for one in form[:1] if one[0] == "system"] for form in (start, previous)
+    ]
+    if leading[0] != leading[1]:
         return "system"
     if sent.tools_digest != before.tools_digest:
         return "tools"
-    previous = [*map(_sent_form, before.messages)]
-    start = [*map(_sent_form, sent.messages[: len(previous)])]
     return "nothing" if start == previous else "messages"
-
-
-def _system(request: SentRequest) -> Any:
-    """The content of the system message; None without one."""
-    first = request.messages[0] if request.messages else None
-    return first.content if isinstance(first, SystemMessage) else None
 
 
 def _sent_form(message: AnyMessage) -> tuple[Any, ...]:
