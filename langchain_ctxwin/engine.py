@@ -420,18 +420,15 @@ class ContextEngine:
         """
         return planning.relieve(window)
 
-    def on_request(
-        self, window: Window, *, focus: str = "", summarize: bool = True
-    ) -> Compaction | None:
+    def on_request(self, window: Window, *, focus: str = "") -> Compaction | None:
         """Return the compaction that the host asks for, or None when it would free less than a tenth; pure.
 
         Args:
             window: the measured request; it may fit.
             focus: what matters most from now on, in a few words: see `compact`, which does this for a thread.
-            summarize: False asks no model.
         """
         return planning.compaction_on_request(
-            _focused(window, focus), is_local=self.is_local or not summarize
+            _focused(window, focus), is_local=self.is_local
         )
 
     def emergency(

@@ -48,7 +48,7 @@ from langchain_ctxwin.text import (
     terms,
     word_cut,
 )
-from langchain_ctxwin.util.stores import MediaStore
+from langchain_ctxwin.util.stores import ThreadStore
 from langchain_ctxwin.util.work import run
 
 __all__ = ["Found", "create_recall_tool", "search_messages"]
@@ -247,7 +247,7 @@ def _media(
     """The pictures and files of a message, as many as fit, with lines about the others."""
     if runtime.store is not None and (digests := digests_in(message)):
         thread = str(runtime.config["configurable"].get("thread_id") or "")
-        data = run(MediaStore(runtime.store, thread).getting(digests))
+        data = run(ThreadStore(runtime.store, "media", thread).getting(digests))
         message = filled(message, data)
     blocks = media_in(message)
     available = [block for block in blocks if not digest_of(block)]

@@ -30,7 +30,7 @@ from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.usage import may_be
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect_each
 from langchain_ctxwin.protocols import Clock, MetricsSink
-from langchain_ctxwin.util.log import FailureLog, digest_of, log, reason_of
+from langchain_ctxwin.util.log import FailureLog, log, reason_of
 from langchain_ctxwin.util.memo import Lru
 
 MAX_CONVERSATIONS = (
@@ -60,13 +60,7 @@ class LogSink:
         level = "info" if self._steps and event.level == "debug" else event.level
         if level == "debug":
             return
-        facts = _with_place(event)
-        digests = {
-            f"{name}_digest": digest_of(text)
-            for name, text in event.quoting.items()
-            if text != facts.get(name, "")
-        }
-        getattr(log, level)(event.name, **facts, **digests)
+        getattr(log, level)(event.name, **_with_place(event))
 
 
 class StreamSink:

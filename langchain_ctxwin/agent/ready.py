@@ -40,7 +40,13 @@ from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine, is_registry
-from langchain_ctxwin.errors import ConfigError, ContextWindowError, brief, expect
+from langchain_ctxwin.errors import (
+    ConfigError,
+    ContextWindowError,
+    SummarizationError,
+    brief,
+    expect,
+)
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
@@ -274,6 +280,7 @@ def compact(
         ConfigError: the graph has no checkpointer, or none of our nodes and no middleware, or the config no thread.
         ContextWindowError: the thread does not exist, is in the middle of a run, or was never answered by an agent with
             the middleware.
+        SummarizationError: the summarizer failed; the thread keeps its view.
 
     Examples:
         ```python
@@ -345,15 +352,14 @@ def _compacting(
         return _outcome(compaction, window)
     after = yield from engine.applying(compaction, window, call=step.called)
     step.compacted(window, after)
-    # the summarizer failed, which was told
-    if compaction.snapshot and after.session.view == window.session.view:
-        window = after
-        compaction = engine.on_request(window, focus=focus, summarize=False)
-        if compaction is not None:
-            after = yield from engine.applying(compaction, window)
-            step.compacted(window, after)
     yield from _stored(agent, config, step.news)
-    return None if compaction is None else _outcome(compaction, window, after)
+    # the summarizer failed, and the thread keeps its view
+    if compaction.snapshot and after.session.view == window.session.view:
+        raise SummarizationError(
+            f"{after.session.guard['reason']}: compact again later, or without a model by "
+            "ContextConfig(summarize='off')"
+        )
+    return _outcome(compaction, window, after)
 
 
 def _outcome(

@@ -21,7 +21,7 @@ from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.summarize.jobs import SummaryStore, Written, writing_summary
 from langchain_ctxwin.summarize.native import NativeSummarizer
-from langchain_ctxwin.util.stores import MediaStore
+from langchain_ctxwin.util.stores import ThreadStore
 from langchain_ctxwin.util.work import Work
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class RunPlace:
     thread_id: str = ""
     """The conversation's thread, which subgraphs share; empty without a checkpointer."""
 
-    media: MediaStore | None = None
+    media: ThreadStore | None = None
     """Where pictures and files are that left the view; None when there is no store."""
 
     prompt_scope: str = ""
@@ -73,7 +73,7 @@ def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> RunPl
     return replace(
         place,
         summaries=SummaryStore(runtime.store, info.thread_id, "|".join(names)),
-        media=MediaStore(runtime.store, info.thread_id),
+        media=ThreadStore(runtime.store, "media", info.thread_id),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from string import Formatter
 
 from langchain_ctxwin.errors import ConfigError, brief
 
@@ -54,31 +53,20 @@ def checked_prompt(prompt: str) -> str:
 
     Raises:
         ConfigError: it has no place for what a summary is written from, another one, or a brace that opens nothing.
-
-    Examples:
-        >>> checked_prompt("Summarize {conversation} for {who}.")
-        Traceback (most recent call last):
-            ...
-        langchain_ctxwin.errors.ConfigError: summary_prompt='Summarize {conversation} for {who}.' has the place {who}: \
-use {previous_summary}, {conversation}, {focus}, {sections}, {max_tokens}, and write other braces twice
     """
     places = ", ".join(f"{{{name}}}" for name in PLACES)
-    advice = f"use {places}, and write other braces twice"
+    fault = ""
     try:
-        parts = list(Formatter().parse(prompt))
+        prompt.format(**dict.fromkeys(PLACES, ""))
+    except LookupError as error:
+        fault = f"has a place {error}"
     except ValueError as error:
-        raise ConfigError(
-            f"summary_prompt={brief(prompt)}: {error}: {advice}"
-        ) from error
-    names = [name for _, name, _, _ in parts if name is not None]
-    for name in names:
-        if name not in PLACES:
-            raise ConfigError(
-                f"summary_prompt={brief(prompt)} has the place {{{name}}}: {advice}"
-            )
+        fault = str(error)
     for name in NEEDED_PLACES:
-        if name not in names:
-            raise ConfigError(
-                f"summary_prompt={brief(prompt)} has no place {{{name}}}: {advice}"
-            )
+        if f"{{{name}}}" not in prompt:
+            fault = fault or f"has no place {{{name}}}"
+    if fault:
+        raise ConfigError(
+            f"summary_prompt={brief(prompt)}: {fault}: use {places}, and write other braces twice"
+        )
     return prompt

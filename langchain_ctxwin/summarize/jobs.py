@@ -27,8 +27,7 @@ from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop, written_text
 from langchain_ctxwin.summarize.native import ProviderSummary
-from langchain_ctxwin.util.log import log_failure
-from langchain_ctxwin.util.stores import answered, digest, namespace_of
+from langchain_ctxwin.util.stores import ThreadStore, digest
 from langchain_ctxwin.util.work import Wait, Work, in_daemon, renew_after_fork, run
 
 MAX_RUNNING = 4  # providers limit parallel requests, and no turn waits for a summary
@@ -316,11 +315,6 @@ class _Meter(BaseCallbackHandler):
         return Written(text=str(text), block=block, seconds=seconds, **self._cost)
 
 
-READ_SECONDS = (
-    1.0  # a turn waits for the store, and a healthy one answers within milliseconds
-)
-# where the store removes items: a conversation idle for a week summarizes again if it must
-TTL_MINUTES = 7 * 24 * 60.0
 COUNTS = (
     "calls",
     "input_tokens",
@@ -359,8 +353,6 @@ class Written:
 class SummaryStore:
     """One place per conversation in a LangGraph store; the next text takes the place of the last one.
 
-    A store that fails or hangs costs a warning and at most `READ_SECONDS`; the answer is then None.
-
     Args:
         store: where it is.
         thread_id: the conversation.
@@ -368,22 +360,14 @@ class SummaryStore:
     """
 
     def __init__(self, store: BaseStore, thread_id: str, path: str = "") -> None:
-        self._store = store
-        self._thread = thread_id
-        self._namespace = namespace_of("summaries", thread_id)
+        self._texts = ThreadStore(store, "summaries", thread_id)
         self._place = digest(path)
 
     def put(self, key: str, written: Written) -> None:
-        """Store a summary; blocks as long as the store does: for background threads."""
-        options: dict[str, Any] = (
-            {"ttl": TTL_MINUTES} if self._store.supports_ttl else {}
-        )
-        # Text in ASCII: some databases refuse the control characters and surrogates that a model may write.
-        item = {"key": key, "written": json.dumps(asdict(written))}
-        try:
-            self._store.put(self._namespace, self._place, item, index=False, **options)
-        except Exception as error:  # noqa: BLE001  # stores have no common error, and none may cost the summary
-            log_failure("summary.not_stored", error, thread=self._thread)
+        """Store a summary; blocks while the store does: for background threads."""
+        # in ASCII: some databases refuse the control characters and surrogates that a model may write
+        text = json.dumps({"key": key, **asdict(written)})
+        run(self._texts.putting({self._place: text}))
 
     def get(self, key: str) -> Written | None:
         """Return the summary stored under this key, or None; on the event loop of an async store use `getting`."""
@@ -391,20 +375,9 @@ class SummaryStore:
 
     def getting(self, key: str) -> Work[Written | None]:
         """The work of `get`, for sync and async callers."""
-        # Refreshing the time to live would write at each turn.
-        item = yield from answered(
-            "summary.not_read",
-            self._thread,
-            self._store,
-            "get",
-            self._namespace,
-            self._place,
-            seconds=READ_SECONDS,
-            refresh_ttl=False,
-        )
+        texts = yield from self._texts.getting([self._place])
         try:
-            is_found = item is not None and item.value["key"] == key
-            return Written(**json.loads(item.value["written"])) if is_found else None
-        except Exception as error:  # noqa: BLE001  # an item may be damaged in any way
-            log_failure("summary.not_read", error, thread=self._thread)
+            fields = json.loads(texts[self._place])
+            return Written(**fields) if fields.pop("key") == key else None
+        except (AttributeError, LookupError, TypeError, ValueError):  # none, or damaged
             return None

@@ -5,7 +5,6 @@ Failures are logged without the texts of others, and once while they last.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import sys
@@ -98,7 +97,7 @@ def log_failure(
     timeout_seconds: float | None = None,
     **about: Any,
 ) -> None:
-    """Warn of an error by its class, its status and a digest of its text, which may quote messages and keys.
+    """Warn of an error by its class and status; its text may quote messages and keys.
 
     Args:
         event: what failed.
@@ -106,18 +105,8 @@ def log_failure(
         timeout_seconds: how long an answer was waited for.
         about: what the warning carries beside it.
     """
-    log.warning(
-        event,
-        **about,
-        error=reason_of(error, timeout_seconds=timeout_seconds),
-        digest=digest_of(str(error)),
-    )
-
-
-def digest_of(text: str) -> str:
-    """Return a few characters that tell equal texts from others."""
-    encoded = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(encoded, digest_size=4).hexdigest() if text else ""
+    reason = reason_of(error, timeout_seconds=timeout_seconds)
+    log.warning(event, **about, error=reason)
 
 
 def reason_of(error: BaseException, *, timeout_seconds: float | None = None) -> str:

@@ -43,23 +43,6 @@ def asking(
     return Wait(lambda: started().result(seconds), later)
 
 
-def answered(
-    event: str,
-    thread: str,
-    store: BaseStore,
-    method: str,
-    *args: Any,
-    seconds: float = ANSWER_SECONDS,
-    **options: Any,
-) -> Work[Any]:
-    """Return what a store answers; None where it fails or hangs, which is logged."""
-    try:
-        return (yield asking(store, method, *args, seconds=seconds, **options))
-    except Exception as error:  # noqa: BLE001  # stores have no common error, and none may end the turn
-        log_failure(event, error, timeout_seconds=seconds, thread=thread)
-        return None
-
-
 def namespace_of(kind: str, thread_id: str) -> tuple[str, ...]:
     """Return the namespace in a LangGraph store where what we keep of a thread and its subgraphs is."""
     return ("ctxwin", kind, digest(thread_id))
@@ -113,41 +96,48 @@ def redis_client(url: str, **options: Any) -> Any:
         ) from error
 
 
-STORE_SECONDS = (
-    3.0  # longest wait of a turn: a healthy store takes milliseconds a megabyte
-)
+STORE_SECONDS = 3.0
+"""Longest wait of a turn: a healthy store takes milliseconds a megabyte."""
 
 
-class MediaStore:
-    """The data of the pictures and files of one conversation.
+class ThreadStore:
+    """Texts of one kind that belong to one conversation, by key, until the thread is deleted.
 
-    A store that fails or hangs costs a warning and at most `STORE_SECONDS`: what is not stored stays in the history.
+    A store that fails or hangs costs a warning and at most `STORE_SECONDS`.
 
     Args:
         store: where they are.
+        kind: what they are, such as `media`.
         thread_id: the conversation; another one reads nothing of it.
     """
 
-    def __init__(self, store: BaseStore, thread_id: str) -> None:
-        self._store = store
-        self._thread = thread_id
-        self._namespace = namespace_of("media", thread_id)
+    def __init__(self, store: BaseStore, kind: str, thread_id: str) -> None:
+        self._store, self._kind, self._thread = store, kind, thread_id
+        self._namespace = namespace_of(kind, thread_id)
 
-    def putting(self, data: Mapping[str, str]) -> Work[bool]:
-        """Keep data by digest until the thread is deleted; false where the store failed."""
+    def putting(self, texts: Mapping[str, str]) -> Work[bool]:
+        """Keep texts; false where the store failed."""
         puts = [
             PutOp(self._namespace, key, {"data": text}, index=False)
-            for key, text in data.items()
+            for key, text in texts.items()
         ]
-        return (yield from self._batch("media.not_stored", puts)) is not None
+        return (yield from self._batch("not_stored", puts)) is not None
 
-    def getting(self, digests: Collection[str]) -> Work[dict[str, str]]:
-        """Return the data of these digests, as far as they are kept and whole."""
-        gets = [GetOp(self._namespace, key, refresh_ttl=False) for key in digests]
-        items = (yield from self._batch("media.not_read", gets)) or ()
-        texts = {item.key: str(item.value.get("data")) for item in items if item}
-        return {key: text for key, text in texts.items() if digest(text) == key}
+    def getting(self, keys: Collection[str]) -> Work[dict[str, str]]:
+        """Return the texts of these keys, as far as they are kept."""
+        # refreshing the time to live would write at each turn
+        gets = [GetOp(self._namespace, key, refresh_ttl=False) for key in keys]
+        items = (yield from self._batch("not_read", gets)) or ()
+        return {item.key: str(item.value.get("data")) for item in items if item}
 
     def _batch(self, event: str, ops: Any) -> Work[Any]:
-        where = (event, self._thread, self._store)
-        return answered(*where, "batch", ops, seconds=STORE_SECONDS)
+        try:
+            return (yield asking(self._store, "batch", ops, seconds=STORE_SECONDS))
+        except Exception as error:  # noqa: BLE001  # stores have no common error, and none may end the turn
+            log_failure(
+                f"{self._kind}.{event}",
+                error,
+                timeout_seconds=STORE_SECONDS,
+                thread=self._thread,
+            )
+            return None

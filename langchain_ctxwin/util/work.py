@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
@@ -108,28 +107,17 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
 def in_daemon(
     work: Callable[[], Any], context: contextvars.Context | None = None
 ) -> Future[Any]:
-    """Start `work` in a daemon thread, by default with a `bare_context`, and return its future.
+    """Start `work` in a daemon thread, by default with an empty context, and return its future.
 
     A pool's threads are joined at exit, which would then wait for an endpoint that does not answer. With the caller's
     context, what the work streams would reach the user; some builds of Python from 3.14 on hand it to threads.
     """
     job: Future[Any] = Future()
-    work = partial((context or bare_context()).run, work)
+    work = partial((context or contextvars.Context()).run, work)
     threading.Thread(
         target=partial(_settle, job, work), name="ctxwin", daemon=True
     ).start()
     return job
-
-
-def bare_context() -> contextvars.Context:
-    """Return an empty context that carries the caller's trace alone, where OpenTelemetry is in use.
-
-    What is measured of the work belongs to the trace of who wanted it; nothing else of the caller's is its business.
-    """
-    context = contextvars.Context()
-    if (traces := sys.modules.get("opentelemetry.context")) is not None:
-        context.run(traces.attach, traces.get_current())
-    return context
 
 
 def _settle(job: Future[Any], work: Callable[[], Any]) -> None:

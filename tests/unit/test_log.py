@@ -96,8 +96,8 @@ def rows() -> str:
 
 
 EXPECTED = {
-    "context.summary_refused", "context.summary_failed", "summary.not_stored",
-    "summary.not_read", "tool_result.not_stored",
+    "context.summary_refused", "context.summary_failed", "summaries.not_stored",
+    "summaries.not_read", "tool_result.not_stored",
     "decompose.part_failed",
 }  # fmt: skip
 # of a failure that lasts only the class is ever written
@@ -135,7 +135,7 @@ def all_fail():
 
 
 def test_no_text_of_an_error_is_written_at_level_warning_and_above(caplog):
-    """Errors quote what they were given; class and digest tell one from another."""
+    """Errors quote what they were given; the class tells one from another."""
     with caplog.at_level(logging.DEBUG, "langchain_ctxwin"):
         all_fail()
     told = {record.ctxwin["event"] for record in caplog.records}

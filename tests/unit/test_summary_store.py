@@ -10,9 +10,8 @@ from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.jobs import SummaryStore, Written
-from langchain_ctxwin.util.log import digest_of
+from langchain_ctxwin.util import stores as module
 from langchain_ctxwin.util.work import arun, in_daemon
 
 WRITTEN = Written(
@@ -85,22 +84,13 @@ async def test_any_thread_id_and_any_text_can_be_stored(store, thread):
     )
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        {},
-        {"key": "key"},
-        *({"key": "key", "written": w} for w in ("{", "{}", 5, "[1]")),
-    ],
-)
-async def test_a_damaged_item_is_none(store, value):
+@pytest.mark.parametrize("text", ["{", "{}", "5", '{"key": "key", "x": 1}'])
+async def test_a_damaged_item_is_none(store, text):
     """Whatever somebody wrote there is not taken for a summary, and the next put mends it."""
     summaries = SummaryStore(store, "thread")
-    await elsewhere(lambda: store.put(summaries._namespace, summaries._place, value))
-    assert (
-        await arun(summaries.getting("key")),
-        await elsewhere(lambda: summaries.get("key")),
-    ) == (None, None)
+    place = summaries._texts._namespace, summaries._place
+    await elsewhere(lambda: store.put(*place, {"data": text}))
+    assert await arun(summaries.getting("key")) is None
     await elsewhere(lambda: summaries.put("key", WRITTEN))
     assert await arun(summaries.getting("key")) == WRITTEN
 
@@ -124,11 +114,10 @@ async def test_a_store_that_fails_is_reported_and_never_raises():
     failed = {
         "thread": "thread",
         "error": "ConnectionError",
-        "digest": digest_of("the store is gone"),
         "log_level": "warning",
     }
     assert logs == [
-        {"event": f"summary.{event}", **failed}
+        {"event": f"summaries.{event}", **failed}
         for event in ("not_stored", "not_read", "not_read")
     ]
 
@@ -141,7 +130,7 @@ class Hung(InMemoryStore):
         self.entered = threading.Event()
         self.opened = threading.Event()
 
-    def get(self, *args, **options):
+    def batch(self, ops):
         self.entered.set()
         assert self.opened.wait(PATIENCE)
 
@@ -159,7 +148,7 @@ async def test_a_store_that_hangs_is_not_waited_for(
     is_async, monkeypatch, hung, tmp_path
 ):
     """Reads give up after a named time, with a warning; a sync one on the loop of an async store ends, too."""
-    monkeypatch.setattr(module, "READ_SECONDS", 0.05)
+    monkeypatch.setattr(module, "STORE_SECONDS", 0.05)
     async with opened("async_sqlite", tmp_path / "store.sqlite") as store, store.lock:
         with capture_logs() as logs:
             for summaries in (
@@ -174,5 +163,5 @@ async def test_a_store_that_hangs_is_not_waited_for(
     told = [(entry["event"], entry["error"]) for entry in logs]
     assert (
         told
-        == [("summary.not_read", "TimeoutError: no answer within 0.05 seconds")] * 2
+        == [("summaries.not_read", "TimeoutError: no answer within 0.05 seconds")] * 2
     )
