@@ -4,37 +4,20 @@ from pathlib import Path
 
 from langchain_ctxwin import ContextOverflow
 
-BOTH = "input_plus_output"
+
+def _row(line):
+    """Read a line: limit, size, output and kind (or "none"), then the text."""
+    sizes, text = line.split(" | ", 1)
+    if sizes == "none":
+        return text, None
+    *numbers, kind = sizes.split()
+    limit, actual, output = (None if one == "-" else int(one) for one in numbers)
+    if kind in {"bytes", "images"}:
+        return text, ContextOverflow(unit=kind, most=limit)
+    kind = "input_plus_output" if kind == "both" else "input"
+    return text, ContextOverflow(limit, actual, kind, output)
 
 
-def _tables():
-    """Read `overflow_wordings.txt`: under each title lines of limit, size, output and kind (or "none"), and a text."""
-    tables = {}
-    for line in (
-        Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
-    ):
-        if line.startswith("# "):
-            rows = tables.setdefault(line.removeprefix("# "), [])
-            continue
-        sizes, text = line.split(" | ", 1)
-        rows.append((text, None if sizes == "none" else _overflow(*sizes.split())))
-    return tables
-
-
-def _overflow(limit, actual, output, kind):
-    tokens = [None if size == "-" else int(size) for size in (limit, actual, output)]
-    return ContextOverflow(*tokens[:2], BOTH if kind == "both" else "input", tokens[2])
-
-
-TABLES = _tables()
-"""Title -> refusals and what should be read from each; None for other failures."""
-
-OVERFLOWS = [
-    (text, expected)
-    for rows in TABLES.values()
-    for text, expected in rows
-    if expected is not None
-]
-LOOK_ALIKES = [
-    text for rows in TABLES.values() for text, expected in rows if expected is None
-]
+LINES = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+REFUSALS = [_row(line) for line in LINES if not line.startswith("# ")]
+"""Refusals, and what should be read from each; None for other failures."""
