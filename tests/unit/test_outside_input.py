@@ -15,18 +15,15 @@ from pydantic import SecretStr
 
 import langchain_ctxwin as ctx
 from langchain_ctxwin import (
-    ConfigError,
     ContextConfig,
     ContextEngine,
     ModelLimits,
     RoutedChatModel,
-    TokenEstimator,
     ToolSelector,
     create_context_agent,
 )
 from langchain_ctxwin.errors import brief
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.summarize import SummaryJobs
 from support.agents import ADAPTERS, agent_on
 from support.desk import CONFIG, TOOLS, state_of
 from support.fakes import ScriptedChatModel, script
@@ -34,44 +31,6 @@ from support.graphs import chat_on
 from support.routing import router, scripted
 
 LIMITS = ModelLimits(context_window=1_000)
-MAKERS = {
-    "engine": lambda **options: ContextEngine(LIMITS, **options),
-    "middleware": ContextWindowMiddleware,
-    "agent": lambda **options: create_context_agent(
-        ScriptedChatModel(), [], limits=LIMITS, **options
-    ),
-}
-
-
-def refusal(make, *arguments, **options):
-    """Return what a refusal says."""
-    with pytest.raises(ConfigError) as raised:
-        make(*arguments, **options)
-    return str(raised.value)
-
-
-@pytest.mark.parametrize("maker", MAKERS)
-@pytest.mark.parametrize("value", [{"prepare": 0.5}, {}, ContextConfig])
-def test_a_config_is_checked_when_it_is_given(maker, value):
-    """An empty value is as false as None, and a class is none."""
-    told = refusal(MAKERS[maker], config=value)
-    assert told == (
-        f"config={value!r}: pass a ContextConfig, for example ContextConfig(keep=0.4)"
-    )
-
-
-@pytest.mark.parametrize("maker", MAKERS)
-def test_a_summarizer_is_checked_when_it_is_given_and_what_works_passes(maker):
-    """Not at the first call, which may be hours later; a model without limits can summarize."""
-    for odd in ("a-model", FakeListChatModel, 3):
-        assert refusal(MAKERS[maker], summarizer=odd).startswith(f"summarizer={odd!r}")
-    summarizer = FakeListChatModel(responses=["text"])
-    assert MAKERS[maker](
-        counter=TokenEstimator(),
-        jobs=SummaryJobs(),
-        config=ContextConfig(),
-        summarizer=summarizer,
-    )
 
 
 def test_a_long_value_is_shown_in_short():
@@ -208,15 +167,20 @@ USUAL = {
     "a model in the place of an engine": (lambda: ctx.ContextNodes(MODEL), "ContextNodes(ContextEngine(limits=model))"),
     "a name in the place of limits": (lambda: ctx.ContextEngine("a-model"), "ModelRegistry"),
     "a config as a dict": (lambda: ctx.ContextEngine(LARGE, config={"keep": 0.4}), "ContextConfig(keep=0.4)"),
+    "an empty config": (lambda: ContextWindowMiddleware(config={}), "config={}: pass a ContextConfig"),
+    "the class of a config": (
+        lambda: ctx.create_context_agent(MODEL, [], limits=LARGE, config=ContextConfig), "pass a ContextConfig",
+    ),
+    "no model as summarizer": (lambda: ctx.ContextEngine(LARGE, summarizer="a-model"), "summarizer='a-model'"),
+    "the class of a summarizer": (
+        lambda: ContextWindowMiddleware(summarizer=FakeListChatModel), "summarizer=<class",
+    ),
     "a number among the tools of nodes": (lambda: ctx.ContextNodes(ENGINE, tools=[5]), "tools[0]=5: pass a function"),
     "a function as the tools of nodes": (lambda: ctx.ContextNodes(ENGINE, tools=told), "a list of tools, or a"),
     "a class in the place of a guard": (
         lambda: ctx.create_context_agent(MODEL, [], guard=ctx.ToolResultGuard), "pass a ToolResultGuard",
     ),
     "the name of a counter": (lambda: ctx.ContextEngine(LARGE, counter="tiktoken"), "for example TokenEstimator()"),
-    "the class of a counter": (
-        lambda: ctx.ContextEngine(LARGE, counter=ctx.TokenEstimator), "for example TokenEstimator()",
-    ),
     "tools in the place of a selector": (
         lambda: ContextWindowMiddleware(tool_selector=[weather]), "pass a ToolSelector",
     ),
@@ -227,6 +191,7 @@ USUAL = {
         lambda: ctx.add_context_nodes(ctx.ContextNodes(ENGINE), ENGINE, model=MODEL), "pass the StateGraph",
     ),
     "per cent as a text": (lambda: ctx.ContextConfig(trigger="80%"), "unable to parse string as a number"),
+    "a number as names of tools": (lambda: ctx.ContextConfig(clear_tools=3), "clear_tools=3"),
     "one model as candidates": (lambda: ctx.ModelRouter(MODEL), "a list of chat models"),
     "a model that states no window": (lambda: ctx.ContextEngine(FAKE), "FakeListChatModel: the model's"),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LARGE), "tools[0]='weather'"),
@@ -249,7 +214,7 @@ def test_the_mistakes_of_newcomers_say_what_to_write_instead(name):
 
 def test_what_can_only_mean_one_thing_works():
     """A number is the window, a tool is a list of one, dicts and texts are messages as they are for LangChain."""
-    assert ctx.ContextEngine(8_192).limits == LARGE
+    assert ctx.ContextEngine(8_192, summarizer=FAKE).limits == LARGE
     agent = ctx.create_context_agent(MODEL, weather, limits=8_192)
     assert (
         agent.invoke({"messages": [{"role": "user", "content": "Hi"}]})["messages"][
