@@ -13,19 +13,13 @@ from langchain_core.messages import (
     HumanMessage,
     SystemMessage,
 )
-from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
 
 from langchain_ctxwin import (
     ContextConfig,
     ContextEngine,
     ModelLimits,
-    ToolResultGuard,
     render_record,
 )
-from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.core.compaction import LEAST_RECORD_SHARE, LEAST_RECORD_TOKENS
 from langchain_ctxwin.core.notes import MAX_NAMES, STATEMENT_CHARS, record_lines
 from langchain_ctxwin.core.parts import record_text
@@ -55,6 +49,7 @@ from support.recording import (
     result,
     said,
 )
+from support.walking import RESULT_ID, guard_of, last_cursor
 
 
 def kinds_of(*messages):
@@ -528,46 +523,38 @@ ROWS = [
     {"id": f"A-{number}", "name": f"Ann {number}", "note": "call back " * 30}
     for number in range(400)
 ]
-LOG = "\n".join(
-    f"{number} host{number} started job-{number}" for number in range(3_000)
-)
+RESULTS = {
+    "rows": json.dumps(ROWS),
+    "nested": json.dumps({"customer": "c_1", "of.day": ROWS}),
+    "text": "\n".join(f"{number} host{number} job-{number}" for number in range(3_000)),
+}
 
 
-@tool
-def orders(kind: str) -> str:
-    """List orders."""
-    return {
-        "rows": json.dumps(ROWS),
-        "nested": json.dumps({"customer": "c_1", "of.day": ROWS}),
-        "text": LOG,
-    }[kind]
-
-
-@pytest.mark.parametrize("kind", ["rows", "nested", "text"])
+@pytest.mark.parametrize("kind", RESULTS)
 @pytest.mark.parametrize("max_tokens", [240, 900])
 def test_of_a_page_of_a_large_result_its_data_leaves_lines_and_nothing_around_it(
     kind, max_tokens
 ):
     """Marks, counts of rows, and cursors are no values: they end within minutes and crowd out what is one."""
-    guard = ToolResultGuard(ToolResultConfig(max_tokens=max_tokens))
-    graph = StateGraph(MessagesState).add_node("tools", ToolNode(guard.wrap([orders])))
-    pages = graph.add_edge(START, "tools").compile(checkpointer=InMemorySaver())
-    thread = {"configurable": {"thread_id": "Ann"}}
-    cursors, messages = list[str](), [called("orders", {"kind": kind}, key="a0")]
-    for number in range(3):
-        messages = pages.invoke({"messages": messages[-1:]}, thread)["messages"]
-        cursors += re.findall(r'cursor="([^"]+)', messages[-1].text)
-        arguments = {"cursor": cursors[-1]} | ({"contains": "A-7"} if number else {})
-        messages.append(called("read_more", arguments, key=f"a{number + 1}"))
-    mark = re.search("<data ([^>]+)>", messages[1].text)[1]
+    guard = guard_of(max_tokens=max_tokens)
+    page, messages, cursors = guard.output(RESULTS[kind], "orders", {}), [], []
+    messages = [called("orders", {"kind": kind}, key="a0"), result(page, key="r0")]
+    for number, question in enumerate([{}, {"contains": "A-7"}], 1):
+        cursors.append(last_cursor(page))
+        arguments = {"cursor": cursors[-1], **question}
+        page = guard.read(**arguments)
+        messages += [
+            called("read_more", arguments, key=f"a{number}"),
+            result(page, key=f"r{number}"),
+        ]
     noted = list(record_lines(messages, [message.id for message in messages]))
     told = "\n".join(line.text for line in noted)
-    assert [word for word in (*cursors, mark, "read_more\n") if word in told] == []
+    assert [word for word in (*cursors, RESULT_ID) if word in told] == []
     assert re.findall(r"(?:rows|characters)=.*", told) == []
     assert ("job-3" if kind == "text" else "A-7") in told
     done = [line.text for line in noted if line.kind == "done"]
     assert done[1].startswith("read_more()")
-    assert done[-1] == "read_more(A-7) → no result"
+    assert done[2].startswith("read_more(A-7)")
 
 
 @pytest.mark.parametrize("is_spoken", [False, True], ids=["written", "spoken"])
@@ -707,8 +694,9 @@ def test_a_changed_value_replaces_what_is_surely_about_the_same_thing(
     first, second, is_replaced
 ):
     """To say both is redundant at worst; to drop one that holds is a loss."""
-    shown = render_record(record_of(said(first, "u1"), said(second, "u2")))
-    assert shown == (f"user: {second}" if is_replaced else f"user: {first} {second}")
+    record = added(record_of(said(first, "u1")), lines_of(said(second, "u2")))
+    shown = f"user: {second}" if is_replaced else f"user: {first} {second}"
+    assert render_record(record) == shown
 
 
 NOW = [
@@ -798,12 +786,6 @@ def test_a_record_begins_as_before_until_it_is_written_anew(before, more):
     settled = tuple(line for line in record.lines if line.kind != "open")
     assert after.lines[: len(record.lines)] == record.lines
     assert after.text.startswith(replace(record, lines=settled).text)
-
-
-def test_a_correction_takes_the_place_of_what_it_corrects_at_once():
-    record = record_of(said("The dose is 5 mg.", "u1"), said("Call Ann.", "u2"))
-    corrected = added(record, lines_of(said("The dose is now 10 mg.", "u3")))
-    assert render_record(corrected) == "user: Call Ann. The dose is now 10 mg."
 
 
 def test_a_choice_of_lines_stays_while_it_fits_and_is_made_anew_where_much_is_free():
@@ -947,24 +929,12 @@ def _marks(shown):
 
 
 CLEARED = [
-    *(
-        HumanMessage("Look.", id="u"),
-        called("look", {"q": 1}),
-        result("seal QX-7741 " + "and so on " * 500),
-    ),
-    *(AIMessage("Found it.", id="b"), HumanMessage("And now? " * 300, id="v")),
+    HumanMessage("Look.", id="u"),
+    called("look", {"q": 1}),
+    result("seal QX-7741 " + "and so on " * 500),
+    AIMessage("Found it.", id="b"),
+    HumanMessage("And now? " * 300, id="v"),
 ]
-
-
-def test_a_message_that_is_deleted_after_it_left_leaves_no_lines():
-    engine, talk = engine_of(600, pin_first_user=False), turns(10)
-    session = engine.fit(
-        [said("Never ship P-1.", "u"), *talk, said("So?", "v")]
-    ).session
-    assert "P-1." in render_record(session["context_record"])
-    session = engine.fit([*talk, said("So?", "v")], session=session).session
-    shown = render_record(session["context_record"])
-    assert ("P-1." in shown, "question 8" in shown) == (False, True)
 
 
 def test_a_cleared_result_that_is_deleted_leaves_no_lines():
@@ -1038,7 +1008,7 @@ def step(number, content, **args):
 )
 def test_work_grows_with_the_history_and_no_faster(many):
     small, large = (
-        work_of(sent, [said("Go.", "u"), *many(size), said("So?", "q")], {})
+        work_of(sent, [said("Go.", "u"), *many(size), said("So?", "q")])
         for size in (400, 1_600)
     )
     assert large <= MOST_GROWTH * small
@@ -1048,15 +1018,15 @@ def engine():
     return engine_of(ROOM, pin_first_user=False)
 
 
-def sent(history, session):
-    """The next request, and the state after it."""
-    own = engine()
-    window = own.measure(history, session=session)
+def sent(history):
+    """The next request."""
+    own, session = engine(), {}
+    window = own.measure(history)
     for verb in (own.plan, own.emergency):
         if compaction := verb(window):
             session = {**session, **own.apply(compaction, window)}
             window = own.measure(history, session=session)
-    return own.build(window), session
+    return own.build(window)
 
 
 def work_of(function, *arguments):
@@ -1107,43 +1077,28 @@ def turn(number):
     ]
 
 
-def tokens_of(session):
-    return CharCounter()(
-        [HumanMessage(render_record(session["context_record"]))]
-    ) - CharCounter()([HumanMessage("")])
-
-
 def test_a_hundred_compactions_keep_what_was_said_first_and_grow_no_state():
     """A rule and the key in it, what was used last, and counts that only grow; the record stays within its share."""
-    own = engine()
-    history, session, sessions = (
-        [said("Hello.", "hello"), AIMessage("Hello.", id="hi"), said(RULE, "rule")],
-        {},
-        [],
-    )
-    while len(sessions) < COMPACTIONS:
+    history = [said("Hello.", "hi"), AIMessage("Hello.", id="a"), said(RULE, "rule")]
+    own, session, sizes, counts, tokens = engine(), {}, [], [], []
+    while len(sizes) < COMPACTIONS:
         history += turn(len(history))
-        window = own.measure(history, session=session)
-        if compaction := own.plan(window) or own.emergency(window):
-            session = {**session, **own.apply(compaction, window)}
-            sessions.append(session)
-            assert (
-                CharCounter()(own.build(own.measure(history, session=session))) <= ROOM
-            )
+        fitted = own.fit(history, session=session)
+        session = fitted.session
+        assert CharCounter()(fitted.request) <= ROOM
+        if fitted.report["compactions"] > len(sizes):
+            sizes.append(len(json.dumps(session)))
+            counts.append(session["context_record"]["left"]["messages"])
+            tokens.append(fitted.report["record_tokens"])
     record = render_record(session["context_record"])
     assert all(word in record for word in ("Never deploy on Friday", "DK-4411"))
     left = history[: session["context_view"]["start"]["index"]]
     newest = next(message for message in reversed(left) if message.type == "ai")
     assert re.search(r"P-\d+", newest.text)[0] in record
-    most = max(
-        int(ContextConfig().record_share * ROOM),
-        min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * ROOM)),
-    )
-    assert max(map(tokens_of, sessions)) <= most
-    sizes = [len(json.dumps(stored)) for stored in sessions]
+    least = min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * ROOM))
+    assert max(tokens) <= max(int(ContextConfig().record_share * ROOM), least)
     # refilled to a part, by lines that differ in length
     assert max(sizes[SETTLED:]) <= 1.5 * max(sizes[:SETTLED])
-    counts = [stored["context_record"]["left"]["messages"] for stored in sessions]
     assert counts == sorted(set(counts))
 
 
