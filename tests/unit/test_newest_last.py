@@ -47,14 +47,10 @@ def result(size):
 
 
 def fitted(engine, messages, **about):
-    window = engine.measure(messages, **about)
-    if compaction := engine.plan(window) or engine.emergency(window):
-        window = engine.measure(
-            messages, session=engine.apply(compaction, window), **about
-        )
-    return window, next(
-        message for message in engine.build(window) if message.id == "new"
-    ).content
+    """The report of a request, and what it shows of the newest message."""
+    found = engine.fit(messages, **about)
+    shown = next(message for message in found.request if message.id == "new")
+    return found.report, shown.content
 
 
 def shown_chars(content):
@@ -71,14 +67,14 @@ def shown_chars(content):
     preset=PRESETS,
 )
 def test_a_request_whose_newest_message_is_cut_is_nearly_full(made, share, old, preset):
-    window, content = fitted(
+    report, content = fitted(
         engine_of(preset, counter=CharCounter()),
         [*turns(old)[:-1], *made(int(share * LIMIT))],
     )
-    assert window.over_by == 0
+    assert report["over_by"] == 0
     if shown_chars(content) < 4 * int(share * LIMIT):
-        assert window.upper_tokens >= FULL * LIMIT
-        (shown, whole) = window.report["clamped"]["new"]
+        assert report["total_tokens"] >= FULL * LIMIT
+        (shown, whole) = report["clamped"]["new"]
         assert 0 < shown < whole
 
 
@@ -136,9 +132,9 @@ def test_a_larger_newest_message_and_a_roomier_preset_show_no_less_of_it(
 def test_a_cut_of_what_is_newest_is_told_once_with_ids_and_sizes(made, caplog):
     """As a warning, an event and in the report, without a word of the text."""
     sink = MemorySink()
-    window, _ = fitted(engine_of(counter=CharCounter(), sinks=[sink]), made(2 * LIMIT))
+    report, _ = fitted(engine_of(counter=CharCounter(), sinks=[sink]), made(2 * LIMIT))
     (event,) = sink.of(NoticeEvent)
-    clamped = window.report["clamped"]
+    clamped = report["clamped"]
     about = {"shown_tokens": clamped, "input_limit": LIMIT}
     assert (event.name, event.level, event.about) == (
         "context.newest_clamped",
@@ -221,8 +217,12 @@ def test_a_trigger_holds_in_every_mode(summarize, trigger, largest):
             {"trigger": ("messages", 2)},
             r'as trigger \("messages", n\) with an n of at least 3',
         ),
+        ({"keep": ("messages", 20)}, r'as trigger \("messages", n\)'),
+        ({"keep": ("tokens", 0.5)}, r'\("tokens", 2000\)'),
+        ({"keep": ("fraction", 80)}, r'\("fraction", 0.8\)'),
+        ({"keep": ("tokens", "many")}, r'\("tokens", 2000\)'),
     ],
 )
-def test_a_trigger_that_cannot_work_is_refused_with_what_to_do(settings_, said):
+def test_a_size_that_cannot_work_is_refused_with_what_to_do(settings_, said):
     with pytest.raises(ConfigError, match=said):
         ContextConfig(**settings_)

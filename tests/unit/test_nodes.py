@@ -264,21 +264,6 @@ def test_sizes_are_understood_as_langchain_writes_them(setting, written, means):
     assert getattr(ContextConfig(**{setting: written}), setting) == means
 
 
-@pytest.mark.parametrize(
-    ("written", "said"),
-    [
-        (("messages", 20), r'as trigger \("messages", n\)'),
-        (("tokens", 0.5), r'\("tokens", 2000\)'),
-        (("fraction", 80), r'\("fraction", 0.8\)'),
-        (("tokens", "many"), r'\("tokens", 2000\)'),
-    ],
-)
-def test_a_size_that_cannot_be_meant_is_refused(written, said):
-    """With what to write in its place."""
-    with pytest.raises(ConfigError, match=said):
-        ContextConfig(keep=written)
-
-
 def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
     nodes = ContextNodes(ContextEngine(limits=8192))
     nodes.model_node(ScriptedChatModel().bind_tools([read]))

@@ -13,7 +13,6 @@ from langchain_core.messages import (
 )
 
 from langchain_ctxwin import pin
-from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.turns import is_pinned, last_user
 from support import agents
 from support.agents import RUNS, compacted
@@ -94,9 +93,9 @@ def test_a_new_pin_takes_effect_at_once_on_what_had_left_and_counts_as_one_compa
     shown, _, state = sent(engine, messages)
     assert "q2" not in shown
     pinned = [pin(m) if m.id == "q2" else m for m in messages]
-    shown, window, state = sent(engine, pinned, json.loads(json.dumps(state)))
-    assert (shown["q2"], window.report["compactions"]) == (messages[6].content, 2)
-    assert sent(engine, pinned, state)[1].report["compactions"] == 2
+    shown, report, state = sent(engine, pinned, json.loads(json.dumps(state)))
+    assert (shown["q2"], report["compactions"]) == (messages[6].content, 2)
+    assert sent(engine, pinned, state)[1]["compactions"] == 2
 
 
 def text(what, tokens):
@@ -119,17 +118,10 @@ def user(key, tokens=0, *, what="keep this"):
 
 
 def sent(engine, messages, state=None):
-    """Return what the engine sends, by id, the window, and the state."""
-    window = engine.measure(messages, session=state)
-    state = {**(state or {}), **after_measure(window).to_json()}
-    if compaction := engine.emergency(window):
-        state |= engine.apply(compaction, window)
-        window = engine.measure(messages, session=state)
-    return (
-        {message.id: message.content for message in engine.build(window)},
-        window,
-        state,
-    )
+    """Return what the engine sends, by id, its report, and the state."""
+    fitted = engine.fit(messages, session=state)
+    shown = {message.id: message.content for message in fitted.request}
+    return shown, fitted.report, fitted.session
 
 
 def test_a_pin_that_alone_exceeds_the_room_is_clamped_reported_and_stays_alike():
@@ -142,8 +134,8 @@ def test_a_pin_that_alone_exceeds_the_room_is_clamped_reported_and_stays_alike()
         True,
     )
     messages += [AIMessage("yes", id="yes"), HumanMessage("and?", id="and")]
-    later, window, _ = sent(engine, messages, json.loads(json.dumps(state)))
-    assert (later["q3"], window.report["compactions"]) == (shown["q3"], 1)
+    later, report, _ = sent(engine, messages, json.loads(json.dumps(state)))
+    assert (later["q3"], report["compactions"]) == (shown["q3"], 1)
 
 
 @st.composite
@@ -160,5 +152,5 @@ def test_a_single_pin_never_causes_a_refusal(messages, window):
     engine, state = engine_of(window), {}
     for stop in range(1, len(messages) + 1):
         if ready(messages[:stop]):
-            _, measured, state = sent(engine, messages[:stop], state)
-            assert measured.over_by == 0
+            _, report, state = sent(engine, messages[:stop], state)
+            assert report["over_by"] == 0
