@@ -366,17 +366,10 @@ def test_what_is_said_of_removed_messages_is_forgotten():
 
 
 def test_a_pending_summary_of_what_is_summarized_already_is_dropped():
-    covered = {"through": {"id": "q", "index": 0}, "digest": ""}
-    pending = {
-        "key": "k",
-        "start": {"id": "q", "index": 0},
-        "through": {"id": "q", "index": 0},
-        "digest": "",
-    }
-    state = {"context_pending": pending | {"since": 0.0, "text": "", "max_tokens": 9}}
+    at = {"id": "q", "index": 0}
+    pending = {"key": "k", "start": at, "through": at, "digest": "", "text": ""}
+    state = {"context_pending": pending | {"since": 0.0, "max_tokens": 9}}
     assert engine().measure(HISTORY, session=state).session.pending is not None
-    state |= {
-        "context_summary": "They asked.",
-        "context_view": {"start": {"id": "a", "index": 1}, "covered": covered},
-    }
+    view = {"start": {"id": "a", "index": 1}, "covered": {"through": at, "digest": ""}}
+    state |= {"context_summary": "They asked.", "context_view": view}
     assert engine().measure(HISTORY, session=state).session.pending is None
