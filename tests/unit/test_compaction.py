@@ -4,8 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.tools import tool
-from structlog.testing import capture_logs
 
 from langchain_ctxwin import (
     ContextConfig,
@@ -20,7 +18,7 @@ from langchain_ctxwin.core.session import Pending, Session
 from langchain_ctxwin.core.view import Position, View
 from langchain_ctxwin.testing import request_faults
 from support import agents
-from support.agents import WORD, called, compacted, on_both
+from support.agents import WORD, called, compacted
 from support.conversations import FILLER, CharCounter, turns
 from support.fakes import ScriptedChatModel, exact_count
 
@@ -78,26 +76,6 @@ def test_a_tool_is_told_by_its_own_call_where_a_server_gives_all_calls_one_id():
     shown = {message.id: message.content for message in after.messages}
     assert [shown["r0"], shown["r2"]] == [WORD * 200] * 2
     assert shown["r1"].startswith("[Tool result cleared")
-
-
-@tool
-def log() -> str:
-    """Read the log."""
-    return WORD * 700
-
-
-@on_both
-def test_a_name_that_no_tool_has_is_told_once(adapter):
-    """A typo would leave all results where they are, and nobody would see why."""
-    config = ContextConfig(clear_tools=("log", f"lgo of {adapter}"))
-    agent = agents.agent_on(adapter, agents.model_of(2_000), [log], config=config)
-    with capture_logs() as logs:
-        agents.ask(agent, "Read.")
-        agents.ask(agent, "Again.")
-    told = [one for one in logs if one["event"] == "config.unknown_tools"]
-    assert [(one["clear_tools"], one["tools"][:1]) for one in told] == [
-        ((f"lgo of {adapter}",), ["log"])
-    ]
 
 
 def test_oldest_turns_leave_into_the_record_down_to_the_low_water_mark():
