@@ -18,7 +18,7 @@ from langchain_ctxwin.core.session import Pending, Session
 from langchain_ctxwin.core.view import Position, View
 from langchain_ctxwin.testing import request_faults
 from support import agents
-from support.agents import WORD, called, compacted
+from support.agents import WORD, called
 from support.conversations import FILLER, CharCounter, turns
 from support.fakes import ScriptedChatModel, exact_count
 
@@ -301,49 +301,6 @@ def test_a_summary_on_its_way_has_to_begin_where_the_one_before_it_ends(
 # Cases that a careful reader found: each once lost something, or said something untrue.
 
 
-def reserving(window=1000, summarizer=None, **options):
-    return agents.engine_of(
-        window,
-        None,
-        summarizer,
-        **{"summarize": "off", "output_reserve": None, **options},
-    )
-
-
-def talk(count):
-    pairs = (
-        (HumanMessage("q" * 200, id=f"h{n}"), AIMessage("a" * 200, id=f"r{n}"))
-        for n in range(count)
-    )
-    return [message for pair in pairs for message in pair]
-
-
-def test_removing_the_covered_message_skips_nothing():
-    options = {
-        "summarize": "inline",
-        "trigger": 0.4,
-        "keep": 0.3,
-        "summary_max_tokens": 50,
-    }
-    engine = reserving(1100, lambda given: f"[{len(given)} messages]", **options)
-    messages = talk(20)
-    window = engine.measure(messages)
-    state = engine.apply(engine.plan(window), window)
-    covered = state["context_view"]["covered"]["through"]
-    messages += talk(40)[40:]
-    _, state = compacted(engine, messages, state)
-    messages = [message for message in messages if message.id != covered["id"]]
-    window = engine.measure(
-        [*messages, HumanMessage("z" * 1200, id="z")], session=state
-    )
-    # it told of what was removed; the record tells of all that left
-    assert window.session.summary == ""
-    window = engine.measure(
-        [*messages, *talk(44)[80:]], session=engine.apply(None, window) or state
-    )
-    assert engine.plan(window).snapshot[0] <= covered["index"]
-
-
 @pytest.mark.parametrize(
     ("limits", "reserve", "overflow", "input_limit"),
     [
@@ -373,8 +330,8 @@ def test_a_learned_joint_limit_leaves_room_for_the_answer(
         CharCounter(),
         config=ContextConfig(summarize="off", output_reserve=reserve),
     )
-    state = engine.recover(engine.measure(talk(16)), overflow)
-    report = engine.measure(talk(16), session=state).report
+    state = engine.recover(engine.measure(turns(16)), overflow)
+    report = engine.measure(turns(16), session=state).report
     assert (report["context_window"], report["input_limit"]) == (4096, input_limit)
 
 
