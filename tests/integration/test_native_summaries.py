@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
@@ -19,13 +18,12 @@ from langchain_ctxwin import (
     ModelSummarizer,
     TokenEstimator,
     compact,
-    create_context_agent,
     undo,
 )
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, SummaryEvent
 from langchain_ctxwin.summarize import SummaryJobs
+from support.agents import agent_on
 from support.anthropic_rules import DEMAND_BETA
 from support.anthropic_server import SUMMARY, AnthropicServer
 from support.openai_server import OpenAIServer
@@ -53,30 +51,14 @@ def openai(**options):
     return server, {"max_tokens": 256, **STATELESS}
 
 
-def agent_of(model, adapter="nodes", *, summarizer="native", **options):
-    """An agent on that window; its summaries are waited for after each turn."""
+def agent_of(model, adapter="nodes", **options):
+    """An agent on that window, and its jobs, which are waited for after each turn."""
+    jobs = SummaryJobs()
     limits = ModelLimits(context_window=WINDOW, max_output_tokens=model.max_tokens)
-    ours = {
-        "limits": limits,
-        "summarizer": summarizer,
-        "counter": TokenEstimator("openai"),
-        "jobs": SummaryJobs(),
-        "config": options.pop("config", None),
-        "sinks": options.pop("sinks", ()),
-    }
-    options = {"checkpointer": InMemorySaver(), "system_prompt": "Be good."} | options
-    if adapter == "nodes":
-        agent = create_context_agent(model, [look], **ours, **options)
-    else:
-        middleware = [ContextWindowMiddleware(**ours)]
-        agent = create_agent(
-            model,
-            [look],
-            middleware=middleware,
-            state_schema=ContextAgentState,
-            **options,
-        )
-    return agent, ours["jobs"]
+    options = {"summarizer": "native", "system_prompt": "Be good.", **options}
+    counter = TokenEstimator("openai")
+    options |= {"limits": limits, "counter": counter, "jobs": jobs}
+    return agent_on(adapter, model, [look], **options), jobs
 
 
 def question(number):

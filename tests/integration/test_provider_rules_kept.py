@@ -37,19 +37,17 @@ def statuses(server):
     return [request.status for request in server.requests]
 
 
-def invoked(model, history, *, window=8_000, tools=(look,), **options):
-    limits = ModelLimits(context_window=window, max_output_tokens=256)
-    agent = create_context_agent(
-        model, list(tools), system_prompt="Be good.", limits=limits, **options
-    )
-    return agent.invoke({"messages": history}, {**THREAD, "recursion_limit": 500})
-
-
-def agent_of(model, saver, *, window=6_000, **options):
+def agent_of(model, saver=None, *, window=6_000, tools=(look,), **options):
     """An agent that counts as the servers do."""
     limits = ModelLimits(context_window=window, max_output_tokens=256)
     options |= {"counter": TokenEstimator("openai"), "checkpointer": saver}
-    return create_context_agent(model, [look], limits=limits, **options)
+    return create_context_agent(model, list(tools), limits=limits, **options)
+
+
+def invoked(model, history, *, saver=None, window=8_000, **options):
+    options |= {"window": window, "system_prompt": "Be good."}
+    agent = agent_of(model, saver, **options)
+    return agent.invoke({"messages": history}, {**THREAD, "recursion_limit": 500})
 
 
 def talk(agent, jobs, numbers):
@@ -207,13 +205,8 @@ def test_a_signature_of_another_project_is_refused_once():
     servers = [GeminiServer(model="gemini-3-test") for _ in range(2)]
     for number, server in enumerate(servers):
         with server:
-            agent = create_context_agent(
-                server.chat_model(),
-                [look],
-                limits=ModelLimits(context_window=8_000, max_output_tokens=256),
-                checkpointer=saver,
-                interrupt_before=[] if number else ["tools"],
-            )
+            before = [] if number else ["tools"]
+            agent = agent_of(server.chat_model(), saver, interrupt_before=before)
             asked = None if number else {"messages": [HumanMessage("Look!")]}
             agent.invoke(asked, THREAD)
     assert statuses(servers[0]) == [200]
@@ -247,8 +240,7 @@ def test_a_model_is_told_what_remains_of_its_task_budget(summarizer):
             model,
             [HumanMessage("Look around.")],
             window=4_000,
-            counter=TokenEstimator("openai"),
-            checkpointer=InMemorySaver(),
+            saver=InMemorySaver(),
             summarizer=summarizer,
         )
     assert state["messages"][-1].text == "That is all."
@@ -321,7 +313,7 @@ def test_system_messages_stay_where_a_model_takes_them(name):
     with AnthropicServer(takes_system=True) as server:
         saver = InMemorySaver()
         for history in (IN_BETWEEN[name], [HumanMessage("And then?")]):
-            invoked(server.chat_model(**system), history, checkpointer=saver)
+            invoked(server.chat_model(**system), history, saver=saver)
     first, second = (request.body for request in server.requests)
     assert set(statuses(server)) == {200}
     assert "Be good." in str(first["system"])
@@ -369,13 +361,13 @@ def test_a_refusal_that_names_nothing_is_the_callers(provider, words):
     saver = InMemorySaver()
     with Vague() as server:
         model = server.chat_model()
-        invoked(model, [HumanMessage("Who?")], checkpointer=saver)
+        invoked(model, [HumanMessage("Who?")], saver=saver)
         server.is_vague = True
         with pytest.raises(Exception, match="400") as raised:
-            invoked(model, [HumanMessage("And now?")], checkpointer=saver)
+            invoked(model, [HumanMessage("And now?")], saver=saver)
         assert "ctxwin" not in type(raised.value).__module__
         server.is_vague = False
-        state = invoked(model, [], checkpointer=saver)
+        state = invoked(model, [], saver=saver)
     assert server.vague == 1
     assert state["messages"][-1].text
     assert "context_view" not in state

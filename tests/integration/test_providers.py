@@ -10,8 +10,8 @@ from langchain_google_genai import create_context_cache
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ContextConfig, ModelLimits, create_context_agent
-from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import CacheMissEvent, MemorySink
+from support.agents import agent_on, on_both
 from support.anthropic_server import AnthropicServer
 from support.gemini_policy import tool_loop
 from support.gemini_server import GeminiServer
@@ -39,6 +39,7 @@ LARGEST_ERROR = 0.02
 
 MAX_BREAKPOINTS = 4
 TURNS = 28  # enough for each window to be full once
+LIMITS = ModelLimits(context_window=8_000, max_output_tokens=256)
 
 
 @pytest.mark.parametrize("name", TALKS)
@@ -60,7 +61,7 @@ def test_another_middleware_may_mark_the_cache_too(ours_first):
     assert max(outcome.breakpoints) == MAX_BREAKPOINTS
 
 
-@pytest.mark.parametrize("adapter", ["nodes", "middleware"])
+@on_both
 @pytest.mark.parametrize(
     "thinking", [None, {"type": "adaptive"}], ids=["by default", "as the model is set"]
 )
@@ -68,7 +69,9 @@ async def test_thinking_that_an_edit_made_stale_is_refused_once(adapter, thinkin
     """The API's own refusal is recovered, sync and async; the request without it, and all after it, are taken."""
     with AnthropicServer(policy=speaking(thinks=True), binds=True) as server:
         model, thread = server.chat_model(thinking=thinking), THREAD
-        agent = agent_of(adapter, model, "Be good.", InMemorySaver())
+        agent = agent_on(
+            adapter, model, [look], system_prompt="Be good.", limits=LIMITS
+        )
         for is_later in (False, True):
             if is_later:
                 asked = agent.get_state(thread).values["messages"][0]
@@ -85,16 +88,6 @@ async def test_thinking_that_an_edit_made_stale_is_refused_once(adapter, thinkin
     ]
     drops = {"prefix_mismatch_behavior": "drop_block"}
     assert asked == [None] * 5 + [None if thinking else drops] * 4
-
-
-def agent_of(adapter, model, prompt, saver, tools=(look,)):
-    """An agent in nodes, or in our middleware."""
-    made = {"system_prompt": prompt, "checkpointer": saver}
-    limits = ModelLimits(context_window=8_000, max_output_tokens=256)
-    if adapter == "nodes":
-        return create_context_agent(model, list(tools), limits=limits, **made)
-    middleware = [ContextWindowMiddleware(limits=limits)]
-    return create_agent(model, list(tools), middleware=middleware, **made)
 
 
 LARGE_PROMPT = "Answer in French, and mind the gap. " * 1_100  # 10,000 tokens
@@ -170,7 +163,7 @@ def test_one_conversation_moves_through_five_servers_and_back(llama_gguf):
 LONG_PROMPT = "Answer in French, and mind the gap. " * 200
 
 
-@pytest.mark.parametrize("adapter", ["nodes", "middleware"])
+@on_both
 def test_a_request_beside_stored_content_of_gemini_names_no_tools(adapter):
     """What somebody stored in Gemini's explicit cache has them, and saying them again is refused."""
     with GeminiServer(policy=tool_loop(steps=1)) as server:
@@ -179,14 +172,10 @@ def test_a_request_beside_stored_content_of_gemini_names_no_tools(adapter):
             model, [SystemMessage(LONG_PROMPT), HumanMessage("Look!")], tools=[look]
         )
         model = model.model_copy(update={"cached_content": name})
-        limits = ModelLimits(context_window=8_000, max_output_tokens=256)
-        if adapter == "nodes":
-            agent = create_context_agent(model, [look], limits=limits)
-        else:
-            agent = create_agent(
-                model, [look], middleware=[ContextWindowMiddleware(limits=limits)]
-            )
-        agent.invoke({"messages": [AIMessage("Yes?"), HumanMessage("And now?")]})
+        agent = agent_on(adapter, model, [look], limits=LIMITS)
+        agent.invoke(
+            {"messages": [AIMessage("Yes?"), HumanMessage("And now?")]}, THREAD
+        )
     asked = [
         (request.status, request.body["cachedContent"], "tools" in request.body)
         for request in server.generated

@@ -4,22 +4,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import (
     ContextConfig,
-    ContextEngine,
     ModelLimits,
     ToolResultConfig,
     ToolResultGuard,
-    create_context_agent,
 )
-from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.tool_results.guard import MIN_TOKENS
-from support.fakes import ScriptedChatModel, script
+from support.agents import agent_on, model_of
+from support.fakes import script
 from support.oracle import text_tokens
 from support.tool_runs import call, last_cursor, next_cursor
 
@@ -28,7 +24,7 @@ pytestmark = pytest.mark.integration
 WINDOW = 8_000
 ROWS = 400
 both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-agents = pytest.mark.parametrize("kind", ["agent", "wrapped tools", "middleware"])
+agents = pytest.mark.parametrize("kind", ["nodes", "wrapped tools", "middleware"])
 
 
 def facts(index):
@@ -54,23 +50,13 @@ def logs(name: str = "x") -> str:
     )
 
 
-def agent_of(kind, model, guard, tools, **options):
+def agent_of(kind, model, guard, tools):
     """Return an agent of one kind whose window is small."""
-    limits = ModelLimits(max_input_tokens=WINDOW)
-    config = ContextConfig(summarize="inline")
-    options.setdefault("checkpointer", InMemorySaver())
-    if kind == "middleware":
-        middleware = ContextWindowMiddleware(
-            ContextEngine(limits, config=config), guard=guard
-        )
-        return create_agent(model, list(tools), middleware=[middleware], **options)
-    if kind == "agent":
-        return create_context_agent(
-            model, tools, limits=limits, config=config, guard=guard, **options
-        )
-    return create_context_agent(
-        model, guard.wrap(tools), limits=limits, config=config, **options
-    )
+    options = {"limits": ModelLimits(max_input_tokens=WINDOW)}
+    options["config"] = ContextConfig(summarize="inline")
+    if kind == "wrapped tools":
+        return agent_on("nodes", model, guard.wrap(tools), **options)
+    return agent_on(kind, model, tools, guard=guard, **options)
 
 
 def ask(agent, *, is_async, thread="1", text="What is there?"):
@@ -107,19 +93,12 @@ def reader(first, parallel=1):
     return decide
 
 
-def model_of(policy):
-    """Return a model that refuses what is larger than its window, exactly counted."""
-    return ScriptedChatModel(
-        policy=policy, input_limit=WINDOW, profile={"max_input_tokens": WINDOW}
-    )
-
-
 @agents
 @pytest.mark.parametrize(
     ("is_async", "one"), [(False, query), (True, logs)], ids=["sync-rows", "async-text"]
 )
 def test_every_request_fits_and_the_agent_reads_to_the_end(kind, is_async, one):
-    model = model_of(reader(one.name))
+    model = model_of(WINDOW, policy=reader(one.name))
     guard = ToolResultGuard(ToolResultConfig(max_tokens=6_000, projection=False))
     messages = ask(agent_of(kind, model, guard, [one]), is_async=is_async)
     assert [request.refused for request in model.requests] == [False] * len(
@@ -140,7 +119,7 @@ def test_parallel_calls_share_the_room(kind, is_async):
         calls = AIMessage(
             "", tool_calls=[call("logs", f"c{number}") for number in range(count)]
         )
-        model = model_of(script(calls, "done"))
+        model = model_of(WINDOW, policy=script(calls, "done"))
         guard = ToolResultGuard(ToolResultConfig(max_tokens=6_000, max_share=0.5))
         messages = ask(agent_of(kind, model, guard, [logs]), is_async=is_async)
         assert not any(request.refused for request in model.requests)
@@ -152,9 +131,11 @@ def test_parallel_calls_share_the_room(kind, is_async):
     assert sum(shared) <= WINDOW / 2
 
 
-@pytest.mark.parametrize("kind", ["agent", "wrapped tools"])
+@pytest.mark.parametrize("kind", ["nodes", "wrapped tools"])
 def test_a_nearly_full_window_still_gets_a_page(kind):
-    model = model_of(script(AIMessage("", tool_calls=[call("logs")]), "done"))
+    model = model_of(
+        WINDOW, policy=script(AIMessage("", tool_calls=[call("logs")]), "done")
+    )
     guard = ToolResultGuard(ToolResultConfig(max_tokens=6_000))
     long = "The quick brown fox jumps over the lazy dog. " * 680
     messages = ask(agent_of(kind, model, guard, [logs]), is_async=False, text=long)
