@@ -1,5 +1,7 @@
 """Does a thread on disk survive restarts, kills and edits without losing a message or changing its view?"""
 
+import json
+
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from structlog.testing import capture_logs
@@ -13,7 +15,6 @@ from support.desk import (
     agent_of,
     answered,
     ask,
-    not_json,
     payloads,
     state_of,
 )
@@ -106,11 +107,9 @@ def test_every_checkpoint_holds_json_and_messages_only(thread):
     agent, _ = thread
     checkpoints = [snapshot.values for snapshot in agent.get_state_history(CONFIG)]
     assert len(checkpoints) > 4 * len(QUESTIONS)
-    assert [place for values in checkpoints for place in not_json(values)] == []
-    assert [values for values in checkpoints if "llm_input_messages" in values] == []
-    assert list(not_json({"context_view": {"start": (1, 2)}})) == [
-        "state.context_view.start: tuple"
-    ]
+    assert not any("llm_input_messages" in values for values in checkpoints)
+    others = [{**values, "messages": []} for values in checkpoints]
+    assert json.loads(json.dumps(others)) == others
 
 
 @pytest.mark.parametrize("point", KILL_POINTS)

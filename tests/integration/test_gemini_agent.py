@@ -88,6 +88,6 @@ async def test_a_fault_leaves_the_node_as_it_came_and_a_resume_repeats_the_reque
         state = state_of(agent)
     bodies = [request.body for request in server.requests[before : before + 3]]
     assert bodies == [bodies[0]] * 3
-    assert f"results {RESULTS}," in state["messages"][-1].text
+    assert f"results {RESULTS}." in state["messages"][-1].text
     assert state["context_report"]["compactions"] == 0
     assert "limits" not in state["context_counts"]

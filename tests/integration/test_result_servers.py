@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
 TTL = 600.0
 PATIENCE = 10.0  # of a test with a server that does not answer: the store gives up after a second or two
-KINDS = ["valkey", "postgres", "async postgres"]
+KINDS = ["valkey", "postgres"]
 
 
 def client_of(url, **options):

@@ -1,6 +1,5 @@
 """Is the wheel what a user should get, and does it work with each extra absent?"""
 
-import email
 import json
 import os
 import subprocess
@@ -111,21 +110,6 @@ def unwanted(names):
     ]
 
 
-def wrong_metadata(metadata):
-    """List the fields that a user or an installer relies on and that do not say what they should."""
-    expected = {
-        "Name": "langchain-ctxwin",
-        "License-Expression": "MIT",
-        "Requires-Python": ">=3.11",
-    }
-    wrong = [
-        f"{field}: {metadata[field]}"
-        for field, value in expected.items()
-        if metadata[field] != value
-    ]
-    return wrong if metadata.get_payload() else [*wrong, "no description"]
-
-
 def unexplained(failed, absent):
     """Return the failed modules that are not an absent extra, or whose error does not say which extra to install."""
     owner = {
@@ -152,25 +136,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     }
     assert (sources | data) - set(names) == set()
     assert [name for name in names if name.endswith("licenses/LICENSE")]
-
-
-def test_the_metadata_say_what_installers_need(unpacked):
-    """Name, license, Python versions, every extra and the command are declared."""
-    (folder,) = unpacked.glob("*.dist-info")
-    metadata = email.message_from_string(
-        (folder / "METADATA").read_text(encoding="utf-8")
-    )
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
-        "project"
-    ]
-    assert wrong_metadata(metadata) == []
-    assert metadata["Version"] == project["version"]
-    assert set(metadata.get_all("Provides-Extra")) == set(
-        project["optional-dependencies"]
-    )
-    assert "ctxwin = langchain_ctxwin.cli:main" in (
-        folder / "entry_points.txt"
-    ).read_text(encoding="utf-8")
 
 
 def test_every_extra_is_covered():

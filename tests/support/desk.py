@@ -10,7 +10,6 @@ from support.gemini_policy import is_said
 PROMPT = "You look around and report what you find."
 CONFIG = {"configurable": {"thread_id": "t"}}
 SIZES = "exceeds the maximum number of tokens allowed"  # in the API's overflow text, and in no other
-JSON_VALUES = (str, int, float, bool, type(None))
 
 
 @tool
@@ -91,24 +90,6 @@ def tool_outputs(request):
 def payloads(requests):
     """Return of each request what reaches the provider."""
     return [[payload(message) for message in request] for request in requests]
-
-
-def not_json(value, path="state"):
-    """Yield the places in a state whose values are neither JSON nor, in `messages`, messages."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                yield f"{path}: key {key!r}"
-            yield from (
-                ()
-                if path == "state" and key == "messages"
-                else not_json(item, f"{path}.{key}")
-            )
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from not_json(item, f"{path}[{index}]")
-    elif type(value) not in JSON_VALUES:
-        yield f"{path}: {type(value).__name__}"
 
 
 def answered(agent, config=CONFIG):

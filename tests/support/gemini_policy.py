@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from support.fakes import QUOTE_CHARS, digest
+from support.fakes import QUOTE_CHARS
 from support.gemini_rules import calls_of, is_new_turn
 
 Part = dict[str, Any]
@@ -38,15 +38,14 @@ def answer(text):
 
 
 def quote(body):
-    """Return a text that proves what was seen: the last user text, the results after it, and their last one."""
+    """Return a text that proves what was seen: the last user text, and how many results stand after it."""
     text = last_user_text(body)
     results = [
         part["functionResponse"]
         for content in current_turn(body)
         for part in _responses(content)
     ]
-    last = digest(str(results[-1].get("response"))) if results else "none"
-    return f"seen {digest(text)}: {text[:QUOTE_CHARS]} | results {len(results)}, last {last}"
+    return f"seen: {text[:QUOTE_CHARS]} | results {len(results)}."
 
 
 def last_user_text(body):
@@ -83,21 +82,15 @@ def declared_functions(body):
 def call(function, *, seed):
     """Return a functionCall part that fills every required parameter from `seed`."""
     schema = function.get("parameters") or function.get("parametersJsonSchema") or {}
-    properties = schema.get("properties") or {}
+    properties = schema.get("properties")
     args = {
-        name: _value(properties.get(name) or {}, seed)
-        for name in schema.get("required") or []
+        name: _value(properties[name], seed) for name in schema.get("required") or []
     }
     return {"functionCall": {"name": function["name"], "args": args}}
 
 
 def _value(schema, seed):
-    kind = str(schema.get("type", "string")).lower()
-    samples = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
-    return (
-        schema.get("enum")
-        or [samples.get(kind, f"{schema.get('title', 'value')}-{seed}")]
-    )[0]
+    return 1 if schema.get("type", "").lower() == "integer" else f"value-{seed}"
 
 
 def _responses(content):

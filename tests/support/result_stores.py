@@ -8,8 +8,6 @@ from functools import partial
 import pytest
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres import PostgresStore
-from langgraph.store.postgres.aio import AsyncPostgresStore
-from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from langchain_ctxwin.tool_results import stores
@@ -37,7 +35,7 @@ async def opened_store(kind, request, clock=time.time):
         else:
             base = await _base_store(stack, kind, request)
             if kind != "langgraph memory":
-                await base.setup() if "async" in kind else base.setup()
+                await base.setup() if kind == "async sqlite" else base.setup()
             yield stores.LangGraphResultStore(base, clock=clock)
 
 
@@ -54,17 +52,12 @@ def _valkey_store(stack, url):
 async def _base_store(stack, kind, request):
     if kind == "langgraph memory":
         return InMemoryStore()
-    if kind.endswith("sqlite"):
-        place = str(request.getfixturevalue("tmp_path") / "store.sqlite")
-        kinds = (SqliteStore, AsyncSqliteStore)
-    else:
-        place, kinds = (
-            request.getfixturevalue("postgres_dsn"),
-            (PostgresStore, AsyncPostgresStore),
-        )
-    if kind.startswith("async"):
-        return await stack.enter_async_context(kinds[1].from_conn_string(place))
-    return stack.enter_context(kinds[0].from_conn_string(place))
+    if kind == "postgres":
+        place = request.getfixturevalue("postgres_dsn")
+        return stack.enter_context(PostgresStore.from_conn_string(place))
+    place = str(request.getfixturevalue("tmp_path") / "store.sqlite")
+    store = AsyncSqliteStore.from_conn_string(place)
+    return await stack.enter_async_context(store)
 
 
 async def elsewhere(work):

@@ -19,7 +19,7 @@ from support.result_stores import CHECKS, elsewhere, opened_store
 from support.walking import FakeClock
 
 TTL = 600.0
-KINDS = ["memory", "langgraph memory", "sqlite", "async sqlite"]
+KINDS = ["memory", "langgraph memory", "async sqlite"]
 
 
 @pytest.fixture

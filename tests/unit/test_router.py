@@ -6,7 +6,7 @@ from math import ceil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import tool
 
@@ -14,7 +14,12 @@ from langchain_ctxwin import ContextOverflow, ModelLimits, TokenEstimator
 from langchain_ctxwin.config import RoutingConfig
 from langchain_ctxwin.errors import ConfigError, NoModelFitsError, UnknownModelError
 from langchain_ctxwin.routing import ModelRouter
-from langchain_ctxwin.routing.candidates import RouteRequest, Size
+from langchain_ctxwin.routing.candidates import (
+    LONG_CHARS,
+    RouteRequest,
+    Size,
+    judged,
+)
 from support.fakes import ScriptedChatModel
 from support.routing import exact, info, likely, scripted
 
@@ -74,6 +79,47 @@ def test_the_cheapest_that_is_strong_enough_is_taken():
         routes.route("hi", complexity="huge")
 
 
+@pytest.mark.parametrize(
+    ("text", "complexity"),
+    [
+        *(
+            (plain, "low")
+            for plain in (
+                "",
+                "Hi",
+                "What is 2+2?",
+                "Danke!",
+                "word " * (LONG_CHARS // 5 - 1),
+            )
+        ),
+        *(
+            (one, "medium")
+            for one in (
+                "word " * LONG_CHARS,
+                "Prove it.",
+                "`f(x)` fails",
+                "1, 2 and 3",
+                "Who? When?",
+            )
+        ),
+        ("Use search_orders for mine.", "medium"),
+        *(
+            (two, "high")
+            for two in ("Refactor f(x) now.", "Why? And how much is 3 * 4 + 5?")
+        ),
+    ],
+)
+def test_each_sign_of_work_raises_the_complexity(text, complexity):
+    """The latest user message counts, whatever stands around it."""
+    history = [
+        SystemMessage("Prove it."),
+        HumanMessage("Prove it."),
+        HumanMessage(text),
+        AIMessage("Why? Who?"),
+    ]
+    assert judged(history, [{"name": "search_orders"}]) == complexity
+
+
 def test_outcomes_of_this_kind_of_task_overrule_the_price():
     """Ten good answers make a cheap model strong enough, four bad ones take that from any."""
     routes = two("1", "10")
@@ -128,20 +174,6 @@ def sized(tokens, **wish):
     """Return a request whose size was measured."""
     size = Size(tokens=tokens, upper=tokens, lower=tokens)
     return RouteRequest(messages=[], sizes={"generic": size}, **wish)
-
-
-def test_the_upper_bound_of_a_size_measured_elsewhere_decides():
-    assert two().decide(sized(50_000)).name == "b"
-    routes = of_infos(info("a", 1_000, tokenizer_family="openai"))
-    sizes = [Size(tokens=10, upper=upper, lower=upper) for upper in (1_000, 1_001)]
-    fitting, larger = (
-        RouteRequest(messages=[], sizes={"openai": size}, reserve=0) for size in sizes
-    )
-    assert routes.decide(fitting).name == "a"
-    with pytest.raises(
-        NoModelFitsError, match=r"may need 1,001 input tokens \(count 10\)"
-    ):
-        routes.decide(larger)
 
 
 @pytest.mark.parametrize(
