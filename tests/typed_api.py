@@ -186,12 +186,8 @@ def langchains_agent(
     model: BaseChatModel, tools: list[BaseTool], engine: ContextEngine
 ) -> None:
     """The middleware takes an engine, or what an engine takes, or nothing."""
-    ContextWindowMiddleware(
-        summarizer=model,
-        config=ContextConfig(),
-        counter=count_tokens_approximately,
-        jobs=None,
-    )
+    ContextWindowMiddleware(engine, router=None)
+    ContextWindowMiddleware(summarizer=model, counter=count_tokens_approximately)
     agent = create_agent(
         model,
         tools,
@@ -211,16 +207,13 @@ async def retrieval(base: BaseRetriever, documents: list[Document]) -> None:
     )
     assert_type(retriever.retrieve("question"), RetrievalResult)
     result = await retriever.aretrieve("question")
-    kept: Sequence[Document] = result.documents
+    assert_type(result.documents, tuple[Document, ...])
     assert_type(result.truncated, bool)
     assert_type(result.tokens, int)
     compressor = BudgetedCompressor(max_context_tokens=2048)
-    compressed: Sequence[Document] = compressor.compress_documents(
-        documents, "question"
-    )
+    compressor.compress_documents(documents, "question")
     assert_type(RetrievalConfig().max_context_tokens, int)
     assert_type(RetrievalConfig.from_file("settings.toml"), RetrievalConfig)
-    print(kept, compressed)  # noqa: T201  # the values are used
 
 
 async def tool_results(
@@ -282,15 +275,9 @@ async def choosing_models(chat: BaseChatModel, agent_tools: list[Any]) -> Contex
         tuple[tuple[Any, ...], tuple[Any, ...], int],
     )
     create_context_agent(routed, [], tool_selector=selector)
-    create_agent(
-        chat,
-        [],
-        middleware=[ContextWindowMiddleware(router=router, tool_selector=selector)],
-    )
+    ContextWindowMiddleware(router=router, tool_selector=selector)
     create_map_reduce_graph(routed, max_concurrency=4)
-    engine = ContextEngine(limits=registry.lookup("small"), learned=registry)
-    ContextNodes(engine, tool_selector=selector)
-    return engine
+    return ContextEngine(limits=registry.lookup("small"), learned=registry)
 
 
 def events(chat: BaseChatModel) -> list[StepEvent]:
@@ -303,16 +290,9 @@ def events(chat: BaseChatModel) -> list[StepEvent]:
     sink = MemorySink(max_events=100)
     sinks: list[MetricsSink] = [sink, LogSink(steps=True), StreamSink(), Printed()]
     create_context_agent(
-        chat,
-        [],
-        sinks=sinks,
-        prices=lambda name: ModelInfo(name=name),
-        guard=ToolResultGuard(),
+        chat, [], sinks=sinks, prices=lambda name: ModelInfo(name=name)
     )
-    ContextWindowMiddleware(sinks=sinks)
-    ContextEngine(chat, sinks=sinks)
     alerts = Alerts(AlertConfig(utilization=0.8), then=sink.emit)
-    Alerts(then=lambda alert: alert.detail)
     ModelRegistry([], sinks=[alerts])
     assert_type(alerts.active, tuple[AlertEvent, ...])
     assert_type(sink.events, list[Event])
@@ -325,8 +305,6 @@ def events(chat: BaseChatModel) -> list[StepEvent]:
 def models_and_errors(info: ModelInfo, error: Exception) -> str:
     """Model facts, overflow facts and the error tree."""
     assert_type(info.limits, ModelLimits)
-    assert_type(info.name, str)
-    assert_type(info.context_window, int | None)
     overflow = classify_overflow(error)
     assert_type(overflow, ContextOverflow | None)
     if overflow is not None:
