@@ -750,31 +750,17 @@ def test_a_call_of_many_values_leaves_each_of_them_and_no_long_line():
     before=st.lists(lines, max_size=15),
     more=st.lists(lines, max_size=15),
     room=st.integers(0, 400),
+    free=st.integers(0, 60),
 )
-def test_the_room_is_never_exceeded(price, before, more, room):
-    record = added(
-        added(Record(), before, room=room, price=price), more, room=room, price=price
-    )
-    assert not record.lines or price(render_record(record)) <= room
-
-
-@pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
-@given(before=st.lists(lines, max_size=15), free=st.integers(0, 60))
-def test_only_what_is_free_is_shown_and_the_rest_waits(price, before, free):
+def test_neither_the_room_nor_what_is_free_is_exceeded(price, before, more, room, free):
     """A view without room hides lines; a roomier one shows them again."""
-    record = extended(
-        Record(),
-        before,
-        room_tokens=ROOMY,
-        free_tokens=free,
-        price=price,
-    )
-    shown = render_record(record)
+    limits = {"room": room, "price": price}
+    record = added(added(Record(), before, **limits), more, **limits)
+    assert not record.lines or price(render_record(record)) <= room
+    narrow = extended(record, [], room_tokens=ROOMY, free_tokens=free, price=price)
+    shown = render_record(narrow)
     assert not shown or price(shown) <= free
-    assert (
-        added(record, [], price=price).lines
-        == added(Record(), before, price=price).lines
-    )
+    assert added(narrow, [], price=price).lines == added(record, [], price=price).lines
 
 
 @given(st.lists(lines, max_size=12), st.lists(lines, max_size=12))

@@ -30,7 +30,6 @@ from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer, ch
 from langchain_ctxwin.summarize.checking import MARK, checked, marked, marked_in
 from langchain_ctxwin.summarize.jobs import attempt, writing_summary
 from langchain_ctxwin.summarize.model import (
-    MIN_TRANSCRIPT_TOKENS,
     SUMMARY_INSTRUCTIONS,
     as_summarizer,
 )
@@ -195,22 +194,13 @@ def test_a_conversation_larger_than_the_summarizers_window_is_folded_in_parts():
 
 
 def test_a_window_too_small_for_the_task_is_refused_without_a_call():
-    """When instructions and summary leave no room, the error says what to change; the smallest that does is used."""
-    model, refused = windowed(90, "never"), dict[int, str]()
+    """When instructions and summary leave no room, the error says what to change."""
+    model = windowed(90, "never")
     with pytest.raises(
         SummarizationError, match=r"leaves 0 for the transcript .* a larger window"
     ):
         summarize(model)
-    for room in range(1, 1_000):
-        try:
-            summarize(windowed(room, "s"), [HumanMessage("word " * 2_000)])
-        except SummarizationError as error:
-            refused[room] = str(error)
-    assert (list(refused), model.requests) == (list(range(1, max(refused) + 1)), [])
-    assert (
-        f"limit of {max(refused):,} tokens leaves {MIN_TRANSCRIPT_TOKENS - 1} for"
-        in refused[max(refused)]
-    )
+    assert model.requests == []
 
 
 def test_a_reply_that_goes_on_with_the_transcript_is_refused():
