@@ -6,9 +6,7 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import permutations
-from typing import NamedTuple
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -33,11 +31,7 @@ needs_fork = pytest.mark.skipif(
 )
 
 
-class Told(NamedTuple):
-    """What a job says of itself."""
-
-    written: Written | None = None
-    failure: str = ""
+RUNNING = (None, "")
 
 
 class Jobs(SummaryJobs):
@@ -59,17 +53,14 @@ class Jobs(SummaryJobs):
         self.drain(PATIENCE)
 
     def ended(self, key="key"):
-        """Wait for a job and return what became of it, its time left out."""
+        """Wait for a job and return what became of it."""
         assert self.drain(PATIENCE) == 0
-        told = self.told(key)
-        if told and told.written:
-            return told._replace(written=replace(told.written, seconds=0.0))
-        return told
+        return self.told(key)
 
     def told(self, key="key"):
-        """What is known of a job now."""
+        """The text that a job wrote, and why there is none."""
         job = self.find(key)
-        return job and Told(job.written, job.failure)
+        return job and (job.written and job.written.text, job.failure)
 
 
 class Gate:
@@ -104,10 +95,6 @@ def store():
     return SummaryStore(InMemoryStore(), "thread")
 
 
-def done(text, **cost):
-    return Told(written=Written(text=text, **cost))
-
-
 def raising(error):
     def write():
         raise error
@@ -120,9 +107,9 @@ def test_a_key_is_written_once_beside_the_caller_however_many_start_it(gate):
     assert jobs.find("key") is None
     with ThreadPoolExecutor(20) as pool:
         started = set(pool.map(lambda _: jobs.begin(gate), range(200)))
-    assert jobs.told() == Told()
+    assert jobs.told() == RUNNING
     gate.opened.set()
-    assert jobs.ended() == done("tea")
+    assert jobs.ended() == ("tea", "")
     assert (started, jobs.begin(gate), gate.calls) == ({True}, True, 1)
 
 
@@ -149,12 +136,12 @@ def test_whatever_a_summarizer_raises_ends_its_job_alone(write, reason):
     """The key stays known until it is forgotten."""
     jobs = Jobs()
     jobs.begin(write)
-    assert jobs.ended() == Told(failure=reason)
+    assert jobs.ended() == (None, reason)
     jobs.begin()
-    assert jobs.ended() == Told(failure=reason)
+    assert jobs.ended() == (None, reason)
     jobs.forget("key")
     jobs.begin()
-    assert jobs.ended() == done("text")
+    assert jobs.ended() == ("text", "")
 
 
 def test_no_more_than_the_bound_run_at_a_time(gate):
@@ -182,12 +169,12 @@ def test_a_job_past_its_time_is_failed_and_its_late_text_is_there_for_who_asks_a
     jobs.begin(gate, seconds=30, store=store)
     gate.wait_entered()
     jobs.now += seconds
-    assert jobs.told() == Told(failure=failure)
+    assert jobs.told() == (None, failure)
     jobs.forget("key")
     gate.opened.set()
     jobs.settle()
     jobs.begin(lambda: "another", store=store)
-    assert jobs.ended() == done("tea")
+    assert jobs.ended() == ("tea", "")
     assert jobs.find("before").written
 
 
@@ -219,12 +206,12 @@ def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(
     gate.opened.set()
     wait(first, PATIENCE)
     assert (jobs.told(), store.get("key"), jobs.threads) == (
-        Told(),
+        RUNNING,
         None,
         1,
     )
     second.opened.set()
-    assert jobs.ended() == done("second")
+    assert jobs.ended() == ("second", "")
 
 
 def test_the_most_recently_used_results_are_remembered(monkeypatch):
@@ -243,11 +230,13 @@ def test_a_summary_is_stored_before_the_job_is_done_and_used_instead_of_written_
     """Who sees the job done may rely on the other processes' seeing the text, with what it cost."""
     jobs, others = Jobs(), Jobs()
     jobs.begin(store=store)
-    assert jobs.ended() == done("text")
+    assert jobs.ended() == ("text", "")
     assert store.get("key") == jobs.find("key").written
-    store.put("key", Written(text="stored", calls=1, input_tokens=9))
+    stored = Written(text="stored", calls=1, input_tokens=9)
+    store.put("key", stored)
     others.begin(gate, store=store)
-    assert (others.ended(), gate.calls) == (done("stored", calls=1, input_tokens=9), 0)
+    assert (others.ended(), gate.calls) == (("stored", ""), 0)
+    assert others.find("key").written == stored
 
 
 CHILD_SECONDS = 60  # longest life of a forked child
@@ -289,10 +278,10 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
                 0,
             )
             assert jobs.begin(lambda: "child's")
-            assert jobs.ended() == done("child's")
+            assert jobs.ended() == ("child's", "")
         else:
             jobs._lock.release()
-    assert jobs.told() == Told()
+    assert jobs.told() == RUNNING
 
 
 class Wording:
