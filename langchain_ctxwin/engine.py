@@ -54,6 +54,7 @@ from langchain_ctxwin.core.model_info import (
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.parts import Parts, RequestSettings, merge_system
 from langchain_ctxwin.core.plan import last_request, request_until, shown_part
+from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.recovery import accepted_tokens, refused, retry_target
@@ -384,7 +385,7 @@ class ContextEngine:
             system_tokens=pricing.base_tokens
             + (pricing.price(system) if system else 0),
             tools=tools,
-            tool_tokens=pricing.prompt_tokens(tools, rules.provider),
+            tool_tokens=pricing.tools(in_prompt(tools, rules.provider)),
             tools_digest=pricing.tools_digest(tools),
             model=model_name(model) or self.model,
             declared=limits if limits.known else self.limits,

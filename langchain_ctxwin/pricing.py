@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, sqrt
 from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.model_info import family_of
-from langchain_ctxwin.core.provider_blocks import compact_json, in_prompt, is_deferred
+from langchain_ctxwin.core.provider_blocks import compact_json
 from langchain_ctxwin.core.sizing import MAX_NUMBER, QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import parameter_names, tool_definition
@@ -41,19 +42,13 @@ EXACT_NOISE_SHARE = 0.02
 class ToolSet:
     """Size and digest of some tools, which are kept alive, so that their ids cannot come to mean others."""
 
-    tools: tuple[Any, ...]
-    tokens: int
-    digest: str
+    tools: tuple[Any, ...] = ()
+    tokens: int = 0
+    digest: str = ""
     """Fingerprint of the definitions."""
 
-    is_deferred: bool
-    """Some of them are not in a prompt until they are loaded."""
-
-    parameters: frozenset[str]
+    parameters: frozenset[str] = frozenset()
     """What they call their parameters."""
-
-    prompts: dict[str, int] = field(default_factory=dict)
-    """Tokens of what the prompt of a provider holds of them."""
 
 
 class Pricing:
@@ -62,15 +57,11 @@ class Pricing:
     def __init__(self, counter: TokenCounter, *, family: str) -> None:
         self.counter = counter
         """Counts messages and tools."""
-        estimator = TokenEstimator(family)
-        self.count = GuardedCounter(self.counter, estimator)
+        self.count = GuardedCounter(counter, TokenEstimator(family))
         """The counter, made safe."""
-        self._doubts = (_doubt_of(self.counter), _doubt_of(estimator))
-        self._base: int | None = None
         self._texts: Lru[int] = Lru(MAX_TEXTS)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._histories: Lru[MessageHistory] = Lru(MAX_CONVERSATIONS)
-        self._takes_tools = takes_tools(self.counter)
 
     def price(self, message: AnyMessage) -> int:
         """Tokens of one message; a prompt, summary or record, which is the same in many requests, is counted once."""
@@ -81,79 +72,65 @@ class Pricing:
     @property
     def doubt(self) -> Doubt:
         """How far the counts may be off before anything was reported: the estimator's doubt once it stood in."""
-        return self._doubts[self.count.has_failed]
+        return _doubt_of(
+            self.count.estimator if self.count.has_failed else self.counter
+        )
 
     @property
     def exact(self) -> bool:
         """True when the counter states that its counts are exact, and could count everything so far."""
         return getattr(self.counter, "exact", False) and not self.count.has_failed
 
-    @property
+    @cached_property
     def base_tokens(self) -> int:
         """The tokens that the counter adds once to every request, asked for at first use: it may be slow."""
-        if self._base is None:
-            self._base = self.count([])
-        return self._base
+        return self.count([])
 
     def tools(self, tools: Sequence[Any]) -> int:
         """Tokens of the tool definitions."""
-        return self._tool_set(tools).tokens if tools else 0
-
-    def prompt_tokens(self, tools: Sequence[Any], provider: str) -> int:
-        """Tokens of what the prompt of a provider holds of these tools before any is loaded."""
-        if not tools or not self._tool_set(tools).is_deferred:
-            return self.tools(tools)
-        prompts = self._tool_set(tools).prompts
-        if provider not in prompts:
-            prompts[provider] = self.tools(in_prompt(tools, provider))
-        return prompts[provider]
+        return self._tool_set(tools).tokens
 
     def parameters(self, tools: Sequence[Any]) -> frozenset[str]:
         """What the tools call their parameters."""
-        return self._tool_set(tools).parameters if tools else frozenset()
+        return self._tool_set(tools).parameters
+
+    def tools_digest(self, tools: Sequence[Any]) -> str:
+        """Fingerprint of the tool definitions."""
+        return self._tool_set(tools).digest
 
     def history(self, messages: Sequence[AnyMessage]) -> MessageHistory:
         """Return the history of a conversation, of which only what is new is looked at."""
         if not messages:
             return MessageHistory()
         name = messages[0].id or id(messages[0])
+        before = self._histories.get(name)
         return self._histories.put(
-            name,
-            read_history(
-                messages,
-                self._histories.get(name),
-                price=self.price,
-            ),
+            name, read_history(messages, before, price=self.price)
         )
 
-    def tools_digest(self, tools: Sequence[Any]) -> str:
-        """Fingerprint of the tool definitions."""
-        return self._tool_set(tools).digest if tools else ""
-
-    def _net(self, messages: list[AnyMessage], tools: list[Any] | None = None) -> int:
+    def _net(self, messages: list[AnyMessage], tools: Sequence[Any] = ()) -> int:
         """Tokens beyond those of an empty request: a counter adds something of its own to every one."""
         return max(0, self.count(messages, tools=tools) - self.base_tokens)
 
     def _tool_set(self, tools: Sequence[Any]) -> ToolSet:
         alive = tuple(tools)
-        key = tuple(map(id, alive))
-        if (cached := self._tool_sets.get(key)) is not None:
-            return cached
-        texts = [compact_json(tool_definition(tool)) for tool in alive]
-        if self._takes_tools:
-            tokens = self._net([], list(alive))
+        if not alive:
+            return ToolSet()
+        return once(self._tool_sets, tuple(map(id, alive)), lambda: self._priced(alive))
+
+    def _priced(self, tools: tuple[Any, ...]) -> ToolSet:
+        texts = [compact_json(tool_definition(tool)) for tool in tools]
+        if takes_tools(self.counter):
+            tokens = self._net([], list(tools))
         else:
             tokens = sum(self._net([SystemMessage(content=text)]) for text in texts)
-        tool_set = ToolSet(
-            tools=alive,
+        joined = "\0".join(texts).encode("utf-8", "surrogatepass")
+        return ToolSet(
+            tools=tools,
             tokens=tokens,
-            digest=hashlib.blake2b(
-                "\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=12
-            ).hexdigest(),
-            is_deferred=any(map(is_deferred, alive)),
-            parameters=parameter_names(alive),
+            digest=hashlib.blake2b(joined, digest_size=12).hexdigest(),
+            parameters=parameter_names(tools),
         )
-        return self._tool_sets.put(key, tool_set)
 
 
 class Pricings:
@@ -162,17 +139,17 @@ class Pricings:
     def __init__(self, counter: TokenCounter | None, *, family: str) -> None:
         self.default = Pricing(counter or TokenEstimator(family), family=family)
         """For requests that name no model of their own."""
-        self._by_family = {family: self.default} if counter is None else None
+        self._has_counter = counter is not None
+        self._by_family = {family: self.default}
 
     def of(self, model: object) -> Pricing:
         """Return the prices for the model of a request; with one counter for all, its."""
-        if model is None or self._by_family is None:
+        if model is None or self._has_counter:
             return self.default
         family = family_of(model)
-        pricing = self._by_family.get(family)
-        return pricing or self._by_family.setdefault(
-            family, Pricing(TokenEstimator(family), family=family)
-        )
+        if family not in self._by_family:
+            self._by_family[family] = Pricing(TokenEstimator(family), family=family)
+        return self._by_family[family]
 
 
 def _doubt_of(counter: TokenCounter) -> Doubt:
@@ -208,7 +185,8 @@ class GuardedCounter:
 
     def __init__(self, counter: TokenCounter, estimator: TokenCounter) -> None:
         self._counter = counter
-        self._estimator = estimator
+        self.estimator = estimator
+        """What counts where the counter cannot."""
         self._reasons = Seen()
         self.has_failed = False  # true once a count was estimated instead
         for name in ("upper", "lower"):
@@ -229,15 +207,17 @@ class GuardedCounter:
             name = getattr(self._counter, "__name__", type(self._counter).__name__)
             log.warning("count.failed", counter=name, reason=fault, instead="estimate")
         self.has_failed = True
-        return self._estimator(messages, tools=tools)
+        return self.estimator(messages, tools=tools)
 
 
 def _fault(value: object, messages: Sequence[AnyMessage]) -> str:
-    """What is wrong with a count, in the same words for every value of a kind; nothing for one to reckon with."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return f"returned no count, but {type(value).__name__}"
-    if not 0 <= value < MAX_NUMBER:
-        return "returned a negative or endless number"
+    """What is wrong with a count; nothing for one to reckon with."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value < MAX_NUMBER
+    ):
+        return f"returned no number of tokens, but {type(value).__name__}"
     if not value and any(len(message.text) >= SOME_CHARS for message in messages):
         return "returned 0 for a long text: it takes a list of messages, not a text"
     return ""

@@ -437,22 +437,10 @@ def is_deferred(tool: Any) -> bool:
 
 
 def in_prompt(tools: Sequence[Any], provider: str) -> Sequence[Any]:
-    """Return what the prompt holds of these tools before any is loaded; the same object where nothing is deferred.
-
-    Nothing of a deferred one; with OpenAI its name and description (OpenAI, tool search guide).
-    """
+    """Return what the prompt of a provider holds of these tools before any is loaded: nothing of a deferred one."""
     if provider in NEVER_DEFER:
         return tools
-    if provider != "openai":
-        return [tool for tool in tools if not is_deferred(tool)]
-    return [_announced(tool) if is_deferred(tool) else tool for tool in tools]
-
-
-def _announced(tool: Any) -> Any:
-    if not isinstance(tool, Mapping):
-        tool = {"name": tool.name, "description": tool.description}
-    about = {key: str(tool.get(key) or "") for key in ("name", "description")}
-    return {**about, "parameters": {}}
+    return [tool for tool in tools if not is_deferred(tool)]
 
 
 def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:
