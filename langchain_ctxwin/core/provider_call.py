@@ -7,7 +7,7 @@ Anthropic caches what ends at a breakpoint, at most four of them in a request (A
 stand behind what stays the same longest: the system prompt (the tools precede it), the pins, and the newest message. A
 breakpoint behind the record would be rewritten with each compaction and saves nothing beside the one of the newest
 message; the one behind the pins saves most where some pauses outlast the cache. `benchmarks/cost.py` bills what is sent
-here. Breakpoints that somebody else has set come first, but for the one behind the system prompt.
+here. Breakpoints that somebody else has set come first.
 
 Newer models of OpenAI match a prefix at breakpoints only, of which the server sets one behind the newest message by
 itself (OpenAI, prompt caching guide). Without another one behind the system prompt, which is what a compaction leaves
@@ -130,7 +130,7 @@ def readable_by(model: object, messages: Sequence[Any]) -> list[Any]:
     caches = {BREAKPOINT: is_claude, OPENAI_BREAKPOINT: rules.takes_breakpoints}
     for key, is_taken in caches.items():
         if rules.provider and not is_taken:
-            request = [_with_at_most(message, 0, key)[0] for message in request]
+            request = [_without_marks(message, key) for message in request]
     return request
 
 
@@ -260,19 +260,18 @@ def with_breakpoints(
 ) -> list[AnyMessage]:
     """Return the request with a breakpoint behind its system prompt, and for Anthropic one behind its pins.
 
-    One is left for the newest message. If others have set too many, the oldest of them in messages are left out.
-    `mark` counts where nobody else has set one: Anthropic wants those that last longer first.
+    They are set as far as others have left some, and one is left for the newest message. `mark` counts where nobody
+    else has set one: Anthropic wants those that last longer first.
     """
     marked = list(messages)
     first = int(bool(marked) and isinstance(marked[0], SystemMessage))
     own = _marks(marked[:first], key)
-    taken = sum(map(_is_marked_tool, tools)) + (not _marks(marked[-1:], key))
-    free = max(0, MAX_BREAKPOINTS - taken)
-    if first and free and not own:
+    taken = sum(map(_is_marked_tool, tools)) + len(_marks(marked, key))
+    free = MAX_BREAKPOINTS - taken - (not _marks(marked[-1:], key))
+    if first and free > 0 and not own:
         marked[0] = _marked(marked[0], mark, key)
-    for index in [*range(first), *reversed(range(first, len(marked)))]:
-        marked[index], free = _with_at_most(marked[index], free, key)
-    fixed_stop = _fixed_stop(marked, first) if free and key == BREAKPOINT else None
+        free -= 1
+    fixed_stop = _fixed_stop(marked, first) if free > 0 and key == BREAKPOINT else None
     if fixed_stop is not None:
         marked[fixed_stop] = _marked(marked[fixed_stop], own[0] if own else mark, key)
     return marked
@@ -311,25 +310,21 @@ def _mark(block: Mapping[str, Any], key: str) -> Any:
     return block.get(key) or (extras.get(key) if isinstance(extras, Mapping) else None)
 
 
-def _with_at_most(message: AnyMessage, free: int, key: str) -> tuple[AnyMessage, int]:
-    """The message with its last `free` breakpoints, and how many are free then."""
-    surplus = len(_marks([message], key)) - free
-    if surplus <= 0:
-        return message, -surplus
-    content = list[Any]()
-    for block in message.content:
-        is_surplus = surplus > 0 and isinstance(block, dict) and bool(_mark(block, key))
-        content.append(_unmarked(block, key) if is_surplus else block)
-        surplus -= is_surplus
-    return with_fields(message, content=content), 0
+def _without_marks(message: AnyMessage, key: str) -> AnyMessage:
+    """The message without breakpoints."""
+    if not _marks([message], key):
+        return message
+    content = [_unmarked(block, key) for block in message.content]
+    return with_fields(message, content=content)
 
 
-def _unmarked(block: Any, key: str) -> dict[str, Any]:
+def _unmarked(block: Any, key: str) -> Any:
+    if not isinstance(block, Mapping):
+        return block
     bare = {name: value for name, value in block.items() if name != key}
-    extras = bare.get("extras") or {}
-    if key in extras:
-        bare["extras"] = {name: value for name, value in extras.items() if name != key}
-    return bare
+    return (
+        bare | {"extras": _unmarked(bare["extras"], key)} if "extras" in bare else bare
+    )
 
 
 def _marked(message: AnyMessage, mark: Mapping[str, str], key: str) -> AnyMessage:

@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from operator import le
 
 import pytest
 from hypothesis import given
@@ -166,8 +167,10 @@ MESSAGE = st.builds(HumanMessage, CONTENT) | st.builds(
     st.lists(MESSAGE, max_size=6),
     st.integers(0, 5),
 )
-def test_a_request_never_has_too_many_breakpoints(system, messages, tools):
-    """Only the marks change, and one more behind the newest message has room."""
+def test_breakpoints_are_added_to_those_of_others_as_far_as_there_is_room(
+    system, messages, tools
+):
+    """Only marks are added, and one more behind the newest message has room."""
     marked_tools = [{"name": f"t{n}", "cache_control": MARK} for n in range(tools)]
     request = [
         *([system] if system else []),
@@ -175,10 +178,11 @@ def test_a_request_never_has_too_many_breakpoints(system, messages, tools):
         *messages,
     ]
     marked = with_breakpoints(request, marked_tools, MARK)
+    own = [breakpoints(message.content) for message in request]
     counts = [breakpoints(message.content) for message in marked]
-    assert tools + sum(counts) <= max(tools, MAX_BREAKPOINTS)
-    was_marked = breakpoints(request[-1].content)
-    assert was_marked or tools + sum(counts) < max(tools + 1, MAX_BREAKPOINTS)
+    most = MAX_BREAKPOINTS - tools - (not own[-1])
+    assert all(map(le, own, counts))
+    assert sum(counts) <= max(sum(own), most)
     assert [message.text for message in marked] == [message.text for message in request]
 
 
@@ -235,22 +239,15 @@ def test_openai_gets_a_breakpoint_behind_its_prompt_where_its_cache_matches_at_t
     )
 
 
-def test_of_openais_breakpoints_those_of_others_stay_as_far_as_they_are_written():
-    """One at the prompt, in whatever form it was set, the newest ones of others, and one is the server's own."""
+def test_of_openais_breakpoints_one_is_added_where_others_leave_room():
+    """One is the server's own; one at the prompt is known in whatever form it was set."""
     block = {"type": "text", "text": "Hi"}
-    others = [HumanMessage([{**block, **BREAK}]) for _ in range(3)] + [
-        HumanMessage([{**block, "extras": BREAK}])
-    ]
-    request = marked_for_openai([SystemMessage("Be good."), *others])
-    assert openai_marks(request) == [1, 0, 1, 1, 1]
-    assert request[1].content == [block]
-    own = SystemMessage(
-        [{"type": "text", "text": "Be good.", "extras": BREAK}, {**block}]
-    )
-    request = marked_for_openai([own, *others, HumanMessage("So?")])
-    assert request[0] is own
-    assert openai_marks(request) == [1, 0, 0, 1, 1, 0]
-    assert openai_marks(marked_for_openai(others)) == [1, 1, 1, 1]
+    prompt, others = SystemMessage("Be good."), [HumanMessage([{**block, **BREAK}])] * 3
+    assert openai_marks(marked_for_openai([prompt, *others])) == [1, 1, 1, 1]
+    full = [prompt, *others, HumanMessage("So?")]
+    assert openai_marks(marked_for_openai(full)) == [0, 1, 1, 1, 0]
+    own = SystemMessage([{"type": "text", "text": "Be good.", "extras": BREAK}])
+    assert marked_for_openai([own, HumanMessage("So?")])[0] is own
 
 
 def answer(number, text="word " * 60):
