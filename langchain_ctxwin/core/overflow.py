@@ -274,28 +274,19 @@ def _judge(evidence: Evidence) -> ContextOverflow | Literal[False] | None:
     text, names = evidence.text, evidence.class_names
     if evidence.status in OTHER_STATUSES or any(map(OTHER_CLASS.search, names)):
         return False
-    has_code = any(map(OVERFLOW_CODE.search, evidence.codes))
+    has_code = any(map(OVERFLOW_CODE.search, _CODE.findall(text)))
     if not has_code and _first(OTHER_FAILURES, text):
         return False
     if media := _media(text):
         return media
-    if (
-        has_code
-        or CORE_CLASS in names
-        or OVERFLOW_CODE.search(text)
-        or _first(JOINT_SIZES, text)
-    ):
+    is_stated = OVERFLOW_CODE.search(text) or _first(JOINT_SIZES, text)
+    if has_code or is_stated or CORE_CLASS in names:
         return _sized(text)
-    is_parameter = _first(PARAMETERS, text) is not None and _first(JOINT, text) is None
-    if not is_parameter and (
-        _first(OVERFLOWS, text) or any(map(OVERFLOW_CLASS.search, (*names, text)))
-    ):
+    is_parameter = _first(PARAMETERS, text) and not _first(JOINT, text)
+    is_named = any(map(OVERFLOW_CLASS.search, (*names, text)))
+    if not is_parameter and (is_named or _first(OVERFLOWS, text)):
         return _sized(text)
-    is_too_large = (
-        evidence.status == TOO_LARGE_STATUS
-        or TOO_LARGE_CODE in text
-        or TOO_LARGE_CODE in evidence.codes
-    )
+    is_too_large = evidence.status == TOO_LARGE_STATUS or TOO_LARGE_CODE in text
     return ContextOverflow(unit="bytes") if is_too_large else None
 
 
@@ -344,7 +335,7 @@ def _number(text: str | None) -> int | None:
 
 # ---- what an exception says -----------------------------------------------------------------------------------------
 
-MAX_EXCEPTIONS, MAX_SOURCES = 32, 4
+MAX_EXCEPTIONS, MAX_SOURCES = 32, 6
 """Exceptions looked at in a chain of causes and groups, and of each so many different texts."""
 
 MAX_TEXT_CHARS = 4_096
@@ -367,17 +358,14 @@ _STATUS = re.compile(r"[45][0-9]{2}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Class names, status, codes and text of one exception, or of one text."""
+    """Class names, status and text of one exception, or of one text."""
 
     class_names: tuple[str, ...] = ()
     status: int | None = None
     """The HTTP error status."""
 
-    codes: frozenset[str] = frozenset()
-    """Provider error codes and types, in lower case."""
-
     text: str = ""
-    """Message and body without quotes and backslashes, whitespace collapsed, bounded in length."""
+    """Message, code and body without quotes and backslashes, whitespace collapsed, bounded in length."""
 
 
 def evidence_of(source: object) -> Iterator[Evidence]:
@@ -386,36 +374,25 @@ def evidence_of(source: object) -> Iterator[Evidence]:
     Never raises. The source may be an exception, a text or a decoded body.
     """
     if not isinstance(source, BaseException):
-        text = _joined([source])
-        yield Evidence(codes=_codes_in(text), text=text)
+        yield Evidence(text=_joined([source]))
         return
     for error in _chain(source):
         response = getattr(error, "response", None)
+        codes = [f"code: {getattr(error, name, '')}" for name in CODE_ATTRIBUTES]
         bodies = [getattr(error, name, None) for name in BODY_ATTRIBUTES]
         # one that was read; others might read from the socket here
         if getattr(response, "is_closed", None) is True:
             bodies.append(getattr(response, "text", None))
-        bodies = [
-            body
-            for body in bodies
-            if isinstance(body, str | bytes | Mapping | list | tuple)
-        ]
-        attributes = [
-            getattr(place, name, None)
+        texts = (one for one in bodies if isinstance(one, str | bytes | Mapping | list))
+        statuses = (
+            str(getattr(place, name, ""))  # LiteLLM keeps it as text at times
             for place in (error, response)
             for name in STATUS_ATTRIBUTES
-        ]
-        # LiteLLM keeps it as text at times
-        statuses = [str(value) for value in attributes if isinstance(value, str | int)]
-        codes = {str(getattr(error, name, "")).lower() for name in CODE_ATTRIBUTES}
-        text = _joined([error, *bodies])
+        )
         yield Evidence(
             class_names=tuple(cls.__name__ for cls in type(error).__mro__),
-            status=next(
-                (int(text) for text in statuses if _STATUS.fullmatch(text)), None
-            ),
-            codes=_codes_in(text) | codes,
-            text=text,
+            status=next((int(one) for one in statuses if _STATUS.fullmatch(one)), None),
+            text=_joined([error, *texts, *codes]),
         )
 
 
@@ -430,10 +407,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         context = None if current.__suppress_context__ else current.__context__
         behind = (*members, current.__cause__, context)
         queue.extend(cause for cause in behind if cause is not None)
-
-
-def _codes_in(text: str) -> frozenset[str]:
-    return frozenset(code.lower() for code in _CODE.findall(text))
 
 
 def _joined(sources: Iterable[object]) -> str:
