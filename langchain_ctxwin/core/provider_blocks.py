@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, inf
-from operator import is_
 from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
@@ -431,9 +430,9 @@ def deferred(tool: Any) -> Any:
 def is_deferred(tool: Any) -> bool:
     """True for a tool that is marked `defer_loading`: its definition is not in the prompt until a search loads it."""
     is_mapping = isinstance(tool, Mapping)
-    about = tool if is_mapping else {"extras": getattr(tool, "extras", None)}
-    marks = about.get("extras") or {}
-    return about.get("defer_loading") is True or marks.get("defer_loading") is True
+    extras = tool.get("extras") if is_mapping else getattr(tool, "extras", None)
+    marks = (tool if is_mapping else {}, extras or {})
+    return any(one.get("defer_loading") is True for one in marks)
 
 
 def in_prompt(tools: Sequence[Any], provider: str) -> Sequence[Any]:
@@ -522,22 +521,20 @@ def media_in(message: AnyMessage) -> list[Block]:
 
 
 def with_media(content: Any, change: Callable[[Block], Block]) -> Any:
-    """Return a content with its blocks of media changed, those inside results included; the same one where none is."""
+    """Return a content with its blocks of media changed, those inside results included."""
     if not isinstance(content, list):
         return content
-    blocks = [_with_block(block, change) for block in content]
-    return content if all(map(is_, blocks, content)) else blocks
+    return [_with_block(block, change) for block in content]
 
 
 def _with_block(block: Any, change: Callable[[Block], Block]) -> Any:
     kind = kind_of(block)
     if kind in MEDIA_KINDS:
         return change(block)
-    if kind == "result":
-        inner = {k: with_media(block[k], change) for k in RESULT_KEYS if k in block}
-        is_same = all(value is block[key] for key, value in inner.items())
-        return block if is_same else {**block, **inner}
-    return block
+    if kind != "result":
+        return block
+    kept = (key for key in RESULT_KEYS if key in block)
+    return {**block, **{key: with_media(block[key], change) for key in kept}}
 
 
 def apart(message: AnyMessage) -> tuple[AnyMessage, dict[str, str]]:
@@ -676,13 +673,16 @@ def hidden(
         return {}
     most_bytes = BYTES_SHARE * limits.get("max_bytes", inf)
     most = (most_bytes, limits.get("max_images", inf))
-    units = [*zip(zip(*sizes, strict=True), spared, most, strict=True)]
-
-    def beyond(share: float) -> int:
-        return max(_oldest_beyond(*unit, share) for unit in units)
-
-    older = len(sizes) - len([*visible_media.values()][-1])
-    gone = min(max(beyond(0), min(beyond(DROPPED_SHARE), older)), len(sizes) - 1)
+    older, gone = len(sizes) - len([*visible_media.values()][-1]), 0
+    for unit, spared_size, limit in zip(
+        zip(*sizes, strict=True), spared, most, strict=True
+    ):
+        surplus = sum(unit) + spared_size - limit
+        if surplus > 0:
+            part = max(1.0, DROPPED_SHARE * limit)
+            in_parts = _oldest(unit, ceil(surplus / part) * part)
+            gone = max(gone, _oldest(unit, surplus), min(in_parts, older))
+    gone = min(gone, len(sizes) - 1)
     counts = dict[K, int]()
     for key, media in visible_media.items():
         counts[key] = min(gone, len(media))
@@ -690,15 +690,10 @@ def hidden(
     return counts
 
 
-def _oldest_beyond(sizes: Sequence[int], spared: int, most: float, share: float) -> int:
-    """How many of the oldest have to leave, in steps of a share of the limit, so that the rest is within it."""
-    surplus = sum(sizes) + spared - most
-    if surplus <= 0:
-        return 0
-    part = max(1.0, share * most)
-    wanted = ceil(surplus / part) * part
+def _oldest(sizes: Sequence[int], together: float) -> int:
+    """How many of the oldest have so much together; all where all of them have less."""
     sums = enumerate(accumulate(sizes), 1)
-    return next((number for number, total in sums if total >= wanted), len(sizes))
+    return next((number for number, total in sums if total >= together), len(sizes))
 
 
 def without_media(message: AnyMessage, key: str, most: int = ALL) -> AnyMessage:

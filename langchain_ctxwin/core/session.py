@@ -10,7 +10,7 @@ from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.core.provider_blocks import kind_of
 from langchain_ctxwin.core.record import MAX_COUNT, Record
-from langchain_ctxwin.core.sizing import MAX_NUMBER, NUMBERS, are_spans
+from langchain_ctxwin.core.sizing import MAX_NUMBER, NUMBERS
 from langchain_ctxwin.core.turns import MessageHistory, last_user
 from langchain_ctxwin.core.usage import as_money
 from langchain_ctxwin.core.view import (
@@ -266,7 +266,7 @@ _COUNTS = {
         **dict.fromkeys(NUMBERS[1:], lambda value: 0 <= value < MAX_NUMBER),
         "reports": int,
         **dict.fromkeys(("model", "tools"), str),
-        "spans": are_spans,
+        "spans": [(int, int, int, int)],
         "last": _POSITION,
         "doubted": (int, int, int),
     },

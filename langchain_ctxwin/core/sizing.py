@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AnyMessage
 
-from langchain_ctxwin.core.record import MAX_COUNT
 from langchain_ctxwin.core.turns import VisibleSteps
 from langchain_ctxwin.core.view import Position, message_id, position_in
 
@@ -224,7 +223,7 @@ class Sizes:
         for span in self.spans:
             # of text added since nothing is known
             inside = min(steps.between(span.start, span.stop), span.estimate)
-            known += inside * span.tokens / span.estimate
+            known += inside * span.tokens / max(1, span.estimate)
             text -= inside
         return known, max(0, text)
 
@@ -356,18 +355,6 @@ class Sizes:
 
 
 NUMBERS = ("offset", "offset_text", "ratio", "learned")
-
-
-def are_spans(value: Any) -> bool:
-    """True for stored spans of one history; dozens are read with every measure."""
-    spans = [Span(*row) for row in value]
-    edges = [edge for span in spans for edge in span[:2]]
-    counts = {count for span in spans for count in span}
-    return (
-        all(type(count) is int and 0 <= count <= MAX_COUNT for count in counts)
-        and edges == sorted(edges)
-        and all(span.start < span.stop and span.estimate for span in spans)
-    )
 
 
 def is_plausible(tokens: int, estimate: int) -> bool:
