@@ -77,7 +77,6 @@ from langchain_ctxwin.protocols import (
     Clock,
     LimitMemory,
     MetricsSink,
-    Summarizer,
     TokenCounter,
 )
 from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
@@ -200,7 +199,7 @@ class ContextEngine:
         self._learned = learned
         self._others: Lru[ContextEngine] = Lru(MAX_CONVERSATIONS)
         if isinstance(summarizer, str) and summarizer == NATIVE:
-            writes: Summarizer = native_summarizer(limits)
+            writes: Any = native_summarizer(limits)
         else:
             count = self._pricings.default.count
             writes = as_summarizer(summarizer, counter=count)
@@ -712,7 +711,7 @@ def _focused(window: Window, focus: str) -> Window:
     return replace(window, parts=replace(window.parts, focus=focus))
 
 
-def _written_as(summarizer: Summarizer, config: ContextConfig) -> Summarizer:
+def _written_as(summarizer: Any, config: ContextConfig) -> Any:
     """Return what writes summaries with the prompt and sections of settings."""
     if not isinstance(summarizer, ModelSummarizer | NativeSummarizer):
         return summarizer

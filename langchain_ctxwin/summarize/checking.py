@@ -13,7 +13,6 @@ from langchain_ctxwin.core.record import EDGES, is_value
 from langchain_ctxwin.core.standing import is_standing
 from langchain_ctxwin.core.tokens import readable_text
 from langchain_ctxwin.errors import SummarizationError
-from langchain_ctxwin.summarize.native import ProviderSummary
 from langchain_ctxwin.text import query_terms, sentence_spans, statement_spans
 
 MARK = " [not in the conversation]"
@@ -41,7 +40,7 @@ def checked(summary: Any, conversation: Sequence[AnyMessage], previous: str) -> 
     Raises:
         SummarizationError: it repeats itself, or holds nothing of the conversation.
     """
-    if isinstance(summary, ProviderSummary) or not isinstance(summary, str):
+    if not isinstance(summary, str):
         return summary
     sources = [*map(readable_text, conversation), previous]
     if fault := fault_of(summary, sources):

@@ -301,18 +301,18 @@ class _Meter(BaseCallbackHandler):
         for name in COUNTS[1:]:
             self._cost[name] += getattr(usage, name) or 0
 
-    def written(self, text: object) -> Written:
+    def written(self, summary: object) -> Written:
         """The summary with what it cost; a summarizer may return anything."""
         block = None
-        if isinstance(text, ProviderSummary):
-            block = dict(text.block)
-            if text.usage is not None:  # of a call that is none of LangChain's
+        if isinstance(summary, ProviderSummary):
+            text, block = summary.text, dict(summary.block)
+            if summary.usage is not None:  # of a call that is none of LangChain's
                 self._cost["calls"] += 1
-                self._add(text.usage)
+                self._add(summary.usage)
         else:
-            written_text(text)
+            text = written_text(summary)
         seconds = time.perf_counter() - self._started
-        return Written(text=str(text), block=block, seconds=seconds, **self._cost)
+        return Written(text=text, block=block, seconds=seconds, **self._cost)
 
 
 COUNTS = (

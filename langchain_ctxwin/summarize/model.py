@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
 from hashlib import blake2b
-from math import ceil
+from math import inf
 from typing import Any, Self
 from uuid import uuid4
 
@@ -36,7 +36,7 @@ from langchain_ctxwin.core.model_info import (
     unbound,
 )
 from langchain_ctxwin.core.notes import parse_record, record_lines
-from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
+from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.pairing import standard
 from langchain_ctxwin.core.record import Record, extended, render_record
 from langchain_ctxwin.core.summary_prompt import checked_prompt, sections_text
@@ -85,7 +85,7 @@ class ModelSummarizer(Instructed):
     """Writes summaries with a chat model, incrementally: the previous summary and the new messages become one summary.
 
     The transcript is handed over as fenced data. A conversation larger than the summarizer's own window is folded into
-    the summary part by part; what refused requests say about that window is remembered once a summary came of it. A
+    the summary part by part; what refused requests say about that window is remembered. A
     summary that is much longer than asked for is cut; one that is empty or no text is refused. A refusal, like a
     failure of the model, is a `SummarizationError`, and nothing is lost by it.
 
@@ -123,7 +123,7 @@ class ModelSummarizer(Instructed):
     """A request and what it went to, to be asked after it."""
 
     learned_limits: dict[str, int] = field(default_factory=dict, repr=False)
-    """The model's window as refused requests taught it, once a summary came of it; of all that come from this one."""
+    """The model's window as refused requests taught it; of all that come from this one."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be called, or filled in."""
@@ -155,22 +155,18 @@ class ModelSummarizer(Instructed):
             summary = self._extended(*self.sent, messages, max_tokens)
             if summary:
                 return summary
-        if max_tokens < 1:
-            raise SummarizationError(
-                f"max_tokens={max_tokens} leaves no room for a summary: ask for at least 1 token"
-            )
-        learned = dict(self.learned_limits)
         while True:
             try:
-                summary = self._folded(messages, previous, max_tokens, learned)
+                return self._folded(messages, previous, max_tokens)
             except SummarizationError as error:
                 overflow = classify_overflow(error.__cause__)
                 if overflow is None:
                     raise
-                learned["input"] = self._smaller(learned, overflow, messages)
-            else:
-                self.learned_limits.update(learned)
-                return summary
+                known = self.learned_limits.get("input", inf)
+                limit = min(stated_limit(overflow) or inf, known / 2)
+                if limit == inf:
+                    raise
+                self.learned_limits["input"] = int(limit)
 
     def extending(self, call: Any, request: Sequence[AnyMessage] | None) -> Summarizer:
         """Return a summarizer that extends the request which `call` sent; itself where `call` is another model."""
@@ -228,16 +224,12 @@ class ModelSummarizer(Instructed):
         return self._accepted(reply, max_tokens, mark)
 
     def _folded(
-        self,
-        messages: Sequence[AnyMessage],
-        previous: str,
-        max_tokens: int,
-        learned: Mapping[str, int],
+        self, messages: Sequence[AnyMessage], previous: str, max_tokens: int
     ) -> str:
         """Ask with a transcript: once, or where it is larger than the model's window part by part."""
         limits = ModelLimits.of(self.model)
         known = [
-            *learned.values(),
+            *self.learned_limits.values(),
             *([limits.room()] if limits.known else ()),
         ]
         limit = min(known, default=None)
@@ -260,24 +252,12 @@ class ModelSummarizer(Instructed):
             summary = self._accepted(reply, max_tokens, _mark_of(summary, part))
         return summary
 
-    def _smaller(
-        self,
-        learned: Mapping[str, int],
-        overflow: ContextOverflow,
-        messages: Sequence[AnyMessage],
-    ) -> int:
-        """The limit to try after a refusal: the stated one, else half of what was tried."""
-        count = self.counter or TokenEstimator()
-        tried = min([*learned.values(), sum(count([one]) for one in messages)])
-        stated = stated_limit(overflow)
-        return stated if stated and stated < tried else tried // 2
-
     def _parts(
         self, messages: Sequence[AnyMessage], max_tokens: int, limit: int | None
     ) -> list[str]:
         """The parts of the transcript, one for each call.
 
-        They are cut between messages; only a message larger than a whole part is cut, to its head and tail with a note.
+        They are cut between messages; only a message larger than a whole part is cut, to its beginning with a note.
         """
         pieces = list(filter(None, _transcript(messages)))
         if not pieces or limit is None:
@@ -526,22 +506,15 @@ LEAST_SUMMARY_TOKENS = 64  # smallest length asked for: a paragraph
 QUOTE_CHARS = 200  # of the last message that a summary covers: two or three lines tell it from the others
 MARK_BYTES = 6  # of the code in the marks around data: whoever wrote a part of it has one attempt to guess 48 bits
 
-_HEAD_SHARE = 0.7  # openings say what a text is about; the end often holds the outcome
-_SHRINK = (
-    0.95  # a cut aims a little below its budget, so that one or two attempts settle it
-)
 _SEAM_TOKENS = 1  # counts of parts may each be rounded down by less than one token
 
 
 def _shortened(piece: str, room: int, cost: Callable[[str], int]) -> str:
-    """The piece itself, or its head and tail with a note between when it is larger than a whole part."""
-    text, kept_chars = piece, len(piece)
-    while kept_chars and (tokens := cost(text)) > room:
-        kept_chars = min(kept_chars - 1, int(kept_chars * room / tokens * _SHRINK))
-        head_chars = ceil(kept_chars * _HEAD_SHARE)
-        note = f"[... {len(piece) - kept_chars} characters left out ...]"
-        text = f"{piece[:head_chars]}\n{note}\n{piece[len(piece) - kept_chars + head_chars :]}"
-    return text
+    """The piece itself, or its beginning with a note when it is larger than a whole part."""
+    if cost(piece) <= room:
+        return piece
+    note = f"[... of {len(piece)} characters the beginning ...]"
+    return f"{first_part(piece, room - cost(note), cost)}\n{note}"
 
 
 def _mark_of(*texts: str) -> str:
@@ -555,33 +528,21 @@ def _digest(*texts: str) -> str:
 
 
 def _transcript(messages: Sequence[AnyMessage]) -> list[str]:
-    """Each message as text: who speaks, what is said, one line per tool call; empty without anything to show.
-
-    A tool result is labelled with the name of the call it answers.
-    """
-    tool_names: dict[str | None, str] = {}
+    """Each message as text: who speaks, what is said, one line per tool call; empty without anything to show."""
     texts = list[str]()
     for message in messages:
-        lines = list[str]()
-        for part in standard(message):
-            if isinstance(part, AIMessage):
-                tool_names |= {call["id"]: call["name"] for call in part.tool_calls}
-            if text := readable_text(part).strip():
-                lines.append(f"{_label(part, tool_names)}: {text}")
+        lines = [
+            f"{_label(part)}: {text}"
+            for part in standard(message)
+            if (text := readable_text(part).strip())
+        ]
         texts.append("\n".join(lines))
     return texts
 
 
-def _label(message: AnyMessage, tool_names: Mapping[str | None, str]) -> str:
+def _label(message: AnyMessage) -> str:
     """Who speaks."""
-    if isinstance(message, AIMessage):
-        return (
-            "Assistant, calling tools"
-            if message.tool_calls or message.invalid_tool_calls
-            else "Assistant"
-        )
-    if not isinstance(message, ToolMessage):
-        return "User" if message.type == "human" else "Note"
-    who = "Tool error" if message.status == "error" else "Tool result"
-    name = message.name or tool_names.get(message.tool_call_id)
-    return f"{who} ({name})" if name else who
+    if isinstance(message, ToolMessage):
+        who = "Tool error" if message.status == "error" else "Tool result"
+        return f"{who} ({message.name})" if message.name else who
+    return {"human": "User", "ai": "Assistant"}.get(message.type, "Note")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage
@@ -49,25 +49,17 @@ COMPACT_ARGUMENTS = (
 ADVICE = "pass a chat model as summarizer, or None"
 
 
-class ProviderSummary(str):
+@dataclass(frozen=True, slots=True)
+class ProviderSummary:
     """A summary as text, and the block that its provider reads in the place of what it covers.
 
     The text is what other providers are shown. It may be empty: some blocks are read by their makers alone.
     """
 
-    __slots__ = ("block", "usage")
-
+    text: str
     block: Mapping[str, Any]
-    usage: Usage | None
+    usage: Usage | None = None
     """Tokens of a call that LangChain's callbacks do not see."""
-
-    def __new__(
-        cls, text: str, block: Mapping[str, Any], usage: Usage | None = None
-    ) -> Self:
-        """Make a text with a block beside it."""
-        made = super().__new__(cls, text)
-        made.block, made.usage = block, usage
-        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -98,8 +98,8 @@ def test_one_call_holds_instructions_previous_summary_transcript_and_length():
             HumanMessage(
                 f"<previous_summary {mark}>\nIt rained.\n</previous_summary {mark}>\n\n"
                 f'<transcript {mark} part="1 of 1">\n'
-                'Assistant, calling tools: search {"query":"parser"}\n\n'
-                "Tool result (search): src/parse.py:12 class Parser\n\n"
+                'Assistant: search {"query":"parser"}\n\n'
+                "Tool result: src/parse.py:12 class Parser\n\n"
                 "Assistant: It is src/parse.py.\n"
                 f"</transcript {mark}>\n\n"
                 "Write the summary of all of this now, in at most 70 tokens."
@@ -149,10 +149,10 @@ def test_a_transcript_shows_what_was_said_and_called():
     assert transcript == (
         "User: Look:\n[image]\n[file]\n[video]\nand go\n\n"
         "Assistant: I see.\n\n"
-        "Assistant, calling tools: ls {}\n\n"
-        "Tool error (ls): no such folder\n\n"
+        "Assistant: ls {}\n\n"
+        "Tool error: no such folder\n\n"
         "Note: Be brief.\n\n"
-        "Assistant, calling tools: run {oops"
+        "Assistant: run {oops"
     )
 
 
