@@ -115,19 +115,6 @@ async def test_a_client_sets_and_gets_messages_alone(client, server, name):
     assert "Blocking" not in server[1].read_text()
 
 
-async def test_a_message_streams_through_the_server(client):
-    asked = {"messages": [{"role": "user", "content": "Question"}]}
-    parts = [
-        part
-        async for part in client.runs.stream(
-            None, "by_nodes", input=asked, stream_mode="messages-tuple"
-        )
-    ]
-    assert "".join(
-        part.data[0]["content"] for part in parts if part.event == "messages"
-    ).startswith("1 ")
-
-
 async def test_the_shipped_graph_streams_its_gauge(client):
     """Each request says how full its window is, each compaction what it freed, and the client draws it."""
     thread = (await client.threads.create())["thread_id"]

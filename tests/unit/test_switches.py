@@ -18,7 +18,7 @@ from langchain_ctxwin.observe import MemorySink, ToolResultEvent
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from support.agents import THREAD
 from support.routing import info
-from support.tool_runs import call, results
+from support.tool_runs import WIRINGS, call, results
 
 ROWS = json.dumps(
     [
@@ -26,7 +26,6 @@ ROWS = json.dumps(
         for number in range(200)
     ]
 )
-WIRINGS = ("wrap", "node", "agent", "middleware")
 
 
 @tool
