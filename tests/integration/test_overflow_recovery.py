@@ -1,6 +1,7 @@
 """Does the model node learn from a real refusal once, for every later request, and from an answer that was cut off?"""
 
 import pytest
+from langchain_anthropic import ChatAnthropic
 from langchain_core.callbacks import BaseCallbackHandler
 
 from langchain_ctxwin.models.sources import LearnedSource
@@ -11,11 +12,6 @@ from support.gemini_policy import answer
 from support.gemini_server import GeminiServer
 from support.graphs import chat_on, engine_for
 from support.model_sources import wait_for_writers
-
-pytest.importorskip(
-    "langchain_anthropic", reason="the Anthropic integration is not installed"
-)
-from langchain_anthropic import ChatAnthropic
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 

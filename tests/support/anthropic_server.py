@@ -64,8 +64,6 @@ class AnthropicServer(Loopback):
         self.stands_for = {}
         """Signature of a block of a compaction on demand -> what it stands for."""
 
-        # call id -> the thinking of its message
-        self._thoughts = {}
         self._cache = PromptCache()
         self._numbers = itertools.count(1)
         # message id -> system prompt of its request
@@ -207,7 +205,7 @@ class AnthropicServer(Loopback):
                 )
 
     def _check_thoughts(self, seen):
-        """A block must be as it was issued, and none may be missing where results are pending."""
+        """A block must be as it was issued."""
         last = max(
             (i for i, m in enumerate(seen["messages"]) if m["role"] == "assistant"),
             default=-1,
@@ -219,17 +217,6 @@ class AnthropicServer(Loopback):
                 if block["type"] in THINKING
             ]
             changed = any(self.issued.get(_sign(block)) != block for block in thoughts)
-            calls = [
-                block["id"]
-                for block in message["content"]
-                if block["type"] == "tool_use"
-            ]
-            # else all of them may be left out
-            is_complete = thoughts or seen["thinking"]["type"] == "enabled"
-            if index == rules.pending_call(seen) and is_complete:
-                changed |= any(
-                    thoughts != self._thoughts.get(each, thoughts) for each in calls
-                )
             if changed and index == last:
                 raise RefusalError(
                     f"messages.{index}.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant "
@@ -326,9 +313,8 @@ class AnthropicServer(Loopback):
         for block in thoughts:
             self.bound[_sign(block)] = after, before
             before = _sign(block)
-        calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        self._thoughts.update(dict.fromkeys(calls, thoughts))
-        return blocks, "tool_use" if calls else "end_turn"
+        is_calling = any(block["type"] == "tool_use" for block in blocks)
+        return blocks, "tool_use" if is_calling else "end_turn"
 
     def _finish(self, block):
         if block["type"] == "tool_use" and "id" not in block:
