@@ -52,7 +52,7 @@ def asked(monkeypatch):
     """What the servers of many providers, which stand in the place of the network, are asked; no keys from outside."""
     import httpx
 
-    from support.model_fleet import VARIABLES, answer
+    from support.model_lists import VARIABLES, answer
 
     requests = []
     for name in VARIABLES:

@@ -6,7 +6,7 @@ import pytest
 
 from langchain_ctxwin.cli import main
 from langchain_ctxwin.config import FileConfig, listed
-from support.model_fleet import URL
+from support.model_lists import URL
 
 
 def _complaint(capsys):

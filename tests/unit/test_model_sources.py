@@ -26,7 +26,7 @@ from langchain_ctxwin.models.sources import (
     OpenAICompatibleSource,
     SourceError,
 )
-from support.model_fleet import URL
+from support.model_lists import ANSWERS, URL
 
 # Values
 
@@ -63,63 +63,6 @@ def test_a_value_is_read_however_it_is_written_or_unknown(read, expected, writte
 
 # Catalogs
 
-CATALOG = {
-    "maker": {
-        "id": "maker",
-        "name": "Maker",
-        "models": {
-            "test-pro": {
-                "id": "test-pro",
-                "name": "Test Pro",
-                "reasoning": True,
-                "temperature": True,
-                "tool_call": True,
-                "structured_output": False,
-                "modalities": {"input": ["text", "image", "pdf"], "output": ["text"]},
-                "cost": {"input": 1.25, "output": 10, "cache_read": 0.125},
-                "limit": {"context": 400000, "input": 272000, "output": 128000},
-                "status": "deprecated",
-            }
-        },
-    },
-    "gateway": {
-        "id": "gateway",
-        "models": {
-            "maker/test-pro": {"limit": {"context": 0, "output": 0}, "cost": {}}
-        },
-    },
-}
-
-PRICE_TABLE = {
-    "sample_spec": {
-        "max_tokens": "set to max_output_tokens",
-        "litellm_provider": "one of many",
-        "mode": "chat",
-    },
-    "test-pro": {
-        "max_tokens": 4096,
-        "max_input_tokens": 128000,
-        "max_output_tokens": 4096,
-        "input_cost_per_token": 2.5e-07,
-        "output_cost_per_token": 2e-06,
-        "cache_read_input_token_cost": 2.5e-08,
-        "litellm_provider": "maker",
-        "mode": "chat",
-        "supports_function_calling": True,
-        "supports_vision": True,
-        "deprecation_date": "2099-05-31",
-    },
-    "maker/test-old": {
-        "max_tokens": 32000,
-        "litellm_provider": "maker",
-        "mode": "chat",
-    },
-    "vertex_ai/test-verse@1": {
-        "max_input_tokens": 200000,
-        "litellm_provider": "vertex_ai-anthropic_models",
-    },
-}
-
 
 @pytest.fixture
 def catalog(tmp_path):
@@ -135,7 +78,7 @@ def catalog(tmp_path):
 
 
 def test_a_catalog_of_providers_is_read(catalog):
-    assert catalog(CATALOG).fetch(None) == [
+    assert catalog(ANSWERS["a catalog by provider"]).fetch(None) == [
         ModelInfo(
             name="test-pro",
             provider="maker",
@@ -155,7 +98,7 @@ def test_a_catalog_of_providers_is_read(catalog):
 
 
 def test_a_price_table_is_read(catalog):
-    assert catalog(PRICE_TABLE).fetch(None) == [
+    assert catalog(ANSWERS["a table of prices"]).fetch(None) == [
         ModelInfo(
             name="test-pro",
             provider="maker",
