@@ -246,7 +246,7 @@ class _MapReduce:
         family = family_of(model)
         pricing = Pricing(counter or TokenEstimator(family), family=family)
         self._count, self._count_text = pricing.count, text_price(pricing.count)
-        upper = getattr(pricing.count, "upper", lambda tokens: tokens * PLAIN_MARGIN)
+        upper = getattr(pricing.counter, "upper", lambda tokens: tokens * PLAIN_MARGIN)
         self._upper = int if pricing.exact else upper
 
     def split(self, state: State) -> Command[Any]:

@@ -189,9 +189,6 @@ class GuardedCounter:
         """What counts where the counter cannot."""
         self._reasons = Seen()
         self.has_failed = False  # true once a count was estimated instead
-        for name in ("upper", "lower"):
-            if hasattr(counter, name):
-                setattr(self, name, getattr(counter, name))
 
     def __call__(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
         """Return the tokens of messages and tools."""

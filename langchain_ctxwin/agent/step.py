@@ -641,8 +641,7 @@ def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -
     spent, model = _amounts(step, "spent"), window.parts.model
     for answer in answers:
         usage = _usage(answer, window)
-        if not usage.is_free:
-            spent["tokens"] += sum(map(_tokens, (usage, *usage.compactions)))
+        spent["tokens"] += sum(map(_tokens, (usage, *usage.compactions)))
         spent["cost"] += usage.cost(step.engine.info_of(window)) or 0
     _store(step, "spent", spent)
     for old, new in zip(before, _bounds(step), strict=True):

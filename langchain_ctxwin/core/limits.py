@@ -245,22 +245,31 @@ def asking_for(limits: ModelLimits, output_tokens: int | None) -> ModelLimits:
 # ---- read off models ------------------------------------------------------------------------------------------------
 
 
+def unwrapped(runnable: Any) -> tuple[Any, dict[str, Any]]:
+    """Return what is inside all bindings, with the arguments bound around it; the outermost binding wins."""
+    arguments: dict[str, Any] = {}
+    while isinstance(runnable, RunnableBindingBase):
+        arguments = {**runnable.kwargs, **arguments}
+        runnable = runnable.bound
+    return runnable, arguments
+
+
 def models_behind(runnable: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield each model behind `runnable` with the arguments bound around it; the outermost binding wins.
+    """Yield each model behind `runnable` with the arguments bound around it.
 
     Steps of a sequence that are no models are yielded too: they state nothing.
     """
-    if isinstance(runnable, RunnableBindingBase):
-        for part, bound in models_behind(runnable.bound):
-            yield part, {**bound, **runnable.kwargs}
-    elif isinstance(runnable, RunnableSequence):
-        for step in runnable.steps:
-            yield from models_behind(step)
-    elif isinstance(runnable, RunnableWithFallbacks):
-        for one in (runnable.runnable, *runnable.fallbacks):
-            yield from models_behind(one)
-    else:
-        yield runnable, {}
+    inner, arguments = unwrapped(runnable)
+    several: Sequence[Any] = ()
+    if isinstance(inner, RunnableSequence):
+        several = inner.steps
+    elif isinstance(inner, RunnableWithFallbacks):
+        several = (inner.runnable, *inner.fallbacks)
+    for one in several:
+        for model, bound in models_behind(one):
+            yield model, {**bound, **arguments}
+    if not several:
+        yield inner, arguments
 
 
 def _of_part(part: Any, bound: Mapping[str, Any]) -> ModelLimits:

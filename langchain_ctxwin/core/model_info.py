@@ -13,9 +13,7 @@ from decimal import Decimal, DecimalException
 from math import inf
 from typing import Any
 
-from langchain_core.runnables.base import RunnableBindingBase
-
-from langchain_ctxwin.core.limits import ModelLimits
+from langchain_ctxwin.core.limits import ModelLimits, unwrapped
 from langchain_ctxwin.core.provider_blocks import provider_named
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError, brief, expect
@@ -352,19 +350,10 @@ def _compacts(management: Any) -> bool:
 
 def arguments_of(model: Any) -> dict[str, Any]:
     """Return the arguments that a chat model sends with each call; those of its bindings win over its own."""
-    inner = unbound(model)
+    inner, bound = unwrapped(model)
     own = {name: getattr(inner, name, None) for name in CALL_SETTINGS}
     settings = getattr(inner, "model_kwargs", None) or {}
-    return {**own, **settings, **bound_arguments(model)}
-
-
-def bound_arguments(model: Any) -> dict[str, Any]:
-    """Return the arguments that the bindings around a model send with each call; the outer ones win."""
-    arguments: dict[str, Any] = {}
-    while isinstance(model, RunnableBindingBase):
-        arguments = {**model.kwargs, **arguments}
-        model = model.bound
-    return arguments
+    return {**own, **settings, **bound}
 
 
 def model_name(model: Any) -> str:
@@ -390,6 +379,4 @@ def _class_family(model: object) -> str:
 
 def unbound(model: Any) -> Any:
     """Return the model inside all bindings."""
-    while isinstance(model, RunnableBindingBase):
-        model = model.bound
-    return model
+    return unwrapped(model)[0]

@@ -47,7 +47,6 @@ from langchain_ctxwin.core.token_weights import (
 )
 from langchain_ctxwin.core.tool_schemas import (
     FRAMING,
-    GENERIC,
     Framing,
     TextPrice,
     schema_tokens,
@@ -161,7 +160,9 @@ class CharRatioCounter:
 
 
 # Role and separators of one message, the constant of LangChain's own counter, and nothing else beside the text.
-CHAR_RATIO_FRAMING = replace(GENERIC, request=0, message=3, call=0, any_tools=0, tool=0)
+CHAR_RATIO_FRAMING = replace(
+    FRAMING["generic"], request=0, message=3, call=0, any_tools=0, tool=0
+)
 
 
 def request_tokens(

@@ -66,9 +66,6 @@ class Usage:
     hour_write_tokens: int = 0
     """Part of the written input that is kept for an hour."""
 
-    is_free: bool = False
-    """True for an answer from LangChain's own cache, which has the usage of the one that was paid for."""
-
     compactions: tuple[Usage, ...] = ()
     """What the provider spent beside it on compacting the conversation, before it answered."""
 
@@ -104,7 +101,6 @@ class Usage:
             cached_tokens=None if cached is None else size - room,
             cache_write_tokens=None if written is None else min(room, written),
             hour_write_tokens=min(room, written or 0, hour or 0),
-            is_free=reported.get("total_cost") == 0,
         )
 
     def cost(self, info: ModelInfo | None) -> Decimal | None:
@@ -116,8 +112,6 @@ class Usage:
             return None
         if self.input_tokens is None or self.output_tokens is None:
             return None
-        if self.is_free:
-            return Decimal(0)
         compactions = [one.cost(info) for one in self.compactions]
         cached, written = self.cached_tokens or 0, self.cache_write_tokens or 0
         read_price, write_price = (

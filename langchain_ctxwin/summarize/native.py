@@ -15,9 +15,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 
+from langchain_ctxwin.core.limits import unwrapped
 from langchain_ctxwin.core.model_info import (
     arguments_of,
-    bound_arguments,
     model_name,
     rules_of,
     unbound,
@@ -111,10 +111,10 @@ class NativeSummarizer(Instructed):
             require_native(call)
         except ConfigError as error:
             raise SummarizationError(str(error)) from error
-        arguments = {**bound_arguments(call), **options}
+        inner, bound = unwrapped(call)
         is_openai = rules_of(call).provider == "openai"
         ask = _openai_compact if is_openai else self._anthropic_compact
-        send = partial(ask, unbound(call), list(messages), arguments)
+        send = partial(ask, inner, list(messages), {**bound, **options})
         return replace(self, request=RunnableLambda(send, name="summarizer"))
 
     def summarize(

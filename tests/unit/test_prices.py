@@ -14,9 +14,7 @@ from pydantic import BaseModel, Field
 from langchain_ctxwin import TokenEstimator
 from langchain_ctxwin.core.tokens import image_size
 from langchain_ctxwin.core.tool_schemas import (
-    ANTHROPIC,
     FRAMING,
-    OPENAI,
     area,
     large_tiles,
     schema_tokens,
@@ -31,6 +29,7 @@ FIELDS = {
     "unit": {"type": "string", "enum": ["c", "f"]},
 }
 SCHEMA = {"type": "object", "properties": FIELDS}
+OPENAI, ANTHROPIC = FRAMING["openai"], FRAMING["anthropic"]
 PRICES = OPENAI.fields or pytest.fail("the family has no prices of fields")
 NAMED = {"name": "weather", "description": "Looks up the weather."}
 

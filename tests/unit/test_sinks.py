@@ -6,7 +6,6 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.caches import InMemoryCache
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import (
@@ -149,15 +148,6 @@ def test_writing_to_a_cache_costs_by_how_long_it_is_kept():
         }
     )
     assert only.cache_write_tokens == 4
-
-
-def test_an_answer_from_langchains_own_cache_costs_nothing():
-    """It has the usage of the answer that was paid for."""
-    model = model_of(cache=InMemoryCache())
-    first, second = (
-        StepEvent.of_answer(model.invoke("hello"), info=PRICED) for _ in range(2)
-    )
-    assert (len(model.requests), first.cost > 0, second.cost) == (1, True, Decimal(0))
 
 
 def test_prices_are_those_of_now_and_unknown_where_a_source_fails():
