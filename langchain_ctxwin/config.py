@@ -27,7 +27,6 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from langchain_ctxwin.core.field_paths import compile_fields
-from langchain_ctxwin.core.summary_prompt import checked_prompt
 from langchain_ctxwin.errors import PATH, ConfigError, brief, expect
 
 __all__ = [
@@ -123,6 +122,35 @@ def _pattern(pattern: str) -> str:
     except re.error as error:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
     return pattern
+
+
+NEEDED_PLACES = ("previous_summary", "conversation")
+PLACES = (*NEEDED_PLACES, "focus", "sections", "max_tokens")
+"""What a prompt of one's own may hold in braces."""
+
+
+def checked_prompt(prompt: str) -> str:
+    """Return a prompt of one's own whose places are known and complete.
+
+    Raises:
+        ConfigError: it has no place for what a summary is written from, another one, or a brace that opens nothing.
+    """
+    places = ", ".join(f"{{{name}}}" for name in PLACES)
+    fault = ""
+    try:
+        prompt.format(**dict.fromkeys(PLACES, ""))
+    except LookupError as error:
+        fault = f"has a place {error}"
+    except ValueError as error:
+        fault = str(error)
+    for name in NEEDED_PLACES:
+        if f"{{{name}}}" not in prompt:
+            fault = fault or f"has no place {{{name}}}"
+    if fault:
+        raise ConfigError(
+            f"summary_prompt={brief(prompt)}: {fault}: use {places}, and write other braces twice"
+        )
+    return prompt
 
 
 Pattern = Annotated[str, AfterValidator(_pattern)]

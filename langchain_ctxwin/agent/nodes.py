@@ -150,10 +150,9 @@ class ContextNodes:
         )
         wanted = "a text, a SystemMessage, or a function of state and runtime"
         expect(system_prompt, str | SystemMessage | Callable, "system_prompt", wanted)
-        _require_two("system_prompt", system_prompt, wanted)
-        wanted = "a list of tools, or a function of state and runtime"
-        _require_two("tools", tools, wanted)
-        _require_two("model", model, "a model, or a function of state and runtime")
+        _require_two(
+            "tools", tools, "a list of tools, or a function of state and runtime"
+        )
         tools = tools if _is_per_request(tools) else checked_tools(tools)
         self.engine = engine
         self._system_prompt = system_prompt

@@ -39,7 +39,7 @@ from langchain_ctxwin.agent.storage import (
 )
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.compaction import Compaction
-from langchain_ctxwin.core.events import OverflowEvent, RouteEvent
+from langchain_ctxwin.core.events import OverflowEvent
 from langchain_ctxwin.core.limits import NamedLimits, asking_for
 from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.model_info import arguments_of, unbound
@@ -350,24 +350,16 @@ class AgentStep:
             shrinks=True,
         )
         route = router.decide(request)
-        self._take_model(
-            route.name, route.reason, is_told=stays or route.name != before
-        )
+        self._take_model(route.name, route.reason)
 
     def take_answerer(self, answer: Any) -> None:
         """Go on with the candidate which answered, when it is another one than was chosen."""
         route = getattr(answer, "response_metadata", {}).get("route")
-        if self.router is None or not isinstance(route, Mapping):
-            return
-        name = str(route.get("model") or "")
-        if name not in {"", known_name(self.state)}:
-            self._take_model(name, str(route.get("reason") or ""), is_told=True)
+        name, reason = wish(route)
+        if self.router is not None and name not in {"", known_name(self.state)}:
+            self._take_model(name, reason)
 
-    def _take_model(self, name: str, reason: str, *, is_told: bool) -> None:
-        if is_told:
-            before = known_name(self.state)
-            event = RouteEvent(model=name, before=before, reason=reason)
-            self.engine.reporter.emit(event)
+    def _take_model(self, name: str, reason: str) -> None:
         chosen = {"context_model": {"model": name, "reason": reason}}
         self.update(changed(self.state, chosen))
 

@@ -332,22 +332,6 @@ class OverflowEvent(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RouteEvent(Event):
-    """A conversation goes to another candidate, `model`, from now on, or stays although it is full."""
-
-    NAME: ClassVar[str] = "context.model_chosen"
-    before: str = ""
-    """The candidate before; empty at first."""
-
-    reason: str = ""
-
-    @property
-    def name(self) -> str:
-        """What became of the conversation."""
-        return "context.model_kept" if self.model == self.before else self.NAME
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResultEvent(Event):
     """A guard saw the result of a tool; one that it reduced has a name of its own, because logs show it."""
 
@@ -457,7 +441,6 @@ TYPES: tuple[type[Event], ...] = (
     ModelChangeEvent,
     NoticeEvent,
     OverflowEvent,
-    RouteEvent,
     StepEvent,
     SummaryEvent,
     ToolResultEvent,

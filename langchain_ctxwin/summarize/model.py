@@ -26,6 +26,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.constants import TAG_NOSTREAM
 
+from langchain_ctxwin.config import checked_prompt
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens
 from langchain_ctxwin.core.fitting import first_part, take_while_fits
 from langchain_ctxwin.core.limits import ModelLimits, stated_limit
@@ -39,7 +40,6 @@ from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.pairing import standard
 from langchain_ctxwin.core.record import Record, extended, render_record
-from langchain_ctxwin.core.summary_prompt import checked_prompt, sections_text
 from langchain_ctxwin.core.tokens import TokenEstimator, readable_text, text_price
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError
@@ -477,6 +477,44 @@ def _awaited(reply: Awaitable[Any]) -> Any:
     if loop is not None and loop.is_running():
         return asyncio.run_coroutine_threadsafe(settle(), loop).result()
     return asyncio.run(settle())
+
+
+DEFAULT_SECTIONS = """\
+## Goal and constraints
+What the user wants. The user's rules, preferences and corrections word for word; a correction replaces what it \
+corrects.
+## Decisions
+What was decided and why, and what was rejected.
+## Facts
+Names, identifiers, paths, numbers, dates and error texts exactly as written, each with its latest value.
+## Files and artifacts
+What was read, created or changed, and its present state.
+## Open items
+What is unfinished, unanswered or failing, and the next step."""
+
+SECTIONS = """\
+Use these sections and leave out the empty ones:
+
+{sections}
+
+Put what the previous summary lists under other headings into these sections. Keep what still holds, update what \
+changed, drop what is settled and no longer needed. Invent nothing. Write in the user's language. Reply with the \
+summary alone."""
+
+
+def sections_text(sections: Sequence[str] = ()) -> str:
+    """Return the instructions about sections; a custom section is a heading, or a heading, a colon and its content.
+
+    Examples:
+        >>> print(sections_text(["Orders: every number, with its state"])[50:95])
+        ## Orders
+        every number, with its state
+        <BLANKLINE>
+        Put
+    """
+    pairs = [text.partition(":") for text in sections]
+    own = [f"## {name.strip()}\n{about.strip()}".strip() for name, _, about in pairs]
+    return SECTIONS.format(sections="\n".join(own) or DEFAULT_SECTIONS)
 
 
 SUMMARY_INSTRUCTIONS = """\

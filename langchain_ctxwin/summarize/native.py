@@ -24,10 +24,9 @@ from langchain_ctxwin.core.model_info import (
 )
 from langchain_ctxwin.core.provider_blocks import compaction_in
 from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_ids
-from langchain_ctxwin.core.summary_prompt import sections_text
 from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import ConfigError, SummarizationError
-from langchain_ctxwin.summarize.model import Instructed, replied
+from langchain_ctxwin.summarize.model import Instructed, replied, sections_text
 
 NATIVE = "native"
 """What `summarizer` is to ask the provider of the agent's model."""

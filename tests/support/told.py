@@ -3,7 +3,7 @@
 from dataclasses import replace
 from decimal import Decimal
 
-from langchain_ctxwin.core.events import ModelChangeEvent, RouteEvent
+from langchain_ctxwin.core.events import ModelChangeEvent
 from langchain_ctxwin.observe import (
     AlertEvent,
     CacheMissEvent,
@@ -24,7 +24,6 @@ CHOICE = {
     "rejected": {"large": "dearer"},
     "fallbacks": [],
 }
-ROUTE = RouteEvent(**ABOUT, reason="cheapest (chance 1.00, $0.01)")
 STEP = StepEvent(
     **ABOUT,
     provider="p",
@@ -74,7 +73,6 @@ REFUSAL = OverflowEvent(
     **OTHER, reason="BudgetExceededError", total_tokens=1_100, input_limit=1_000
 )
 EVENTS = [
-    ROUTE,
     STEP,
     COMPACTION,
     CompactionEvent(**ABOUT, kind="force"),

@@ -5,7 +5,6 @@ import pytest
 from langchain_ctxwin import (
     ConfigError,
 )
-from langchain_ctxwin.core.events import RouteEvent
 from langchain_ctxwin.observe import (
     AlertConfig,
     AlertEvent,
@@ -83,7 +82,7 @@ CASES = {
         [("", "", 0.5, 0.05, False), ("", "", 0, 0.05, True)],
     ),
     "fallbacks": (
-        [routed("a: down"), routed(), step(), RouteEvent()],
+        [routed("a: down"), routed(), step()],
         [("", "", 0.5, 0.1, False)],
     ),
     "overflows": (

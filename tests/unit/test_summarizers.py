@@ -23,7 +23,6 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE
-from langchain_ctxwin.core.summary_prompt import sections_text
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.observe import MemorySink, SummaryEvent
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer, checking
@@ -32,6 +31,7 @@ from langchain_ctxwin.summarize.jobs import attempt, writing_summary
 from langchain_ctxwin.summarize.model import (
     SUMMARY_INSTRUCTIONS,
     as_summarizer,
+    sections_text,
 )
 from langchain_ctxwin.util.work import arun, run
 from support.fakes import ScriptedChatModel, SdkError, script
