@@ -205,6 +205,8 @@ class ContextEngine:
             writes = as_summarizer(summarizer, counter=count)
         self.summarizer = _written_as(writes, self._settings)
         """Writes the summaries."""
+        self.is_local = bool(getattr(self.summarizer, "is_local", False))
+        """No model writes summaries: the record is all there is, and takes milliseconds."""
         self.summarizer_model = model_name(self.summarizer)
         """Name of the model that writes the summaries; empty when there is none, or it is unknown."""
         self.writer = writer_of(self.summarizer)
@@ -590,11 +592,6 @@ class ContextEngine:
         if compaction is None:
             raise refusal(learned.report)
         return run(self.applying(compaction, learned))
-
-    @property
-    def is_local(self) -> bool:
-        """True when no model writes summaries: the record is all there is, and takes milliseconds."""
-        return bool(getattr(self.summarizer, "is_local", False))
 
     def require_summarizer(self, call: Any) -> None:
         """Raise `ConfigError` where summaries are to come from the provider of a model that writes none."""

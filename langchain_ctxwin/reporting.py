@@ -46,21 +46,12 @@ E = TypeVar("E", bound=Event)
 
 
 class LogSink:
-    """Writes events to the log, as every engine does by itself; give one to write the events of level debug too.
-
-    Args:
-        steps: write `context.step` and `tool_result.guarded`, too, as level info.
-    """
-
-    def __init__(self, *, steps: bool = False) -> None:
-        self._steps = steps
+    """Writes events to the log, as every engine does by itself."""
 
     def emit(self, event: Event) -> None:
         """Write the name of the event, with what belongs to it."""
-        level = "info" if self._steps and event.level == "debug" else event.level
-        if level == "debug":
-            return
-        getattr(log, level)(event.name, **_with_place(event))
+        if event.level != "debug":
+            getattr(log, event.level)(event.name, **_with_place(event))
 
 
 class StreamSink:

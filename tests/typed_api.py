@@ -288,7 +288,7 @@ def events(chat: BaseChatModel) -> list[StepEvent]:
             assert_type(event.to_dict(), dict[str, Any])
 
     sink = MemorySink(max_events=100)
-    sinks: list[MetricsSink] = [sink, LogSink(steps=True), StreamSink(), Printed()]
+    sinks: list[MetricsSink] = [sink, LogSink(), StreamSink(steps=True), Printed()]
     create_context_agent(
         chat, [], sinks=sinks, prices=lambda name: ModelInfo(name=name)
     )

@@ -46,7 +46,7 @@ from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import Lru, Seen
+from langchain_ctxwin.util.memo import Lru
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 T = TypeVar("T")
@@ -159,7 +159,7 @@ class ContextNodes:
         self._tools: Any = tools
         self._model = model
         self._selector = tool_selector
-        self._warned = Seen()
+        self._is_unread_told = False
         self._steps: Lru[AgentStep] = Lru(MAX_STEPS)
         self._call: Runnable[Any, Any] | None = None
         self._node = partial(ContextNode, start=self._step)
@@ -308,7 +308,9 @@ class ContextNodes:
         if last is None or not is_own or not state.get("context_view"):
             return
         built, reported = report_of(state).get("total_tokens") or 0, sent_tokens(last)
-        if (reported or 0) > UNREAD_RATIO * built > 0 and self._warned.is_new("unread"):
+        is_unread = (reported or 0) > UNREAD_RATIO * built > 0
+        if is_unread and not self._is_unread_told:
+            self._is_unread_told = True
             log.warning(
                 "nodes.request_unread",
                 built_tokens=built,

@@ -310,15 +310,6 @@ class AgentStep:
 
     def show_tools(self, selection: ToolSelection) -> None:
         """Show the selected tools from now on."""
-        is_first = self.state.get("context_tools") is None
-        if is_first or selection.added or selection.removed:
-            self.engine.reporter.notice(
-                "tools_chosen",
-                added=selection.added,
-                removed=selection.removed,
-                tokens=selection.tokens,
-                deferred=len(selection.deferred),
-            )
         self.update(changed(self.state, {"context_tools": list(selection.names)}))
 
     def choose_model(self) -> None:
@@ -607,8 +598,6 @@ def within_budget(step: AgentStep) -> None:
         _require_prices(step, settings.max_thread_cost)
     while over := next((one for one in _bounds(step) if one.spent >= one.limit), None):
         if settings.on_budget == "raise" or not step.place.thread:
-            model = step.window.parts.model
-            step.engine.reporter.notice("budget_spent", model, **over.about())
             raise ThreadBudgetError(
                 f"the thread spent {over.spent} of {over.setting}={over.limit}: raise {over.setting}, begin another "
                 "thread, or set on_budget='interrupt' (with a checkpointer) to be asked",

@@ -61,19 +61,18 @@ def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> RunPl
     if runtime is None or info is None:
         return NOWHERE
     # A thread id alone keeps nothing: servers pass one as a label.
-    if not info.thread_id or not get_config()["configurable"].get(CHECKPOINTER):
-        return RunPlace(
-            prompt_scope=prompt if isinstance(prompt, str) else repr(prompt.content)
-        )
+    thread, store = info.thread_id, runtime.store
+    if not thread or not get_config()["configurable"].get(CHECKPOINTER):
+        return RunPlace(prompt_scope=str(prompt))
     # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
     names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
-    place = RunPlace("|".join([info.thread_id, *names]), thread_id=info.thread_id)
-    if runtime.store is None:
-        return place
-    return replace(
-        place,
-        summaries=SummaryStore(runtime.store, info.thread_id, "|".join(names)),
-        media=ThreadStore(runtime.store, "media", info.thread_id),
+    return RunPlace(
+        thread="|".join([thread, *names]),
+        thread_id=thread,
+        summaries=SummaryStore(store, thread, "|".join(names))
+        if store is not None
+        else None,
+        media=ThreadStore(store, "media", thread) if store is not None else None,
     )
 
 

@@ -367,15 +367,13 @@ Notice = Literal[
     "session_mended",
     "reasoning_left_out",
     "newest_clamped",
-    "tools_chosen",
     "compaction_undone",
     "budget_near",
-    "budget_spent",
 ]
 """A reported size could not be used; stored state was not as this package
 writes it; a provider refused reasoning that is tied to another prefix; the current
-user message or the newest results were cut to what fits; the set of tools in the requests of a conversation changed;
-the host took the latest compaction back; a thread spent most, or all, of what it may."""
+user message or the newest results were cut to what fits; the host took the latest compaction back; a thread spent most
+of what it may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,11 +387,7 @@ class NoticeEvent(Event):
     @property
     def level(self) -> Level:
         """What somebody chose is no trouble."""
-        return (
-            "info"
-            if self.notice in {"tools_chosen", "compaction_undone"}
-            else "warning"
-        )
+        return "info" if self.notice == "compaction_undone" else "warning"
 
     def facts(self) -> dict[str, Any]:
         """Return the facts in `about`."""

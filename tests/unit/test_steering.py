@@ -389,7 +389,7 @@ def test_the_next_call_of_a_spent_thread_is_not_made(adapter):
     assert sum(used) == spent(agent)["tokens"]
     assert len(model.requests) == len(used) < 9
     notices = [event.notice for event in sink.events if hasattr(event, "notice")]
-    assert notices == ["budget_near", "budget_spent"]
+    assert notices == ["budget_near"]
 
 
 @on_both
