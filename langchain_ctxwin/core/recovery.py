@@ -109,33 +109,22 @@ def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:
 def fitting_output(
     call: object, *, requested_tokens: int, room_tokens: int
 ) -> dict[str, int]:
-    """Return the argument that asks `call` for no more output than there is room for; empty when it need not."""
-    name = output_argument(call)
-    is_useful = least_output(call) <= room_tokens < requested_tokens
-    return {name: room_tokens} if name and is_useful else {}
+    """Return the argument that asks `call` for no more output than there is room for; empty when it need not.
 
-
-def output_argument(call: object) -> str:
-    """Name of the argument by which a model, or a binding around one, was set to request its output; else empty."""
+    It is the one by which the model, or a binding around it, was set. The thinking that a model was set to do counts as
+    output, too.
+    """
     model, bound = only_model(call) or (None, {})
-    return next(
-        (
-            name
-            for name in CALL_ARGUMENTS
-            if bound.get(name) or getattr(model, name, None)
-        ),
-        "",
-    )
-
-
-def least_output(call: object) -> int:
-    """Tokens that an answer needs at least: the thinking that the model was set to do counts as output, too."""
-    model, bound = only_model(call) or (None, {})
+    set_names = (n for n in CALL_ARGUMENTS if bound.get(n) or getattr(model, n, None))
+    name = next(set_names, None)
     thinking = bound.get("thinking") or getattr(model, "thinking", None)
     budget = getattr(model, "thinking_budget", None)
     if isinstance(thinking, Mapping):
         budget = thinking.get("budget_tokens")
-    return LEAST_OUTPUT_TOKENS + max(0, budget or 0)
+    least = LEAST_OUTPUT_TOKENS + max(0, budget or 0)
+    return (
+        {name: room_tokens} if name and least <= room_tokens < requested_tokens else {}
+    )
 
 
 def only_model(call: object) -> tuple[Any, dict[str, Any]] | None:

@@ -9,7 +9,7 @@ import string
 import struct
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, isfinite
@@ -30,7 +30,6 @@ from langchain_ctxwin.core.pairing import calls_of
 from langchain_ctxwin.core.provider_blocks import (
     MAX_DEPTH,
     MEDIA_TYPES,
-    REASONING_TYPES,
     RESULT_KEYS,
     Media,
     compact_json,
@@ -242,34 +241,41 @@ def pieces(raw_message: MessageLikeRepresentation) -> Iterator[Piece]:
         yield message.name
     if isinstance(message, ToolMessage):
         yield Call()
+    yield from _said(message)
+    if isinstance(message, AIMessage) and message.additional_kwargs:
+        yield from _thought(message)
+
+
+def _said(message: BaseMessage, *left_out: str) -> Iterator[Piece]:
+    """What is in a message without its name, its calls included; without blocks of some kinds."""
     if not isinstance(message, AIMessage):
-        yield from _pieces_in(message.content)
+        yield from _pieces_in(message.content, left_out)
         return
-    yield from _pieces_in(message.content, without_calls=True)
+    yield from _pieces_in(message.content, ("call", *left_out))
     for call in calls_of(message):
         yield Call(call["name"] or "", call["args"])
-    if message.additional_kwargs:
-        yield from _sent_again(message)
+    if text := spoken(message):
+        yield text
 
 
-def _sent_again(message: AIMessage) -> Iterator[Piece]:
-    """The parts of `additional_kwargs` that integrations send: reasoning, each text once, and spoken text."""
-    if said := spoken(message):
-        yield said
+def _thought(message: AIMessage) -> Iterator[Piece]:
+    """The reasoning in `additional_kwargs` that integrations send, each text once."""
     maker = str(message.response_metadata.get("model_provider") or "")
-    if not any(word in maker for word in KEEPS_REASONING_IN_CONTENT):
-        reasoning = [
-            leaf
-            for key in REASONING_KEYS
-            for leaf in leaves(message.additional_kwargs.get(key))
-        ]
-        yield from dict.fromkeys(leaf for leaf in reasoning if isinstance(leaf, str))
-        yield from (leaf for leaf in reasoning if isinstance(leaf, Media))
+    if any(word in maker for word in KEEPS_REASONING_IN_CONTENT):
+        return
+    reasoning = [
+        leaf
+        for key in REASONING_KEYS
+        for leaf in leaves(message.additional_kwargs.get(key))
+    ]
+    yield from dict.fromkeys(leaf for leaf in reasoning if isinstance(leaf, str))
+    yield from (leaf for leaf in reasoning if isinstance(leaf, Media))
 
 
 def _pieces_in(
-    content: Any, depth: int = 0, *, without_calls: bool = False
+    content: Any, left_out: Sequence[str] = (), depth: int = 0
 ) -> Iterator[Piece]:
+    """The pieces of a content without blocks of some kinds."""
     if isinstance(content, str):
         yield content
         return
@@ -278,12 +284,12 @@ def _pieces_in(
             yield block
         elif not isinstance(block, Mapping) or depth > MAX_DEPTH:
             yield from leaves(block)
-        elif not (without_calls and kind_of(block) == "call"):
-            yield from _pieces_of(block, depth + 1, without_calls=without_calls)
+        elif kind_of(block) not in left_out:
+            yield from _pieces_of(block, left_out, depth + 1)
 
 
 def _pieces_of(
-    block: Mapping[str, Any], depth: int, *, without_calls: bool
+    block: Mapping[str, Any], left_out: Sequence[str], depth: int
 ) -> Iterator[Piece]:
     kind = kind_of(block)
     sealed = block.get("data") or block.get("encrypted_content") or ""
@@ -296,9 +302,9 @@ def _pieces_of(
         yield Media("encrypted", {"data": sealed})
     elif kind == "result":
         for key in RESULT_KEYS:
-            yield from _pieces_in(block.get(key), depth)
+            yield from _pieces_in(block.get(key), (), depth)
     elif block.get("type") == "non_standard":
-        yield from _pieces_in([block.get("value")], depth, without_calls=without_calls)
+        yield from _pieces_in([block.get("value")], left_out, depth)
     elif kind in MEDIA_TYPES.values() and not (
         isinstance(source, Mapping) and source.get("type") == "content"
     ):
@@ -609,28 +615,7 @@ def readable_text(message: AnyMessage) -> str:
     content: Any = message.content
     if isinstance(content, str) and not isinstance(message, AIMessage):
         return content
-    if isinstance(content, list):
-        content = [block for block in content if not _is_reasoning(block)]
-    beside = {
-        key: value
-        for key, value in message.additional_kwargs.items()
-        if key not in REASONING_KEYS
-    }
-    said = message.model_copy(
-        update={"content": content, "name": None, "additional_kwargs": beside}
-    )
-    return "\n".join(filter(None, map(_readable, pieces(said))))
-
-
-def _is_reasoning(block: Any) -> bool:
-    if not isinstance(block, Mapping):
-        return False
-    kind = block.get("type")
-    return (
-        _is_reasoning(block.get("value"))
-        if kind == "non_standard"
-        else kind in REASONING_TYPES
-    )
+    return "\n".join(filter(None, map(_readable, _said(message, "reasoning"))))
 
 
 def _readable(piece: Piece) -> str:
