@@ -40,8 +40,8 @@ from langchain_ctxwin.core.recovery import (
     smaller_output,
 )
 from langchain_ctxwin.core.request import Window
+from langchain_ctxwin.core.sizing import answered_by
 from langchain_ctxwin.core.tool_schemas import name_of
-from langchain_ctxwin.core.usage import answered_by
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import (
     BudgetExceededError,

@@ -40,8 +40,8 @@ from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.request import Window
+from langchain_ctxwin.core.sizing import sent_tokens
 from langchain_ctxwin.core.tool_schemas import listed, name_of
-from langchain_ctxwin.core.usage import sent_tokens
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.tools import ToolSelector

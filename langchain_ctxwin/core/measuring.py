@@ -22,18 +22,21 @@ from langchain_ctxwin.core.parts import Parts, unbound_before
 from langchain_ctxwin.core.provider_blocks import has_bound_reasoning
 from langchain_ctxwin.core.request import Request, Window
 from langchain_ctxwin.core.session import Session, guard_after, last_position
-from langchain_ctxwin.core.sizing import ReportedSize, Sizes, Span, is_plausible
-from langchain_ctxwin.core.turns import VisibleSteps
-from langchain_ctxwin.core.usage import (
+from langchain_ctxwin.core.sizing import (
     LEAST_SHARE,
+    ReportedSize,
+    Sizes,
+    Span,
     answered_by,
     counted_once,
     far_off,
     is_believed,
     is_count,
+    is_plausible,
     may_be,
     sent_tokens,
 )
+from langchain_ctxwin.core.turns import VisibleSteps
 from langchain_ctxwin.core.view import Position, View, message_id, position_of
 
 

@@ -21,7 +21,8 @@ from langchain_ctxwin.core.measuring import (
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.provider_blocks import MediaSize, learned_limits
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.usage import is_count, sent_tokens, stop_reasons
+from langchain_ctxwin.core.sizing import is_count, sent_tokens
+from langchain_ctxwin.core.usage import stop_reasons
 
 BLIND_STEP = 0.75
 """Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request."""

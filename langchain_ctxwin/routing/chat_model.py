@@ -34,7 +34,7 @@ from langchain_ctxwin.core.overflow import (
 )
 from langchain_ctxwin.core.provider_call import readable_by
 from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, output_tokens_of
-from langchain_ctxwin.core.usage import LARGEST_FIRST_JUMP, is_count, sent_tokens
+from langchain_ctxwin.core.sizing import LARGEST_FIRST_JUMP, is_count, sent_tokens
 from langchain_ctxwin.errors import (
     ConfigError,
     ContextWindowError,
