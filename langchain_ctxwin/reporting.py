@@ -12,7 +12,6 @@ from dataclasses import replace
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
-from langchain_core.messages import ToolMessage
 from langchain_core.runnables.config import ensure_config
 from langgraph.config import get_stream_writer
 
@@ -256,7 +255,6 @@ def report_compaction(
         return
     parts, before, model = window.parts, window.view.clamped, window.parts.model
     gone = dropped_positions(parts, window.session.view, compaction.view)
-    left = [parts.messages[index] for index in gone]
     event = CompactionEvent(
         kind=compaction.kind,
         reason=compaction.reason,
@@ -265,8 +263,7 @@ def report_compaction(
         model=model,
         input_limit=window.input_limit,
         duration_seconds=round(seconds, 6),
-        left_messages=len(left),
-        left_results=sum(isinstance(one, ToolMessage) for one in left),
+        left_messages=len(gone),
         compactions=after.session.compactions,
         quoting={"summary": after.summary} if after.summary else {},
     )

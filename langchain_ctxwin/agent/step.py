@@ -647,17 +647,14 @@ def _tokens(usage: Usage) -> int:
 def _bounds(step: AgentStep) -> list[Bound]:
     """The limits that are set, what was allowed since included, with what answers and summaries took."""
     settings = settings_of(step.window)
-    limits = {name: getattr(settings, name) for name in AMOUNTS}
-    if not any(limits.values()):
-        return []
     spent, allowed = _amounts(step, "spent"), _amounts(step, "allowed")
     written = Usage.of(step.window.session.guard.get("summarizer"))
     spent["tokens"] += _tokens(written)
     spent["cost"] += written.cost(step.engine.summarizer_info()) or 0
     return [
-        Bound(name, spent[amount], max(Decimal(limits[name]), allowed[amount]))
+        Bound(name, spent[amount], max(Decimal(limit), allowed[amount]))
         for name, amount in AMOUNTS.items()
-        if limits[name]
+        if (limit := getattr(settings, name))
     ]
 
 

@@ -223,7 +223,6 @@ class CompactionEvent(Event):
     input_limit: int | None = None
     duration_seconds: float | None = None
     left_messages: int = 0
-    left_results: int = 0
     compactions: int = 0
     """Of the conversation so far, this one included; `quoting` has the summary that is shown from now on."""
 

@@ -398,7 +398,7 @@ class LearnedSource:
         *,
         clock: Clock = time.time,
     ) -> None:
-        self._file: SharedFile[Limits] | None = (
+        self._file: SharedFile | None = (
             None
             if path is None
             else SharedFile(path, events="models.learned", values=TypeAdapter(Limits))

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from pydantic import TypeAdapter
 
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import PATH, expect
 from langchain_ctxwin.util.log import FailureLog
 
-T = TypeVar("T")
 
-
-class SharedFile(Generic[T]):
+class SharedFile:
     """A JSON file that processes share. Trouble with it is logged once and never raised.
 
     One that cannot be read, because it is somebody else's, say, is left alone. Of two processes that save in the same
@@ -34,14 +32,14 @@ class SharedFile(Generic[T]):
         self._values = values
         self._failures = FailureLog(path=str(self.path))
 
-    def read(self) -> T | None:
+    def read(self) -> Any:
         """Return the value stored in the file, read in this thread; None when it cannot be read."""
         return self._attempt("unreadable", self._stored)
 
-    def update(self, change: Callable[[T], T]) -> T | None:
+    def update(self, change: Callable[[Any], Any]) -> Any:
         """Replace the stored value by `change` of it, in this thread; None when it could not be saved."""
 
-        def save() -> T:
+        def save() -> Any:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             value = change(self._stored())
             replace_text(self.path, self._values.dump_json(value, indent=1).decode())
@@ -49,12 +47,11 @@ class SharedFile(Generic[T]):
 
         return self._attempt("not_saved", save)
 
-    def _stored(self) -> T:
+    def _stored(self) -> Any:
         content = self.path.read_bytes() if self.path.exists() else b""
-        value: T = self._values.validate_json(content.strip() or b"{}")
-        return value
+        return self._values.validate_json(content.strip() or b"{}")
 
-    def _attempt(self, trouble: str, work: Callable[[], T]) -> T | None:
+    def _attempt(self, trouble: str, work: Callable[[], Any]) -> Any:
         """What the work returns; None, and a warning without path and content of the file, where it fails."""
         value, fault = None, ""
         try:
@@ -73,12 +70,7 @@ def place(path: str | os.PathLike[str]) -> Path:
     Raises:
         ConfigError: no file can be there.
     """
-    try:
-        return Path(os.path.realpath(Path(path).expanduser()))
-    except (RuntimeError, TypeError, ValueError, OSError) as error:
-        raise ConfigError(
-            f"path={path!r}: {error}: give the path of a file, or None for memory only"
-        ) from error
+    return Path(expect(path, PATH, "path", "the path of a file")).expanduser().resolve()
 
 
 def replace_text(path: Path, text: str) -> None:

@@ -66,7 +66,6 @@ COMPACTION = CompactionEvent(
     tokens_after=300,
     duration_seconds=0.5,
     left_messages=6,
-    left_results=4,
 )
 RECOVERY = OverflowEvent(**ABOUT, attempt=2, stated_limit=1_000)
 REFUSAL = OverflowEvent(

@@ -78,7 +78,7 @@ def test_a_bad_limit_is_refused_and_changes_nothing(field, value):
 
 def test_a_path_that_is_none_is_refused():
     with pytest.raises(ConfigError, match="path="):
-        LearnedSource("~nobody-of-this-name/learned.json")
+        LearnedSource(5)
 
 
 def test_entries_are_fetched_as_model_infos():
