@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin.agent.ready import create_context_agent
@@ -86,7 +86,7 @@ def long_work(folder: Folder, *, window: int, steps: int = STEPS) -> list[Claim]
     talk = Talk(
         f"Long work: an agent explores {folder.root}: {size}",
         offline(window, explore),
-        [StructuredTool.from_function(folder.read_file)],
+        folder.tools(),
         system_prompt=EXPLORER_PROMPT,
     )
     for question in interview(folder, window_tokens=window):
@@ -421,6 +421,10 @@ class Folder:
     def lines(self, name: str) -> list[str]:
         """Return the lines of a file."""
         return (self.root / name).read_text(encoding="utf-8").rstrip("\n").split("\n")
+
+    def tools(self) -> list[BaseTool]:
+        """Return what an agent reads the folder with."""
+        return [StructuredTool.from_function(self.read_file)]
 
     def read_file(self, path: str, first_line: int, last_line: int) -> str:
         """Read lines of a file, from first_line to last_line, counted from 1."""
