@@ -12,13 +12,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 import random
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Any, Literal
+from typing import Any
 
 from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.language_models import FakeListChatModel
@@ -72,22 +70,18 @@ SLOW_TOOLS = ((0.97, 0.0), (0.03, 420.0))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRules:
-    """What one class of models of a provider publishes about its prompt cache."""
+    """What a provider publishes about its prompt cache: what ends at a mark can be read again."""
 
     name: str
-    entries: Literal["marks", "prefixes", "units"]
-    """What can be read again: what ends at a mark, any prefix, or whole requests and what they had in common."""
-
-    least_tokens: int
-    """Shorter prefixes are not kept."""
-
     life_seconds: float
     """From the last use on."""
 
-    read: float
-    write: float = 1.0
     output: float
-    step_tokens: int = 1
+    least_tokens: int = 1_024
+    """Shorter prefixes are not kept."""
+
+    read: float = 0.1
+    write: float = 1.25
     window_positions: int | None = None
     """How far back from each mark an entry is looked for, the mark counted; None is to the start.
 
@@ -99,34 +93,18 @@ class CacheRules:
 
 
 RULES = (
-    *(
-        # platform.claude.com/docs/en/build-with-claude/prompt-caching and about-claude/pricing
-        CacheRules(
-            name=f"Anthropic, least prefix {least:,}", entries="marks", least_tokens=least,
-            life_seconds=300, read=0.1, write=1.25, output=5.0, window_positions=20,
-        )
-        for least in (1_024, 4_096)
-    ),
-    # developers.openai.com/api/docs/guides/prompt-caching and pricing
-    CacheRules(  # the families since the middle of 2026
-        name="OpenAI, writes billed", entries="marks", least_tokens=1_024, life_seconds=1_800,
-        read=0.1, write=1.25, output=6.0, marks_end=True,
-    ),
-    CacheRules(  # those before: 5 to 10 minutes without use; the upper end
-        name="OpenAI, cached at a tenth", entries="prefixes", least_tokens=1_024, life_seconds=600,
-        read=0.1, output=8.0, step_tokens=128,
-    ),
-    # ai.google.dev/gemini-api/docs/caching and pricing; the lifetime is assumed
+    # platform.claude.com/docs/en/build-with-claude/prompt-caching and about-claude/pricing
     CacheRules(
-        name="Gemini, implicit", entries="prefixes", least_tokens=1_024, life_seconds=300,
-        read=0.1, output=8.33,
+        name="Anthropic, least prefix 1,024",
+        life_seconds=300,
+        output=5.0,
+        window_positions=20,
     ),
-    # api-docs.deepseek.com/guides/kv_cache and quick_start/pricing
-    CacheRules(  # "a few hours to a few days"
-        name="DeepSeek", entries="units", least_tokens=64, life_seconds=3 * 3_600,
-        read=0.02, output=4.0,
+    # developers.openai.com/api/docs/guides/prompt-caching and pricing, since the middle of 2026
+    CacheRules(
+        name="OpenAI, writes billed", life_seconds=1_800, output=6.0, marks_end=True
     ),
-)  # fmt: skip
+)
 
 
 # ---- a request as a cache reads it -----------------------------------------------------------------------------------
@@ -171,8 +149,6 @@ def marked_by_us(
     rules: CacheRules, messages: list[Any], tools: Sequence[Any]
 ) -> Marked:
     """The breakpoints that this package sends to the provider."""
-    if rules.entries != "marks":
-        return messages, False
     if rules.marks_end:
         return with_breakpoints(messages, (), EXPLICIT, OPENAI_BREAKPOINT), False
     return with_breakpoints(messages, tools, MINUTES), True
@@ -182,7 +158,7 @@ def marked_by_middleware(
     rules: CacheRules, messages: list[Any], tools: Sequence[Any]
 ) -> Marked:
     """Those of `AnthropicPromptCachingMiddleware`: behind the system prompt and the newest message; none elsewhere."""
-    if rules.entries != "marks" or rules.marks_end:
+    if rules.marks_end:
         return messages, False
     is_prompted = messages and messages[0].type == "system"
     first = with_breakpoints(messages[:1], tools, MINUTES)[:1] if is_prompted else []
@@ -271,63 +247,19 @@ class CacheLedger:
     """The bill of one conversation by the rules of one provider."""
 
     def __init__(self, rules: CacheRules) -> None:
-        self.rules, self.bill = rules, Counter[str]()
-        """Sums over requests: tokens that are read and written, what they cost."""
-
+        self.rules, self.cost = rules, 0.0
         self._used: dict[int, float] = {}
         """When each prefix that is kept was written or read last."""
-
-        self._following: dict[int, str] = {}
-        """Text of the block that followed it."""
-
-        self._seen: set[int] = set()
-        """Prefixes of all requests, for what they had in common."""
 
     def record(self, request: Request) -> None:
         """Bill one request; those of a conversation come in the order of their times."""
         rules = self.rules
-        ways = {"prefixes": self._prefix, "units": self._unit, "marks": self._marked}
-        read, written = ways[rules.entries](request)
-        plain = request.ends[-1] - read - written
-        cost = plain + rules.read * read + rules.write * written
-        cost += rules.output * sum(block.tokens for block in request.answer)
-        self.bill.update(read=read, written=written, cost=cost)
+        read, written = self.taken(request)
+        self.cost += request.ends[-1] - read - written
+        self.cost += rules.read * read + rules.write * written
+        self.cost += rules.output * sum(block.tokens for block in request.answer)
 
-    def _prefix(self, request: Request) -> tuple[int, int]:
-        """Read the longest common prefix with a request that is kept, in whole steps."""
-        last = self._longest(request)
-        shared = request.ends[last]
-        followed = self._following.get(request.keys[last])
-        if followed is not None and last < len(request.blocks):
-            block = request.blocks[last]
-            same = len(os.path.commonprefix([followed, block.text]))  # noqa: RUF071  # by character is meant
-            shared += block.tokens * same // max(1, len(block.text))
-        following = [*(block.text for block in request.blocks), ""]
-        for key, text in zip(request.keys, following, strict=False):
-            self._used[key], self._following[key] = request.seconds, text
-        steps = self.rules.step_tokens
-        return (shared // steps * steps if shared >= self.rules.least_tokens else 0), 0
-
-    def _unit(self, request: Request) -> tuple[int, int]:
-        """Read the longest unit; the request becomes one, and so does what it shares with any before it."""
-        size = len(request.blocks)
-        hit = self._longest(request)
-        seen = [at for at in range(size + 1) if request.keys[at] in self._seen]
-        for at in (hit, max(seen, default=0), size, -1):
-            self._used[request.keys[at]] = request.seconds
-        self._seen.update(request.keys)
-        read = request.ends[hit]
-        return (read if read >= self.rules.least_tokens else 0), 0
-
-    def _longest(self, request: Request) -> int:
-        kept = (
-            at
-            for at in range(len(request.blocks), 0, -1)
-            if self._is_kept(request.keys[at], request.seconds)
-        )
-        return next(kept, 0)
-
-    def _marked(self, request: Request) -> tuple[int, int]:
+    def taken(self, request: Request) -> tuple[int, int]:
         """Read the longest entry that a mark finds, and write from there to each mark behind it."""
         rules, marks = self.rules, list(request.marks)
         if rules.marks_end and len(request.blocks) not in marks:
@@ -477,7 +409,7 @@ class Session(Talk):
                     )
             self._wait(answer, self.rest[at + 1 : at + 2])
         for (arm, rules), ledger in ledgers.items():
-            tally[arm, rules.name] += ledger.bill["cost"]
+            tally[arm, rules.name] += ledger.cost
         # under a prompt of its own, where no cache has any of it
         for (read, written), rules in itertools.product(self.summarized.calls, RULES):
             tally[SUMMARIZED, rules.name] += read + rules.output * written
