@@ -1,41 +1,53 @@
 """Does an agent keep going, and keep what it was told, under each way to manage its context?
 
-Scripted agents against a strict provider. Added seconds come from the scenario `clock`, played in real time (a model
-call takes one second, a summary two); the others run fifty times faster. Prices are relative: input 1, cached prefix
-0.1, output 4, the summarizer the same.
+Scripted agents against a strict provider, played fast: a model call takes a fiftieth of a second, a summary two. Prices
+are relative: input 1, cached prefix 0.1, output 4, the summarizer the same.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import logging
 import os
+import re
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any
 
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.messages.utils import trim_messages
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from arena_provider import Desk, FakeModel, Sent, Summary, parts_of, total_tokens
+import exact
 from arena_scenarios import (
-    CLOCK,
+    KEY_SENTENCE,
     RESERVE_SHARE,
     SCENARIOS,
     SHARE_OF_WINDOW,
     SYSTEM_PROMPT,
     Scenario,
+    Turn,
     scenario,
 )
-from common import goals, head, parser_of, pooled, quiet, row
+from common import goals, head, parser_of, pooled, quiet, row, usage_of
 from langchain_ctxwin import create_context_agent, pin
+from langchain_ctxwin.testing import ScriptedChatModel, request_faults
 from sufficiency import Dropped
 
 WAITING_SHARE = 3  # processes per core: about two thirds of a fast scenario is spent waiting for the provider
@@ -46,15 +58,9 @@ LARGE_WINDOW = 32_768
 LEAST_STABLE = {8_192: 0.84, LARGE_WINDOW: 0.92}
 """About .95 of what a view reaches whose start moves only when the next request does not fit (.89 and .97)."""
 
-ADDED_SECONDS = 0.2
 FACTS_TOLERANCE = 0.005  # less than one fact of the longest scenario
-MODEL_SECONDS = 1.0  # one answer in real time
-SUMMARIZER_SECONDS = 2.0
-SPEED_UP = 50
-"""All but one scenario run this much faster, so that background work still takes as long as some steps."""
-
-WARM_UP_TURNS = 3
-"""Played fast before the timed ones, so that imports and tokenizers are loaded."""
+MODEL_SECONDS, SUMMARIZER_SECONDS = 0.02, 0.04
+"""Background work takes as long as some steps."""
 
 CONFIG: Any = {"configurable": {"thread_id": "arena"}, "recursion_limit": 5_000}
 INPUTS = (
@@ -77,7 +83,6 @@ class Outcome:
     sent: list[Sent] = field(default_factory=list)
     summaries: list[Summary] = field(default_factory=list)
     facts_at_end: float = 0.0
-    added_seconds: float = 0.0
 
     @property
     def answered(self) -> list[Sent]:
@@ -90,16 +95,9 @@ def play(job: Job) -> Outcome:
     quiet()
     warnings.simplefilter("ignore")
     script = scenario(job.scenario, job.window)
-    if job.scenario != CLOCK:
-        return _play(job, script, SPEED_UP)
-    _play(job, replace(script, turns=script.turns[:WARM_UP_TURNS]), SPEED_UP)
-    return _play(job, script, 1)
-
-
-def _play(job: Job, script: Scenario, speed: float) -> Outcome:
     desk, outcome = Desk(script), Outcome(job=job)
     with tempfile.TemporaryDirectory(prefix="arena-") as folder:
-        agent = MANAGERS[job.manager][0](_parts(job, desk, speed, folder))
+        agent = MANAGERS[job.manager][0](_parts(job, desk, folder))
         for number in range(len(script.turns)):
             _turn(agent, desk, number, outcome)
     outcome.sent, outcome.summaries = desk.sent, desk.summaries
@@ -109,7 +107,7 @@ def _play(job: Job, script: Scenario, speed: float) -> Outcome:
     return outcome
 
 
-def _parts(job: Job, desk: Desk, speed: float, folder: str) -> Parts:
+def _parts(job: Job, desk: Desk, folder: str) -> Parts:
     def model(share: int, seconds: float, **options: Any) -> FakeModel:
         limits = {
             "max_input_tokens": job.window,
@@ -119,7 +117,7 @@ def _parts(job: Job, desk: Desk, speed: float, folder: str) -> Parts:
             desk=desk,
             window=job.window,
             max_tokens=job.window // share,
-            seconds=seconds / speed,
+            seconds=seconds,
             profile={**limits, **dict.fromkeys(INPUTS, True)},
             **options,
         )
@@ -137,10 +135,7 @@ def _turn(agent: Any, desk: Desk, number: int, outcome: Outcome) -> None:
     message = HumanMessage(desk.now.user)
     if desk.now.rule and outcome.job.manager.startswith("ours"):
         message = pin(message)  # only ours can be told that it states a rule
-    outside, began = desk.provider_seconds, time.perf_counter()
     error = _error(agent, message, desk.now.answer)
-    taken = time.perf_counter() - began
-    outcome.added_seconds += taken - (desk.provider_seconds - outside)
     outcome.failed += error is not None
 
 
@@ -175,22 +170,15 @@ class Parts:
         return self.provider.window - self.provider.max_tokens - fixed
 
 
-def nodes(parts: Parts, summarizer: Any = None) -> Any:
+def nodes(parts: Parts) -> Any:
     return create_context_agent(
         parts.provider,
         parts.tools,
         system_prompt=SYSTEM_PROMPT,
         recall=False,
-        summarizer=parts.summarizer if summarizer is None else summarizer,
+        summarizer=parts.summarizer,
         checkpointer=InMemorySaver(),
     )
-
-
-def middleware(parts: Parts) -> Any:
-    from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-
-    own = ContextWindowMiddleware(summarizer=parts.summarizer, recall=False)
-    return _agent(parts, own, state_schema=ContextAgentState)
 
 
 def summarization(parts: Parts) -> Any:
@@ -206,32 +194,6 @@ def summarization(parts: Parts) -> Any:
     return _agent(parts, middleware)
 
 
-def editing(parts: Parts) -> Any:
-    from langchain.agents.middleware import ClearToolUsesEdit, ContextEditingMiddleware
-
-    edit = ClearToolUsesEdit(trigger=int(TRIGGER_SHARE * parts.room_tokens))
-    return _agent(parts, ContextEditingMiddleware(edits=[edit]))
-
-
-def deep_agent(parts: Parts) -> Any:
-    from deepagents import create_deep_agent
-    from deepagents.backends import StateBackend
-    from deepagents.middleware.summarization import create_summarization_middleware
-
-    backend = StateBackend()
-    own = create_summarization_middleware(
-        parts.provider, backend, summarizer=parts.summarizer
-    )
-    return create_deep_agent(
-        parts.provider,
-        parts.tools,
-        system_prompt=SYSTEM_PROMPT,
-        backend=backend,
-        middleware=[own],
-        checkpointer=InMemorySaver(),
-    )
-
-
 def deep_middleware(parts: Parts) -> Any:
     from deepagents.backends import FilesystemBackend
     from deepagents.middleware.summarization import create_summarization_middleware
@@ -243,32 +205,6 @@ def deep_middleware(parts: Parts) -> Any:
             parts.provider, backend, summarizer=parts.summarizer
         ),
     )
-
-
-def langmem(parts: Parts) -> Any:
-    from langgraph.prebuilt import create_react_agent
-    from langgraph.prebuilt.chat_agent_executor import AgentState
-    from langmem.short_term import SummarizationNode
-
-    class State(AgentState):
-        context: dict[str, Any]
-
-    node = SummarizationNode(
-        model=parts.summarizer,
-        max_tokens=int(TRIGGER_SHARE * parts.room_tokens),
-        max_summary_tokens=parts.summarizer.max_tokens,
-        output_messages_key="llm_input_messages",
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecated, and still what langmem documents
-        return create_react_agent(
-            parts.provider,
-            parts.tools,
-            prompt=SYSTEM_PROMPT,
-            pre_model_hook=node,
-            state_schema=State,
-            checkpointer=InMemorySaver(),
-        )
 
 
 def trim(parts: Parts) -> Any:
@@ -327,40 +263,15 @@ MANAGERS: dict[str, tuple[Callable[[Parts], Any], str, str]] = {
         "this package, nodes",
         "defaults without the recall tool, which no script calls; rules marked by pin()",
     ),
-    "ours-own-model": (
-        lambda parts: nodes(parts, parts.provider),
-        "the same, the agent's model summarizes",
-        "as ours-nodes; the model summarizes itself",
-    ),
-    "ours-middleware": (
-        middleware,
-        "this package, middleware",
-        "defaults without the recall tool, which no script calls; rules marked by pin()",
-    ),
     "langchain": (
         summarization,
         "`SummarizationMiddleware`",
         "SummarizationMiddleware, fraction 0.8 and keep 0.3 by profile, trim_tokens_to_summarize=None",
     ),
-    "editing": (
-        editing,
-        "`ContextEditingMiddleware`",
-        "ContextEditingMiddleware, ClearToolUsesEdit at 0.8 of the room, keep 3",
-    ),
-    "deepagents": (
-        deep_agent,
-        "deepagents",
-        "create_deep_agent with its own tools and its defaults by profile",
-    ),
     "deepagents-mw": (
         deep_middleware,
         "deepagents' middleware alone",
         "create_summarization_middleware alone in create_agent, defaults by profile, files in a folder",
-    ),
-    "langmem": (
-        langmem,
-        "langmem",
-        "SummarizationNode as pre_model_hook, max_tokens 0.8 of the room",
     ),
     "trim": (
         trim,
@@ -372,35 +283,25 @@ MANAGERS: dict[str, tuple[Callable[[Parts], Any], str, str]] = {
         "a tail that drops, with a bare list",
         "the newest messages, dropped to 0.3 of the room when full, and a bare list of identifiers",
     ),
-    "nothing": (
-        _agent,
-        "nothing",
-        "create_agent without any management",
-    ),
 }
 """How each builds an agent, what the table calls it, and what it is set to; ours are named so."""
 
 
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
-ADDED = "added seconds per call"
-
 
 def figures_of(outcomes: Sequence[Outcome]) -> dict[str, float]:
     """What outcomes of one manager add up to, by the column of the table."""
     answered = [one for outcome in outcomes for one in outcome.answered]
     every = [one for o in outcomes for one in [*o.sent, *o.summaries]]
-    found = {
+    return {
         "failed turns": sum(outcome.failed for outcome in outcomes),
         "invalid requests": sum(one.is_invalid for one in every),
         "current question shown": _mean(one.has_user for one in answered),
         "planted facts shown at the end": _mean(o.facts_at_end for o in outcomes),
         "prefix stability": _mean(o.stable for o in answered if o.stable is not None),
+        "cost": sum(map(cost, outcomes)),
     }
-    if timed := [outcome for outcome in outcomes if outcome.job.scenario == CLOCK]:
-        calls = sum(len(outcome.answered) for outcome in timed)
-        found[ADDED] = sum(o.added_seconds for o in timed) / max(1, calls)
-    return found | {"cost": sum(map(cost, outcomes))}
 
 
 def rules_shown(outcomes: Sequence[Outcome]) -> float:
@@ -430,7 +331,7 @@ def _mean(values: Iterable[float]) -> float:
 def goals_of(
     mine: list[Outcome], peers: list[Outcome], window: int
 ) -> Iterator[tuple[bool, str]]:
-    failed, invalid, user, _, stable, *_ = (total := figures_of(mine)).values()
+    failed, invalid, user, _, stable, _ = figures_of(mine).values()
     yield failed == invalid == 0, f"failed {failed}, invalid {invalid}: 0, 0"
     yield user == 1, f"current user message {user:.3f}: 1.00"
     rules = rules_shown(mine)
@@ -438,12 +339,6 @@ def goals_of(
     yield from _beside_peers(mine, peers)
     if least := LEAST_STABLE.get(window):
         yield stable >= least, f"prefix stability {stable:.3f}: at least {least}"
-    if ADDED in total:
-        added = total[ADDED]
-        yield (
-            added < ADDED_SECONDS,
-            f"added seconds {added:.3f}: under {ADDED_SECONDS}",
-        )
 
 
 def _beside_peers(
@@ -484,11 +379,7 @@ def _beside_peers(
 
 
 def played(jobs: list[Job]) -> Iterator[Outcome]:
-    """The fast scenarios first; then those in real time all at once, since they mostly wait."""
-    timed = [job for job in jobs if job.scenario == CLOCK]
-    fast = [job for job in jobs if job.scenario != CLOCK]
-    yield from pooled(play, fast, WAITING_SHARE * (os.cpu_count() or 1))
-    yield from pooled(play, timed, len(timed)) if timed else ()
+    yield from pooled(play, jobs, WAITING_SHARE * (os.cpu_count() or 1))
 
 
 def in_words(figure: float) -> str:
@@ -535,6 +426,289 @@ def main() -> None:
     print()
     for name in options.managers:
         print(f"- {name}: {MANAGERS[name][2]}")
+
+
+# ---- a strict provider ----------------------------------------------------------------------------------------------
+# Exact sizes, an output reserve, pairing rules, cached prefixes; it answers from the script. Its summarizer is good and
+# the same for everybody: it keeps the key sentences, as many as its answer can hold.
+
+ASKED_TOKENS = re.compile(r"at most ([\d,]+) tokens")
+KEY_SHARE = 0.8  # of the answer goes to key sentences at most
+FILLED_SHARE = (
+    0.6  # of the answer is used in any case: models write more than the facts
+)
+SENTENCE = re.compile(r"[^.\n。]{20,200}[.。]")
+CACHE_BLOCK_TOKENS = 128  # OpenAI caches prefixes in steps of this size
+CACHE_MIN_TOKENS = 1_024  # and from this size on
+SUMMARY_ASKED = re.compile(r"\bsummary\b[\s\S]*at most [\d,]+ tokens")
+SHOWN_CHARS = 2_000
+"""A user message that alone is over the limit may be cut, but its beginning has to be there."""
+
+
+class FakeModel(ScriptedChatModel):
+    """The agent's model, or a summarizer of its own window whose answers are short."""
+
+    desk: Any
+    seconds: float
+    is_summarizer: bool = False
+    tokenizer_family: str = "openai"
+    """What the class of a real OpenAI model would imply."""
+
+    model_name: str = "arena"
+
+    def _generate(
+        self, messages: list[BaseMessage], *_: Any, **options: Any
+    ) -> ChatResult:
+        tools = options.get("tools") or []
+        if self.is_summarizer or SUMMARY_ASKED.search(messages[-1].text):
+            longest = self.window // SHARE_OF_WINDOW
+            if self.is_summarizer:
+                longest = min(longest, int(options.get("max_tokens", longest)))
+            answer = self._summary(messages, tools, longest)
+        else:
+            answer = self._answer(messages, tools)
+        time.sleep(self.seconds)
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+    def _checked(
+        self, note: Summary, faults: list[str], parts: Sequence[Part]
+    ) -> Sequence[Part]:
+        """Note the size of a request, unless it is invalid or too large."""
+        note.is_invalid = bool(faults)
+        if faults:
+            raise ValueError(f"400 INVALID_ARGUMENT. {faults[0]}")
+        tokens, limit = total_tokens(parts), self.window - self.max_tokens
+        if tokens > limit:
+            raise ContextOverflowError(
+                f"400 INVALID_ARGUMENT. The input token count ({tokens}) exceeds the maximum number of tokens allowed "
+                f"({limit})."
+            )
+        note.tokens = tokens
+        note.cached_tokens = cached_tokens(self.desk, parts)
+        return parts
+
+    def _summary(
+        self, messages: list[BaseMessage], tools: list[Any], longest_tokens: int
+    ) -> AIMessage:
+        """The script does not move on, also where the agent's model is its own summarizer."""
+        summary = Summary()
+        self.desk.summaries.append(summary)
+        faults = [fault for fault in request_faults(messages) if "call" in fault]
+        parts = self._checked(summary, faults, parts_of(messages, tools))
+        text = summary_of(parts, longest_tokens)
+        summary.output_tokens = exact.text_tokens(text)
+        return AIMessage(text)
+
+    def _answer(self, messages: list[BaseMessage], tools: list[Any]) -> AIMessage:
+        desk: Desk = self.desk
+        sent = Sent(turn=desk.turn, step=desk.step)
+        desk.sent.append(sent)
+        faults = request_faults(messages)
+        if messages[-1].type == "ai":
+            faults.append("the last message is ai")
+        parts = self._checked(sent, faults, parts_of(messages, tools))
+        _look(sent, desk, parts, self.window - self.max_tokens)
+        answer = desk.answer()
+        output = total_tokens(parts_of([answer], [])[1:]) - exact.MESSAGE_TOKENS
+        sent.is_answered, sent.output_tokens = True, output
+        if desk.previous:
+            shared = common_tokens(desk.previous, parts)
+            sent.stable = shared / total_tokens(desk.previous)
+        desk.previous = parts
+        usage = usage_of(sent.tokens, output)
+        usage["input_token_details"] = {"cache_read": sent.cached_tokens}
+        metadata = {
+            # as LangChain names the provider of this class
+            "model_provider": "fakemodel",
+            "model_name": self.model_name,
+            "finish_reason": "stop",
+        }
+        return answer.model_copy(
+            update={"usage_metadata": usage, "response_metadata": metadata}
+        )
+
+
+def cached_tokens(desk: Desk, parts: Sequence[Part]) -> int:
+    """The part of a request that is read from the cache of the last answered one."""
+    shared = common_tokens(desk.previous, parts)
+    return (
+        shared // CACHE_BLOCK_TOKENS * CACHE_BLOCK_TOKENS
+        if shared >= CACHE_MIN_TOKENS
+        else 0
+    )
+
+
+def _look(sent: Sent, desk: Desk, parts: Sequence[Part], limit: int) -> None:
+    """Note what a request shows of the question, the rules and the facts so far."""
+    text = "\n".join(part.text for part in parts)
+    asked = parts_of([HumanMessage(desk.now.user)], [])[1]
+    wanted = asked.text
+    if asked.tokens >= limit - parts[0].tokens:
+        wanted = wanted[:SHOWN_CHARS]
+    sent.has_user = any(part.role == "human" and wanted in part.text for part in parts)
+    if rules := desk.rules():
+        sent.has_rules = all(rule in text for rule in rules)
+    if codes := desk.stated_codes():
+        sent.facts = sum(code in text for code in codes) / len(codes)
+
+
+# ---- what the provider knows: the script's place, and every request with what it showed ----------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Summary:
+    """One call for a summary."""
+
+    tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    is_invalid: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Sent(Summary):
+    """One request."""
+
+    turn: int
+    step: int
+    is_answered: bool = False
+    stable: float | None = None
+    """Share of the answered request before it that is a prefix of this one."""
+
+    has_user: bool = True
+    has_rules: bool | None = None
+    """None while no rule was stated."""
+
+    facts: float | None = None
+    """Share of the facts stated so far that it shows."""
+
+
+@dataclass(slots=True)
+class Desk:
+    """The place in the script is kept here, never read from what a manager shows."""
+
+    scenario: Scenario
+    turn: int = 0
+    step: int = 0
+    sent: list[Sent] = field(default_factory=list)
+    summaries: list[Summary] = field(default_factory=list)
+    previous: tuple[Part, ...] = ()
+
+    @property
+    def now(self) -> Turn:
+        return self.scenario.turns[self.turn]
+
+    def answer(self) -> AIMessage:
+        """The next answer of the script; a turn that is over stays over."""
+        if self.step >= len(self.now.steps):
+            return AIMessage(self.now.answer)
+        calls = self.now.steps[self.step]
+        self.step += 1
+        text = "" if self.step % 2 else "I will look that up."
+        return AIMessage(text, tool_calls=[*map(dict, calls)])
+
+    def rules(self) -> list[str]:
+        return [turn.rule for turn in self.scenario.turns[: self.turn + 1] if turn.rule]
+
+    def stated_codes(self) -> list[str]:
+        return [
+            fact.code
+            for fact in self.scenario.facts
+            if (fact.turn, fact.step) < (self.turn, self.step)
+        ]
+
+
+# ---- sizes, and what two requests share --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A message, or the tools: what is compared with the same part of another request."""
+
+    role: str
+    text: str
+    tokens: int
+
+
+def parts_of(
+    messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]
+) -> tuple[Part, ...]:
+    """The request in the order in which providers read it: tools first."""
+    definitions = json.dumps(list(tools), ensure_ascii=False)
+    first = Part("tools", definitions, exact.tools_tokens(tools) + exact.REPLY_TOKENS)
+    return (first, *map(_part, messages))
+
+
+def total_tokens(parts: Sequence[Part]) -> int:
+    return sum(part.tokens for part in parts)
+
+
+def common_tokens(old: Sequence[Part], new: Sequence[Part]) -> int:
+    """Tokens of the common prefix: what a prompt cache can reuse."""
+    tokens = 0
+    for before, after in zip(old, new, strict=False):
+        if before.role != after.role or (
+            before.role == "tools" and before.text != after.text
+        ):
+            return tokens
+        if before.text != after.text:
+            shared = os.path.commonprefix([before.text, after.text])  # noqa: RUF071  # by character is meant
+            return tokens + min(exact.text_tokens(shared), before.tokens)
+        tokens += before.tokens
+    return tokens
+
+
+def _part(message: BaseMessage) -> Part:
+    blocks = list(exact.content_blocks(message.content))
+    text = "\n".join(text for text, _ in blocks)
+    if isinstance(message, AIMessage) and message.tool_calls:
+        text += json.dumps(
+            [[c["name"], c["args"], c["id"]] for c in message.tool_calls],
+            ensure_ascii=False,
+        )
+    if isinstance(message, ToolMessage):
+        text = f"{message.tool_call_id}\n{text}"
+    media = sum(tokens for _, tokens in blocks)
+    return Part(
+        message.type, text, exact.text_tokens(text) + media + exact.MESSAGE_TOKENS
+    )
+
+
+# ---- the summarizer ------------------------------------------------------------------------------------------------
+
+
+def summary_of(parts: Sequence[Part], longest_tokens: int) -> str:
+    """The summary of a request, as long as it asks for."""
+    text = "\n".join(part.text for part in parts[1:])
+    asked = [int(found.replace(",", "")) for found in ASKED_TOKENS.findall(text)]
+    return extract(text, min([longest_tokens, *asked]))
+
+
+def extract(text: str, max_tokens: int) -> str:
+    """Key sentences, chosen by their digest where they do not all fit so that no place is favoured, then others."""
+    keys = list(dict.fromkeys(KEY_SENTENCE.findall(text)))
+    kept, used = set(), 0
+    for sentence in sorted(
+        keys,
+        key=lambda s: (
+            not s.startswith("Standing"),
+            hashlib.sha256(s.encode()).digest(),
+        ),
+    ):
+        used += exact.text_tokens(sentence) + 1
+        if used > KEY_SHARE * max_tokens:
+            break
+        kept.add(sentence)
+    lines = [sentence for sentence in keys if sentence in kept]
+    used = sum(exact.text_tokens(line) + 1 for line in lines)
+    for found in SENTENCE.finditer(text):
+        size = exact.text_tokens(found.group()) + 1
+        if used + size > FILLED_SHARE * max_tokens:
+            break
+        if not KEY_SENTENCE.search(found.group()):
+            lines.append(found.group().strip())
+            used += size
+    return "\n".join(lines) or "Nothing of note."
 
 
 if __name__ == "__main__":

@@ -389,7 +389,7 @@ def one_turn(writer: Scenario, _: int) -> None:
 
 
 def clock(writer: Scenario, window: int) -> None:
-    """Played in real time: turns of four calls that fill the window several times."""
+    """Turns of four calls that fill the window several times."""
     size = input_limit(window) // 12
     for _turn in range(9):
         for _step in range(3):
@@ -409,7 +409,6 @@ SCENARIOS: dict[str, Callable[[Scenario, int], None]] = {
     "one_turn": one_turn,
     "clock": clock,
 }
-CLOCK = "clock"
 
 
 def scenario(name: str, window: int) -> Scenario:

@@ -23,7 +23,7 @@ import arena
 import calibration
 import langchain_ctxwin
 import sufficiency
-from arena_scenarios import CLOCK, SCENARIOS
+from arena_scenarios import SCENARIOS
 from common import head, parser_of, pooled, quiet, row
 from langchain_ctxwin.core.tool_schemas import tool_definition
 
@@ -238,8 +238,7 @@ def shown_values(options: Namespace) -> Figures:
 
 def agents(options: Namespace) -> Figures:
     """Scripted agents with a strict provider; a summary is there as soon as it is begun."""
-    full = [name for name in SCENARIOS if name != CLOCK]
-    names = QUICK_SCENARIOS if options.quick else full
+    names = QUICK_SCENARIOS if options.quick else SCENARIOS
     jobs = [
         arena.Job(manager="ours-nodes", scenario=name, window=WINDOW) for name in names
     ]
