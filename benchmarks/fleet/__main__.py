@@ -28,7 +28,7 @@ from langgraph.store.postgres import PostgresStore
 
 from common import head, parser_of, row
 from fleet import script
-from fleet.check import Stored, Turn, faults, figures
+from fleet.script import Stored, Turn, faults, figures
 from fleet.worker import built, work
 
 EXAMPLES = 3  # of each fault, enough to find it in the diary
