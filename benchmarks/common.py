@@ -1,19 +1,31 @@
-"""What benchmarks share: arguments, recorded rows, a pool of processes, tables, and goals."""
+"""What benchmarks share: arguments, recorded rows, a pool of processes, tables, goals, and conversations."""
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import logging
 import multiprocessing
 import os
+import random
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
 from langchain_core.messages.ai import UsageMetadata
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_ctxwin import ContextNodes
 
@@ -88,3 +100,82 @@ def row(*cells: object) -> None:
 def goals(found: Iterable[tuple[bool, str]]) -> None:
     for is_met, text in found:
         print(f"- {'met   ' if is_met else 'MISSED'} {text}")
+
+
+# ---- conversations: recorded ones from a data folder, or generated ones when there is none ---------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    name: str
+    source: str
+    tools: list[dict[str, Any]]
+    messages: list[AnyMessage]
+
+
+def load(
+    data: Path | None, *, limit: int | None = None, names: Collection[str] | None = None
+) -> Iterator[Transcript]:
+    """Yield recorded conversations (OpenAI chat dicts, one gzipped JSON per line), or generated ones without `data`.
+
+    Args:
+        data: folder that has `transcripts`.
+        limit: conversations per file.
+        names: files without their suffix; None for all.
+    """
+    if data is None:
+        yield from (generate(seed) for seed in range(limit or 12))
+        return
+    for path in sorted((data / "transcripts").glob("*.jsonl.gz")):
+        name = path.name.removesuffix(".jsonl.gz")
+        if names is None or name in names:
+            for row in itertools.islice(rows_of(path), limit):
+                yield transcript_of(row, name)
+
+
+def generate(seed: int) -> Transcript:
+    """Return a made-up conversation: turns of many look-ups, as the arena has them."""
+    import arena_scenarios as arena  # with its tokenizer, which most benchmarks need
+
+    made = arena.Scenario(random.Random(seed))  # noqa: S311  # reproducible, not secret
+    arena.parallel(made, 0)
+    messages: list[AnyMessage] = [SystemMessage(arena.SYSTEM_PROMPT)]
+    for turn in made.turns:
+        messages.append(HumanMessage(turn.user))
+        for calls in turn.steps:
+            messages.append(AIMessage("", tool_calls=list(calls)))
+            messages += [
+                ToolMessage(made.results[call["args"]["key"]], tool_call_id=call["id"])
+                for call in calls
+            ]
+        messages.append(AIMessage(turn.answer))
+    tools = list(map(convert_to_openai_tool, arena.plain_tools(made.results)))
+    name = f"generated-{seed}"
+    return _named(
+        Transcript(name=name, source="generated", tools=tools, messages=messages)
+    )
+
+
+def transcript_of(row: dict[str, Any], source: str) -> Transcript:
+    messages = convert_to_messages([cleaned(message) for message in row["messages"]])
+    return _named(
+        Transcript(
+            name=row["id"],
+            source=source,
+            tools=row.get("tools") or [],
+            messages=list(messages),
+        )
+    )
+
+
+def cleaned(message: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: "" if value is None and key == "content" else value
+        for key, value in message.items()
+    }
+
+
+def _named(transcript: Transcript) -> Transcript:
+    for index, message in enumerate(transcript.messages):
+        message.id = f"{transcript.name}-{index}"
+    return transcript

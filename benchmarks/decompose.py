@@ -20,6 +20,7 @@ from pathlib import Path
 from langchain_core.messages import BaseMessage
 
 import exact
+from arena_scenarios import prose
 from common import head, parser_of, row, rows_of
 from langchain_ctxwin import ModelLimits, TokenEstimator
 from langchain_ctxwin.decompose import create_map_reduce_graph
@@ -31,10 +32,6 @@ LONG_TOKENS = 40_000
 ANSWER_SENTENCES = 6
 CONCURRENCY = 8
 QUESTION = "Which experiments on heat transfer in boundary layers are described, and what did each of them find?"
-
-WORDS = (
-    "flow", "layer", "heat", "plate", "shock", "wave", "number", "pressure", "surface", "jet", "nozzle", "wing",
-)  # fmt: skip
 
 _SHOWN = re.compile(
     r'<document number="(\d+)"(?: from_character="(\d+)")?[^>]*>\n(.*?)\n</document>',
@@ -146,14 +143,7 @@ def real_texts(folder: Path) -> Iterator[tuple[str, str]]:
 def made_up() -> Iterator[tuple[str, str]]:
     draw = random.Random(7)  # noqa: S311  # made-up text, no secret
     while True:
-        sentences = [
-            f"{phrase(draw, draw.randint(8, 24))}." for _ in range(draw.randint(4, 16))
-        ]
-        yield phrase(draw, 4), " ".join(sentences)
-
-
-def phrase(draw: random.Random, words: int) -> str:
-    return " ".join(draw.choices(WORDS, k=words)).capitalize()
+        yield prose(draw, 8), prose(draw, draw.randint(60, 240))
 
 
 if __name__ == "__main__":

@@ -22,26 +22,16 @@ def main():
     rows = list(rows_of(data / DATA_FILE))
     scored = [row for row in rows if not row["ambiguous"]]
     print(f"{len(rows)} texts, {len(scored)} scored")
-    print_scores("text and status where seen", scored, with_status)
-    print_scores("text alone", scored, text_alone)
+    print_scores(scored)
 
 
-def with_status(row):
-    return ProviderError(row["text"], row["status"] if row["status_seen"] else None)
-
-
-def text_alone(row):
-    return row["text"]
-
-
-def print_scores(title, rows, source):
-    found = [(row, classify_overflow(source(row))) for row in rows]
+def print_scores(rows):
+    found = [(row, classify_overflow(error_of(row))) for row in rows]
     overflows = [(row, result) for row, result in found if row["label"] == OVERFLOW]
     missed = [row for row, result in overflows if result is None]
     false = [
         row for row, result in found if row["label"] != OVERFLOW and result is not None
     ]
-    print(f"\n{title}")
     print(
         f"  recall           {ratio(len(overflows) - len(missed), len(overflows))}   goal >= 97.0%"
     )
@@ -60,6 +50,10 @@ def print_scores(title, rows, source):
     print(f"  kind right       {ratio(len(kinds), len(overflows))}")
     print_rows("missed", missed)
     print_rows("false positive", false)
+
+
+def error_of(row):
+    return ProviderError(row["text"], row["status"] if row["status_seen"] else None)
 
 
 def kind_of(row):

@@ -79,7 +79,13 @@ BENCHMARKS = (
     ),
     Benchmark(script="cost", quick="--windows 8192 --per-file 1"),
     Benchmark(script="calibration", quick="--every 12"),
-    Benchmark(script="tokens", quick="--quick", data="tokens transcripts"),
+    Benchmark(
+        script="calibration",
+        form="texts",
+        full="--texts",
+        quick="--texts --every 20",
+        data="tokens transcripts",
+    ),
     Benchmark(script="overflow", data="overflow_errors.jsonl.gz", needs_data=True),
     Benchmark(
         script="tool_results", quick="--budgets 1000 --every 4", data="json_payloads"

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
-from common import goals, head, parser_of, quiet, row, usage_of
+from common import Transcript, goals, head, load, parser_of, quiet, row, usage_of
 from langchain_ctxwin import (
     ContextEngine,
     ContextInput,
@@ -28,7 +28,6 @@ from langchain_ctxwin import (
     TokenEstimator,
     add_context_nodes,
 )
-from transcripts import Transcript, load
 
 WINDOW = 8_192
 TURNS = 1_000

@@ -19,11 +19,10 @@ from langchain.agents.middleware.types import ModelRequest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from common import parser_of, quiet, through, usage_of
+from common import Transcript, load, parser_of, quiet, through, usage_of
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits
 from langchain_ctxwin.agent import nodes as our_nodes
 from langchain_ctxwin.agent.storage import RunPlace
-from transcripts import Transcript, load
 
 SIZES = (1_000, 10_000, 100_000)
 WAYS = ("the same objects", "loaded anew", "first sight")

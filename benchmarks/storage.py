@@ -21,7 +21,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 
-from common import parser_of, quiet
+from common import load, parser_of, quiet
 from langchain_ctxwin import (
     ContextEngine,
     ContextInput,
@@ -33,7 +33,6 @@ from langchain_ctxwin import (
     add_context_nodes,
 )
 from langchain_ctxwin.pruning import prune_thread
-from transcripts import load
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 ARMS = (PlainContextState, ContextState)

@@ -4,8 +4,7 @@ Of the values that the next call of a recorded agent has in its arguments and th
 request still show, beside plain tails and what their input is billed when a cached prefix costs a tenth.
 
 An agent that knows nothing but its request has to look up again what it lacks: `again` counts those look-ups per
-thousand calls, each result once while it is among the newest messages; `tasks` is the part of the conversations that
-needs no second look.
+thousand calls, each result once while it is among the newest messages.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,10 +27,19 @@ from langchain_core.messages import (
 )
 
 import exact
-from common import goals, head, parser_of, pooled, quiet, row, usage_of
+from common import (
+    Transcript,
+    goals,
+    head,
+    load,
+    parser_of,
+    pooled,
+    quiet,
+    row,
+    usage_of,
+)
 from langchain_ctxwin import BudgetExceededError, ContextEngine, ModelLimits
 from langchain_ctxwin.replay.playing import Show, identifiers, keep_last, needed_values
-from transcripts import Transcript, load
 
 RESERVE = 0.25  # part of the window that stays free for the answer
 ANSWER_TOKENS = 1_024
@@ -46,12 +53,6 @@ SAMPLE_SEED = 7
 HALVES = ("a", "b")
 
 FAR_MESSAGES = 6  # last seen longer ago than two calls with their results and what was said between
-# a line of text; what a request shows beside a value may be twice as far off
-BEFORE_CHARS, AROUND_CHARS = (60, 120)
-# mentions in the history and in a request that are looked at: linear time
-MOST_MENTIONS, MOST_PLACES = (6, 40)
-PLAIN = re.compile(r"[A-Za-z]{4,}")
-
 OURS, NEWEST, TO_HALF, LISTED = ARMS = (
     "ours",
     "newest only",
@@ -60,7 +61,7 @@ OURS, NEWEST, TO_HALF, LISTED = ARMS = (
 )
 # a listed identifier that the agent used comes first, then one of the user
 AUTHORS = {"ai": 0, "human": 1}
-GROUPS = ("all", "far", "context", "near", "steps")
+GROUPS = ("all", "far", "steps")
 PER_CALLS = 1_000
 GOALS = {
     "all": {4_096: 0.93, 8_192: 0.98, 32_768: 0.99},
@@ -70,45 +71,6 @@ GOALS = {
 
 Tally = Counter[tuple[str, str]]
 """Sums by arm and column; "" is the arm of what all have in common: values, steps, calls."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needed:
-    """A value in the arguments of the next call that the history has, too."""
-
-    value: str
-    is_far: bool
-    beside: frozenset[str]
-    """Plain words that stood before it in the history."""
-
-    @classmethod
-    def of(cls, value: str, history: Sequence[str]) -> Needed:
-        is_far = not any(value in text for text in history[-FAR_MESSAGES:])
-        everything, words = "\n".join(history) if is_far else "", set[str]()
-        at = len(everything)
-        for _ in range(MOST_MENTIONS):
-            at = everything.rfind(value, 0, at)
-            if at < 0:
-                break
-            words |= plain_words(everything[max(0, at - BEFORE_CHARS) : at])
-        return cls(value=value, is_far=is_far, beside=frozenset(words))
-
-    def in_context(self, request: str) -> bool:
-        """True when a request shows the value beside such a word, not in a bare list."""
-        at = -1
-        for _ in range(MOST_PLACES):
-            at = request.find(self.value, at + 1)
-            if at < 0:
-                return False
-            end = at + len(self.value)
-            around = f"{request[max(0, at - AROUND_CHARS) : at]} {request[end : end + BEFORE_CHARS]}"
-            if self.beside & plain_words(around):
-                return True
-        return False
-
-
-def plain_words(text: str) -> set[str]:
-    return {word.lower() for word in PLAIN.findall(text)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,8 +219,6 @@ class Play(Talk):
         self.sent: dict[str, list[AnyMessage]] = {}
         # when an arm last looked up again what a message told
         self.again: dict[tuple[str, int], int] = {}
-        self.lacking = set[str]()
-        """Arms with a second look."""
 
     def run(self) -> Tally:
         if self.is_small:
@@ -267,8 +227,6 @@ class Play(Talk):
             self._score(reply, at, requests)
             self._bill(requests)
         self.tally["", "refused"] += self.is_refused
-        for arm in ("", *self.job.arms):
-            self.tally[arm, "tasks"] += arm not in self.lacking
         return self.tally
 
     def _bill(self, requests: dict[str, list[AnyMessage]]) -> None:
@@ -287,23 +245,21 @@ class Play(Talk):
         if sum(self.sizes[:at]) <= self.room:
             return
         texts = self.texts[:at]
-        needed = [Needed.of(value, texts) for value in needed_values(reply, texts)]
+        needed = needed_values(reply, texts)
         if not needed:
             return
-        self._count("", needed, sum(n.is_far for n in needed), steps=1)
+        near = "\n".join(texts[-FAR_MESSAGES:])
+        far = {value for value in needed if value not in near}
+        self._count("", needed, far, steps=1)
         for arm, request in requests.items():
             text = "\n".join(map(exact.payload, request))
-            shown = [n for n in needed if n.value in text]
-            in_context = sum(n.in_context(text) for n in shown if n.is_far)
-            self._count(arm, shown, in_context, steps=len(shown) == len(needed))
-            if len(shown) < len(needed):
-                self.lacking.add(arm)
-                missing = [n.value for n in needed if n.value not in text]
+            shown = [value for value in needed if value in text]
+            self._count(arm, shown, far, steps=len(shown) == len(needed))
+            if missing := [value for value in needed if value not in text]:
                 self._look_again(arm, at, missing)
 
-    def _count(self, arm: str, shown: list[Needed], context: int, steps: int) -> None:
-        far, every = sum(n.is_far for n in shown), len(shown)
-        counts = (every, far, context, every - far, steps)
+    def _count(self, arm: str, shown: list[str], far: set[str], steps: int) -> None:
+        counts = (len(shown), len(far.intersection(shown)), steps)
         for group, count in zip(GROUPS, counts, strict=True):
             self.tally[arm, group] += count
 
@@ -354,11 +310,11 @@ def compare(chosen: Sequence[Transcript], windows: Sequence[int]) -> None:
         )
         for window in windows
     }
-    columns = ("tasks", "again", "billed per call", "over the limit")
+    columns = ("again", "billed per call", "over the limit")
     head("window", "", "values", *GROUPS, *columns, left=(1,))
     for window, arm in itertools.product(windows, ARMS):
         tally = totals[window]
-        shares = [f"{share(tally, arm, group):.3f}" for group in (*GROUPS, "tasks")]
+        shares = [f"{share(tally, arm, group):.3f}" for group in GROUPS]
         again = PER_CALLS * tally[arm, "again"] / max(1, tally["", "calls"])
         values, bill = f"{tally['', 'all']:,}", f"{billed(tally, arm):,.0f}"
         over = tally[arm, "over"]

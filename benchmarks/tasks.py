@@ -38,9 +38,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic_core import to_json
 
 import exact
-from common import head, parser_of, pooled, quiet, row
+from common import Transcript, head, parser_of, pooled, quiet, row
 from sufficiency import ARMS, Job, Ours, Talk
-from transcripts import Transcript
 
 WINDOWS = (8_192, 16_384, 32_768)
 QUEUE = 10  # customers of one thread: about 30,000 tokens

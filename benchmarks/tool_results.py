@@ -32,13 +32,13 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 
 import exact
+from arena_scenarios import rows
 from common import parser_of, quiet, rows_of
 from langchain_ctxwin.config import ToolResultConfig
 from langchain_ctxwin.tool_results.cursors import Style
 from langchain_ctxwin.tool_results.pages import Page
 from langchain_ctxwin.tool_results.query import Question
 from langchain_ctxwin.tool_results.showing import ResultView
-from transcripts import prose
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -84,14 +84,10 @@ def real(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def made_up() -> Iterator[tuple[str, str]]:
-    """Listings as an issue tracker returns them; always the same."""
+    """Listings with long ids and numbers; always the same."""
     rng = random.Random(7)  # noqa: S311  # data, not secrets
-    for count in (20, 100, 500):
-        issues = [
-            {"id": rng.getrandbits(40), "number": at, "body": prose(rng, 80)}
-            for at in range(count)
-        ]
-        yield "issues", json.dumps({"total_count": count, "items": issues})
+    for tokens in (2_000, 10_000, 50_000):
+        yield "rows", rows(rng, tokens)
 
 
 # ---- measuring -------------------------------------------------------------------------------------------------------
