@@ -41,7 +41,7 @@ format: $(VENV)/.test-ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# In an environment of its own, which has the packages that we are compared with. BENCH="tokens cost" chooses some,
+# In an environment of its own, which has the packages that we are compared with. BENCH="routing cost" chooses some,
 # ARGS=--all adds the long forms.
 bench: $(BENCH_VENV)/.ready  ## make bench DATA=path/to/data; make bench QUICK=1
 	$(BENCH_VENV)/bin/python benchmarks/run.py $(if $(QUICK),--quick) $(if $(DATA),--data "$(DATA)") $(if $(BENCH),--only $(BENCH)) $(ARGS)
