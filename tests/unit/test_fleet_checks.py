@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from fleet import check, script  # stands beside the other benchmarks
+from fleet import script  # stands beside the other benchmarks
 
 THREAD, TURNS = script.thread_id(0), 4
 REQUEST = {
@@ -48,27 +48,27 @@ LAST = script.message_id(THREAD, TURNS - 1)
 def found(*lines, error="", history=HISTORY):
     """The faults of a run that has these lines in its diary beside those of a sound one."""
     told = {"thread": THREAD, "seconds": 1.0}
-    turns = [check.Turn(**told, number=number) for number in range(TURNS)]
-    turns += [check.Turn(**told, number=TURNS, error=error)] if error else []
-    stored = check.Stored(thread=THREAD, history=history, compactions=2)
-    faults = check.faults([REQUEST, SUMMARY, PAGE, *lines], turns, [stored])
+    turns = [script.Turn(**told, number=number) for number in range(TURNS)]
+    turns += [script.Turn(**told, number=TURNS, error=error)] if error else []
+    stored = script.Stored(thread=THREAD, history=history, compactions=2)
+    faults = script.faults([REQUEST, SUMMARY, PAGE, *lines], turns, [stored])
     return {name for name, where in faults.items() if where}
 
 
 PLANTED = {
-    "a turn that failed": (found(error="no answer"), {check.FAILED}),
-    "a request over the limit": (found({**REQUEST, "tokens": 101}), {check.OVER}),
-    "an orphan": (found({**REQUEST, "orphans": ["c1"]}), {check.ORPHANS}),
-    "a rule": (found({**REQUEST, "missing": ["rule"]}), {check.UNTOLD}),
-    "a message that was shown": (found({**REQUEST, "earlier": ["x"]}), {check.LOST}),
-    "an answer": (found(history=HISTORY[:-1]), {check.LOST}),
+    "a turn that failed": (found(error="no answer"), {script.FAILED}),
+    "a request over the limit": (found({**REQUEST, "tokens": 101}), {script.OVER}),
+    "an orphan": (found({**REQUEST, "orphans": ["c1"]}), {script.ORPHANS}),
+    "a rule": (found({**REQUEST, "missing": ["rule"]}), {script.UNTOLD}),
+    "a message that was shown": (found({**REQUEST, "earlier": ["x"]}), {script.LOST}),
+    "an answer": (found(history=HISTORY[:-1]), {script.LOST}),
     "a question": (
         found(history=[message for message in HISTORY if message.id != LAST]),
-        {check.LOST, check.TWICE},
+        {script.LOST, script.TWICE},
     ),
-    "a turn that was run again": (found(history=[*HISTORY, AGAIN]), {check.TWICE}),
-    "a page that nobody could read": (found({**PAGE, "fault": "x"}), {check.UNREAD}),
-    "a summary that was paid twice": (found({**SUMMARY, "pid": 2}), {check.PAID}),
+    "a turn that was run again": (found(history=[*HISTORY, AGAIN]), {script.TWICE}),
+    "a page that nobody could read": (found({**PAGE, "fault": "x"}), {script.UNREAD}),
+    "a summary that was paid twice": (found({**SUMMARY, "pid": 2}), {script.PAID}),
 }
 
 
@@ -84,4 +84,4 @@ def test_a_planted_fault_is_found(faults, expected):
 
 
 def test_every_row_was_seen_red():
-    assert set().union(*(faults for faults, _ in PLANTED.values())) == {*check.FAULTS}
+    assert set().union(*(faults for faults, _ in PLANTED.values())) == {*script.FAULTS}
