@@ -52,21 +52,13 @@ def pausing(server, saver=None, *, tools=None, **options):
     )
 
 
-async def run(agent, way, given, config=CONFIG):
-    """Run the agent sync or async."""
-    return (
-        agent.invoke(given, config)
-        if way == "sync"
-        else await agent.ainvoke(given, config)
-    )
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
-async def test_an_interrupt_inside_a_tool_gets_its_answer(server, way):
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_interrupt_inside_a_tool_gets_its_answer(server, is_async):
     agent = pausing(server)
-    paused = await run(agent, way, ask("Open the door?"))
+    paused = agent.invoke(ask("Open the door?"), CONFIG)
     assert [each.value for each in paused["__interrupt__"]] == ["May I?"]
-    await run(agent, way, Command(resume="yes"))
+    yes = Command(resume="yes")
+    await agent.ainvoke(yes, CONFIG) if is_async else agent.invoke(yes, CONFIG)
     assert answered(agent)
     assert [
         text.rpartition(": ")[2]

@@ -11,6 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from langchain_core.messages import (
+    AIMessage,
+    ToolMessage,
+    convert_to_openai_messages,
+)
 
 pytest.importorskip("xllamacpp", reason="llama.cpp has no wheel for this platform")
 
@@ -63,27 +68,12 @@ def test_a_file_that_is_no_model_is_told(tmp_path):
 
 def looked_up(number):
     """A call with its result, of some hundred tokens."""
-    call = {
-        "name": "get_order",
-        "args": {"id": f"W-{4_000 + number}"},
-        "id": f"c{number}",
-    }
-    function = {"name": "get_order", "arguments": json.dumps(call["args"])}
-    fields = {
-        "status": "open",
-        "ship_to": f"{number} Main Street",
-        "note": "fragile " * 60,
-    }
-    return [
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [
-                {"id": call["id"], "type": "function", "function": function}
-            ],
-        },
-        {"role": "tool", "tool_call_id": call["id"], "content": json.dumps(fields)},
-    ]
+    key, args = f"c{number}", {"id": f"W-{4_000 + number}"}
+    calls = [{"name": "get_order", "args": args, "id": key}]
+    found = {"ship_to": f"{number} Main Street", "note": "fragile " * 60}
+    result = ToolMessage(json.dumps({"status": "open", **found}), tool_call_id=key)
+    pair = [AIMessage("", tool_calls=calls), result]
+    return convert_to_openai_messages(pair)
 
 
 def test_the_benchmark_reads_three_steps(llama_gguf, tmp_path):

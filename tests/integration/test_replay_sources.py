@@ -29,7 +29,7 @@ def look(host: str) -> str:
     return f"{host} is at 10.0.0.7"
 
 
-def talk(saver, *threads, state=ContextState, turns=TURNS, **options):
+def talk(saver, *threads, state=ContextState, turns=TURNS):
     """Let an agent talk on some threads; return their messages, as the whole history has them."""
     found = {}
     for thread in threads:
@@ -43,7 +43,6 @@ def talk(saver, *threads, state=ContextState, turns=TURNS, **options):
             checkpointer=saver,
             recall=False,
             state_schema=state,
-            **options,
         )
         config = {"configurable": {"thread_id": thread}}
         for number in range(turns):
