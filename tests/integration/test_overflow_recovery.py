@@ -158,9 +158,9 @@ async def test_input_and_output_together_too_large_are_cured_by_less_output_or_b
         assert 0.9 * room < again["max_tokens"] <= room < 1000
     else:
         assert {body["max_tokens"] for body in bodies} == {200}
-        record, question = again["messages"][-1]["content"]
-        assert record["text"].startswith("<record>")
-        assert question["text"] == refusal["messages"][-1]["content"]
+        assert "<record>" in str(again["messages"])
+        question = refusal["messages"][-1]["content"]
+        assert question in str(again["messages"][-1]["content"])
         assert prompt_tokens(again) < prompt_tokens(refusal)
     limits = state_of(agent, thread("t", Calls()))["context_counts"]["limits"]
     assert limits == {"claude-test": 4096}
