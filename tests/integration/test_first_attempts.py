@@ -75,12 +75,6 @@ def page(name):
     )
 
 
-SUPERVISOR = """
-from langchain_core.messages import AIMessage
-calls = [{"name": "research", "args": {"task": "Trieste"}, "id": "1"}]
-boss = ScriptedChatModel(window=8192, script=[AIMessage("", tool_calls=calls), "A port."])
-assert run(boss, model, model, "About Trieste.") == "A port."
-"""
 COMMAND = """
 import json, sys
 from pathlib import Path
@@ -96,11 +90,6 @@ PROGRAMS = {
     "create_agent": page("docs/howto/middleware.md"),
     "a graph of one's own, and a team": page("docs/howto/nodes.md"),
     "create_react_agent": DOUBLE + REACT,
-    "a supervisor": (ROOT / "examples" / "supervisor.py")
-    .read_text(encoding="utf-8")
-    .partition("if __name__")[0]
-    + DOUBLE
-    + SUPERVISOR,
     "an async service": DOUBLE + SERVICE,
     "a retriever in a chain": DOUBLE + CHAIN,
     "a guard around tools": page("docs/howto/tool-results.md").partition(
