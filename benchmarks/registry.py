@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections import Counter
 from decimal import Decimal
-from pathlib import Path
 
 from common import parser_of, quiet, rows_of
 from langchain_ctxwin.errors import UnknownModelError
 from langchain_ctxwin.models.registry import TTL_SECONDS, ModelRegistry
-from langchain_ctxwin.models.sources import CatalogSource
+from langchain_ctxwin.models.sources import read_provider_row
 from langchain_ctxwin.observe import MemorySink
 
 MONTHS = "model_facts/models_dev/*.json.gz"
@@ -29,25 +26,18 @@ MONTH_SECONDS = 30 * 86_400
 def main():
     data = parser_of(__doc__, EVENTS, needs_data=True).parse_args().data
     quiet()
-    with tempfile.TemporaryDirectory() as folder:
-        replay(data, Path(folder) / "models.json")
-
-
-def replay(data, catalog):
-    now, sink = [0.0], MemorySink()
-    registry = ModelRegistry(
-        [CatalogSource(catalog)], clock=lambda: now[0], sinks=[sink]
-    )
+    now, sink, catalog = [0.0], MemorySink(), Catalog()
+    registry = ModelRegistry([catalog], clock=lambda: now[0], sinks=[sink])
     months = sorted(data.glob(MONTHS))
     totals, changed = Counter(), list(rows_of(data / EVENTS))
     for number, path in enumerate(months):
         month, models = path.name.partition(".")[0], next(rows_of(path))["models"]
-        catalog.write_text(json.dumps(published(models)), encoding="utf-8")
+        catalog.models = models
         if not number:
             registry.refresh()
             continue
         sink.clear()
-        # the file changed just after the last refresh: the worst case
+        # the catalog changed just after the last refresh: the worst case
         now[0] += TTL_SECONDS
         changes = [event for event in changed if event["month"] == month]
         first = next(event["model"] for event in changes if event["event"] in FIELDS)
@@ -65,18 +55,22 @@ def replay(data, catalog):
     )
 
 
-def published(models):
-    """The reduced rows in the shape that models.dev publishes."""
-    providers = {}
-    for name, row in models.items():
-        provider, _, model = name.partition("/")
-        limit = {key: row[key] for key in ("context", "input", "output") if key in row}
-        prices = {"input": "cost_in", "output": "cost_out", "cache_read": "cache_read"}
-        cost = {key: row[field] for key, field in prices.items() if field in row}
-        entry = {"id": model, "limit": limit, "cost": cost, "status": row.get("status")}
-        listed = providers.setdefault(provider, {"id": provider, "models": {}})
-        listed["models"][model] = {key: part for key, part in entry.items() if part}
-    return providers
+class Catalog:
+    """The models of one month, as a source reads them where models.dev publishes them."""
+
+    tier = "catalog"
+
+    def fetch(self, _):
+        for name, row in self.models.items():
+            provider, _, model = name.partition("/")
+            prices = {
+                "input": "cost_in",
+                "output": "cost_out",
+                "cache_read": "cache_read",
+            }
+            cost = {key: row.get(field) for key, field in prices.items()}
+            stated = {"limit": row, "cost": cost, "status": row.get("status")}
+            yield read_provider_row(provider, model, stated)
 
 
 def compared(changes, told):
