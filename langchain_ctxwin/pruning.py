@@ -7,7 +7,6 @@ A delta channel is rebuilt from the writes of older checkpoints: deleting those 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections import defaultdict
 from typing import Any
@@ -25,7 +24,7 @@ from langchain_ctxwin.tool_results.cursors import namespace_of_results
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore
 from langchain_ctxwin.util.stores import delete_items, namespace_of
 
-__all__ = ["aprune_thread", "forget", "prune_thread"]
+__all__ = ["forget", "prune_thread"]
 
 Saver = BaseCheckpointSaver[Any]
 
@@ -47,7 +46,8 @@ def prune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
     """Remove all checkpoints of a thread but the newest of each namespace, and return how many went.
 
     What the newest one is rebuilt from, such as the messages of a `ContextState`, is put into it first. Time travel
-    and forks to what went are over. The thread must be idle: what a run stores meanwhile may go, too. When the process
+    and forks to what went are over. The thread must be idle: what a run stores meanwhile may go, too. Blocks; for async
+    checkpointers call it by `asyncio.to_thread`. When the process
     dies in the middle, the thread may be gone until this is called again: it finishes then. Where nothing has to be put
     into the newest one, a checkpointer with a `prune` of its own does it, in its own way and in one transaction.
 
@@ -83,11 +83,6 @@ def prune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
         _write(saver, whole, spare_of(thread_id))
         _renew(saver, whole, thread_id)
     return count - _newest(saver, thread_id)[0]
-
-
-async def aprune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
-    """Like `prune_thread`, in a thread, where async checkpointers answer, too."""
-    return await asyncio.to_thread(prune_thread, graph, thread_id)
 
 
 def _renew(saver: Saver, checkpoints: list[CheckpointTuple], thread_id: str) -> None:

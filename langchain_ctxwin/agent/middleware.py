@@ -256,9 +256,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         name: str = "",
     ) -> None:
         super().__init__()
-        self._name = expect(
-            name, str, "name", "a text, such as 'SummarizationMiddleware'"
-        )
+        self._name = name
         options: dict[str, Any] = {
             "limits": limits,
             "summarizer": summarizer,

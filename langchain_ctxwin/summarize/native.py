@@ -13,7 +13,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 
 from langchain_ctxwin.core.limits import unwrapped
 from langchain_ctxwin.core.model_info import (
@@ -68,7 +68,7 @@ class NativeSummarizer(Instructed):
     model: Any = None
     """The chat model, where it is known before a call goes to it."""
 
-    request: Runnable[Any, Any] | None = None
+    request: Any = None
     """Sends what was put together by `asking`."""
 
     @property
@@ -101,15 +101,7 @@ class NativeSummarizer(Instructed):
     def asking(
         self, call: Any, messages: Sequence[AnyMessage], options: Mapping[str, Any]
     ) -> NativeSummarizer:
-        """Return a summarizer that asks about a request, with what `call` sends along.
-
-        Raises:
-            SummarizationError: the provider of that model writes none.
-        """
-        try:
-            require_native(call)
-        except ConfigError as error:
-            raise SummarizationError(str(error)) from error
+        """Return a summarizer that asks about a request, with what `call` sends along."""
         inner, bound = unwrapped(call)
         is_openai = rules_of(call).provider == "openai"
         ask = _openai_compact if is_openai else self._anthropic_compact
@@ -126,12 +118,8 @@ class NativeSummarizer(Instructed):
         """Return the block, which covers `previous` and `messages`, because the request holds both.
 
         Raises:
-            SummarizationError: nobody said what to ask, the provider failed, or wrote no block.
+            SummarizationError: the provider failed, or wrote no block.
         """
-        if self.request is None:
-            raise SummarizationError(
-                f"summarizer={NATIVE!r} asks about a request of an agent, and there is none: {ADVICE}"
-            )
         reply = replied(self.request, max_tokens)
         if isinstance(reply, ProviderSummary) and reply.block:
             return reply

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from langchain_ctxwin.errors import ConfigError, brief
 
-REASON_CHARS = 300  # of a provider's own error: a few sentences
-
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
@@ -24,14 +22,11 @@ def chat_model_named(name: str, argument: str) -> BaseChatModel:
     """
     try:
         from langchain.chat_models import init_chat_model  # noqa: PLC0415  # extra `agents`, only for names
-    except ImportError as error:
-        raise ConfigError(
-            f"{argument}={brief(name)} is a name: install langchain-ctxwin[agents] or pass a chat model"
-        ) from error
-    try:
+
         return init_chat_model(name)
     except Exception as error:  # providers raise errors of their own for what they miss
-        reason = " ".join(str(error).split())[:REASON_CHARS] or type(error).__name__
-        if ":" not in name:
-            reason += " (or name its provider, as in 'google_genai:...')"
-        raise ConfigError(f"{argument}={brief(name)}: {reason}") from error
+        reason = str(error) or type(error).__name__
+        raise ConfigError(
+            f"{argument}={brief(name)}: {reason:.300}: name a provider and its model, as in 'google_genai:...', with "
+            "langchain-ctxwin[agents] and its package installed, or pass a chat model"
+        ) from error

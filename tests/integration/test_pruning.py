@@ -1,5 +1,6 @@
 """Does a thread that is pruned hold all that it held, whatever its channels are rebuilt from?"""
 
+import asyncio
 from typing import Annotated, Any
 
 import pytest
@@ -18,7 +19,7 @@ from langchain_ctxwin import (
     create_context_agent,
 )
 from langchain_ctxwin.agent.state import MessagesDeltaChannel
-from langchain_ctxwin.pruning import aprune_thread, prune_thread, spare_of
+from langchain_ctxwin.pruning import prune_thread, spare_of
 from support.agents import LONG, THREAD, agent_on, ask, model_of, on_both, values
 from support.checkpoints import async_sqlite_saver
 
@@ -157,7 +158,7 @@ async def test_async_checkpointers_are_pruned_alike(tmp_path):
                 {"messages": [("user", f"question {number} {LONG}")]}, THREAD
             )
         before = (await agent.aget_state(THREAD)).values
-        assert await aprune_thread(agent, NAME) > 0
+        assert await asyncio.to_thread(prune_thread, agent, NAME) > 0
         assert (await agent.aget_state(THREAD)).values == before
 
 
