@@ -38,6 +38,7 @@ from support.agents import (
     agent_on,
     engine_of,
     on_both,
+    talk,
 )
 from support.desk import TOOLS, agent_of
 from support.fakes import (
@@ -178,7 +179,7 @@ def builder_of(state, nodes, model):
     return builder
 
 
-def talk(graph, **more):
+def played(graph, **more):
     """Ask so often that not everything fits."""
     for number in range(8):
         answer = graph.invoke(
@@ -192,7 +193,7 @@ def test_any_state_with_messages_works_and_hides_our_keys(state):
     """The nodes bring their keys along: the view is remembered from step to step, callers see what is theirs."""
     model = ScriptedChatModel(policy=tool_loop(steps=1, args={"path": "a"}))
     graph = builder_of(state, nodes_of(), model).compile(checkpointer=InMemorySaver())
-    answer = talk(graph)
+    answer = played(graph)
     assert {*answer} - {"customer"} == {"messages"}
     assert {"context_summary", "context_view"}.isdisjoint(
         graph.get_input_jsonschema()["properties"]
@@ -241,7 +242,7 @@ def test_the_hook_manages_the_window_of_an_agent_with_a_loop_of_its_own():
             pre_model_hook=nodes_of().pre_model_hook,
             checkpointer=InMemorySaver(),
         )
-    assert len(talk(agent)["messages"]) == 8 * 4
+    assert len(played(agent)["messages"]) == 8 * 4
     assert (
         max(exact_count(request.messages, tools=[read]) for request in model.requests)
         <= WINDOW
@@ -324,14 +325,7 @@ def test_a_compaction_is_planned_once(adapter, monkeypatch):
     monkeypatch.setattr(
         planning, "smaller", lambda *args: planned.append(1) or plan(*args)
     )
-    agent = agent_on(
-        adapter, scripted("small", 2_000, policy=lambda *_: AIMessage("Yes."))
-    )
-    history = [
-        one
-        for number in range(20)
-        for one in (HumanMessage(f"{number}? " + "why " * 60), AIMessage("Yes."))
-    ]
-    state = agent.invoke({"messages": [*history, HumanMessage("hello")]}, THREAD)
+    model = scripted("small", 2_000, policy=lambda *_: AIMessage("Yes."))
+    state = agent_on(adapter, model).invoke({"messages": talk(20)}, THREAD)
     assert state["messages"][-1].text == "Yes."
     assert len(planned) == 1
