@@ -312,11 +312,6 @@ def test_an_engine_with_other_settings_is_made_once_and_keeps_the_rest():
     assert "Decisions" in own.summarizer.sections
 
 
-def test_a_reserve_that_leaves_no_input_is_refused():
-    with pytest.raises(ConfigError, match="8,192"):
-        ContextEngine(LIMITS).with_settings({"output_reserve": 9_000})
-
-
 # Is a conversation whose prompt cache went cold compacted before its next request, and only then?
 
 

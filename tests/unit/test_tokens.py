@@ -33,29 +33,6 @@ WORDS = st.lists(
 ORDINARY = st.lists(
     st.one_of(WORDS, st.integers(0, 99_999).map(str)), min_size=1, max_size=8
 ).map(". ".join)
-LEAVES = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    ANY_TEXT,
-    st.binary(max_size=40),
-)
-KEYS = str.split(
-    "type text source image_url url data base64 id name input content mime_type"
-    " properties items anyOf enum $defs parameters function title"
-)
-TYPES = str.split(
-    "text image image_url file media document tool_use tool_result non_standard audio"
-)
-JSON = st.recursive(
-    LEAVES | st.sampled_from(TYPES),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
-    ),
-)
-BLOCKS = st.lists(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=6), max_size=4)
 
 
 def exact(text):
@@ -208,17 +185,6 @@ def test_no_odd_text_is_counted_as_less_than_half_or_as_several_times_its_size(
         text.encode("utf-8", "replace").decode()
     )
     assert tokens / 2 <= TokenEstimator(family).count_text(text) <= 6 * tokens
-
-
-@RUNS
-@given(
-    content=BLOCKS, tools=st.lists(JSON, max_size=3), family=st.sampled_from(FAMILIES)
-)
-def test_any_content_and_any_tool_has_a_count(content, tools, family):
-    for message in (HumanMessage, AIMessage):
-        made = message.model_construct(content=content)
-        assert TokenEstimator(family)([made], tools=tools) >= FRAMING[family].request
-        assert CharRatioCounter()([made], tools=tools) >= 0
 
 
 @pytest.mark.parametrize("size", [0, 5, 4_095])
