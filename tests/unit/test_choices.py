@@ -14,7 +14,7 @@ from langchain_ctxwin.agent.step import COMPACTS
 from langchain_ctxwin.routing import RoutedChatModel
 from langchain_ctxwin.tools import ToolSelector
 from support.agents import THREAD, agent_on, call, is_refused, on_both, values
-from support.fakes import ScriptedChatModel, SdkError, core_overflow, script
+from support.fakes import ScriptedChatModel, core_overflow, script
 from support.routing import router, scripted
 
 ROOM_TOKENS = 250  # two or three of the tools below
@@ -217,30 +217,12 @@ def test_tools_are_chosen_anew_within_a_limit_that_a_refusal_states(
 
 @adapters
 def test_a_candidate_that_asks_for_too_much_output_asks_for_less(adapter):
-    class Joint(ScriptedChatModel):
-        max_tokens: int = 3_000
-
-        def _generate(
-            self,
-            messages,
-            stop=None,
-            run_manager=None,
-            **kwargs,
-        ):
-            tokens, output = (
-                self.counter(messages),
-                kwargs.get("max_tokens", self.max_tokens),
-            )
-            if tokens + output > 4_000:
-                raise SdkError(
-                    "This model's maximum context length is 4000 tokens. However, you requested "
-                    f"{tokens + output} tokens ({tokens} in the messages, {output} in the completion). Please reduce "
-                    "the length of the messages or completion.",
-                    status_code=400,
-                    code="context_length_exceeded",
-                )
-            return super()._generate(messages, stop, run_manager, **kwargs)
-
-    model = scripted("joint", 16_000, Joint, input_limit=None)
+    model = ScriptedChatModel(
+        model_name="joint",
+        window=4_000,
+        max_tokens=3_000,
+        overflow=None,
+        profile={"max_input_tokens": 16_000},
+    )
     turns(on(adapter, routed(model)), WORDS * 5)
-    assert len(model.requests) == 1
+    assert [request.refused for request in model.requests] == [True, False]

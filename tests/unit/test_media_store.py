@@ -3,6 +3,7 @@
 import asyncio
 import re
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -18,8 +19,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
-    ModelLimits,
-    create_context_agent,
+    create_recall_tool,
     pin,
 )
 from langchain_ctxwin.core.provider_blocks import MediaSize, apart, digests_in, filled
@@ -165,14 +165,16 @@ def test_nothing_of_one_conversation_is_in_another():
     assert len({*blobs_in(store).values()}) == 1
 
 
-def recalling(message_id, **options):
-    """An agent that looks at twelve pages, and reads a message again."""
+@pytest.mark.parametrize("media", ["state", "store"])
+@pytest.mark.parametrize(("adapter", "is_async"), WAYS)
+def test_the_agent_gets_a_picture_back_by_its_id(adapter, is_async, media):
     model, look = looking(12)
     look_on = model.policy
 
     def policy(messages, tools):
         if messages[-1].text.startswith("recall"):
-            args = {"message_id": message_id(messages)}
+            line = next(one for one in messages if "left out" in one.text).text
+            args = {"message_id": line.rpartition("message ")[2].rstrip("]")}
             call = {"name": "recall", "args": args, "id": "recalled"}
             return AIMessage("", tool_calls=[call])
         if getattr(messages[-1], "tool_call_id", "") == "recalled":
@@ -180,17 +182,6 @@ def recalling(message_id, **options):
         return look_on(messages, tools)
 
     model.policy = policy
-    return model, look
-
-
-@pytest.mark.parametrize("media", ["state", "store"])
-@pytest.mark.parametrize(("adapter", "is_async"), WAYS)
-def test_the_agent_gets_a_picture_back_by_its_id(adapter, is_async, media):
-    def message_id(messages):
-        line = next(one for one in messages if "left out" in one.text).text
-        return line.rpartition("message ")[2].rstrip("]")
-
-    model, look = recalling(message_id)
     config = ContextConfig(max_images=4, media=media)
     options = {"store": InMemoryStore(), "config": config, "recall": True}
     agent = agent_on(adapter, model, [look], **options)
@@ -215,29 +206,20 @@ def file(pages):
 
 
 @pytest.mark.parametrize(
-    ("content", "window", "types"),
+    ("content", "input_limit", "types"),
     [
-        ([picture(0), picture(1)], 8_000, ["text", "image", "text"]),
-        ([file(3)], 80_000, ["text", "file"]),
+        ([picture(0), picture(1)], 6_000, ["text", "image", "text"]),
+        ([file(3)], 60_000, ["text", "file"]),
     ],
 )
-def test_recall_gives_as_many_pictures_and_files_as_fit(content, window, types):
+def test_recall_gives_as_many_pictures_and_files_as_fit(content, input_limit, types):
     """A quarter of the input limit, at least an answer of the tool; a line tells of the others."""
-    model, _ = recalling(lambda _: "photo")
-    agent = create_context_agent(
-        model,
-        [],
-        limits=ModelLimits(window),
-        checkpointer=InMemorySaver(),
-    )
     photo = HumanMessage([{"type": "text", "text": "turned"}, *content], id="photo")
-    with_pictures = {"messages": [photo, AIMessage("I see."), HumanMessage("recall")]}
-    answer = next(
-        one
-        for one in agent.invoke(with_pictures, THREAD)["messages"]
-        if isinstance(one, ToolMessage)
+    state = {"messages": [photo], "context_report": {"input_limit": input_limit}}
+    answer = create_recall_tool().func(
+        SimpleNamespace(state=state, store=None), message_id="photo"
     )
-    assert [block["type"] for block in answer.content] == types
+    assert [block["type"] for block in answer] == types
 
 
 VALUES = st.one_of(
