@@ -19,7 +19,7 @@ from langchain_ctxwin import (
     ModelLimits,
     Window,
 )
-from langchain_ctxwin.core.measuring import after_measure
+from langchain_ctxwin.core.measuring import after_measure, update_without_reasoning
 from langchain_ctxwin.core.provider_blocks import (
     UNREADABLE_TEXT,
     compaction_in,
@@ -27,6 +27,7 @@ from langchain_ctxwin.core.provider_blocks import (
 )
 from langchain_ctxwin.observe import StepEvent
 from langchain_ctxwin.testing import request_faults
+from langchain_ctxwin.util.work import run
 
 LIMITS = ModelLimits(context_window=8_000, max_output_tokens=1_000)
 PROVIDERS = ("anthropic", "openai", "gemini")
@@ -94,9 +95,8 @@ def engine(**config):
 def measured(history, called=None, before=None, tools=()):
     """The request to a provider, after the window `before` or the state of it."""
     session = after_measure(before).to_json() if isinstance(before, Window) else before
-    return engine().measure(
-        history, called=MODELS.get(called), session=session, tools=tools
-    )
+    model = MODELS.get(called) if isinstance(called, str) else called
+    return engine().measure(history, called=model, session=session, tools=tools)
 
 
 def sent(history, called=None, before=None):
@@ -324,3 +324,102 @@ def test_a_compaction_by_the_provider_is_paid_for():
     event = StepEvent.of_answer(answered(200, usage={"iterations": rounds}), info=info)
     assert float(event.cost - plain.cost) == pytest.approx((1_000 + 900 + 500) / 1e6)
     assert event.reported_tokens == 200
+
+
+# Is reasoning that is tied to what preceded it sent back only behind that, and never left out without need?
+
+MANUAL = {"type": "enabled", "budget_tokens": 1_024}
+REDACTED = {"type": "redacted_thinking", "data": "ZQ=="}
+SIGNED = {"type": "thinking", "thinking": "Hm. " * 40, "signature": "c2ln"}
+FORMS = {
+    "thinking": SIGNED,
+    "redacted": REDACTED,
+    "LangChain's": {
+        "type": "reasoning",
+        "reasoning": "Hm. " * 40,
+        "extras": {"signature": "c2ln"},
+    },
+    "LangChain's, redacted": {"type": "non_standard", "value": REDACTED},
+}
+
+
+def thought(number, block=SIGNED, calls=()):
+    text = {"type": "text", "text": f"answer {number} " + "word " * 60}
+    return made(block, text, name=f"a{number}", calls=calls)
+
+
+def thoughtful(turns, block=SIGNED):
+    """A conversation in which each answer was thought about."""
+    history = []
+    for n in range(turns):
+        asked = HumanMessage(f"question {n} " + "word " * 60, id=f"q{n}")
+        history += [asked, thought(n, block)]
+    return [*history, HumanMessage("And now?", id="now")]
+
+
+def reasoned(window):
+    """Ids of the answers whose reasoning is in a request."""
+    kinds = {"thinking", "redacted_thinking", "reasoning", "non_standard"}
+    return [
+        message.id
+        for message in engine().build(window)
+        for block in message.content
+        if isinstance(block, dict) and block["type"] in kinds
+    ]
+
+
+def recompacted(history, called):
+    """The window after the compaction that a history needs, which is the same where it is measured anew."""
+    window = measured(history, called)
+    after = run(engine().applying(engine().emergency(window), window))
+    state = after_measure(window).to_json() | after.session.to_json()
+    again = measured(history, called, state)
+    assert after.shown_as(after.view).assembled() == again.assembled()
+    return again
+
+
+@pytest.mark.parametrize("block", FORMS.values(), ids=FORMS)
+def test_reasoning_of_before_a_compaction_leaves_and_that_of_later_answers_stays(block):
+    """All of it until then goes at once, so that none is left out between others; requests extend each other again."""
+    assert reasoned(measured(thoughtful(3, block), "anthropic")) == ["a0", "a1", "a2"]
+    history = thoughtful(60, block)
+    window = recompacted(history, "anthropic")
+    before = engine().build(window)
+    assert reasoned(window) == []
+    assert sum(isinstance(message, AIMessage) for message in before) > 3
+    for n in range(60, 63):
+        history += [thought(n, block), HumanMessage(f"more {n}", id=f"q{n}")]
+        window = measured(history, "anthropic", window)
+        request = engine().build(window)
+        assert request[: len(before)] == before
+        before = request
+    assert reasoned(window) == ["a60", "a61", "a62"]
+
+
+def test_reasoning_of_before_a_lost_view_leaves_also_after_a_refusal_of_some():
+    """Another branch begins otherwise: what was answered after the refusal is tied to a beginning that is gone, too."""
+    history = thoughtful(60)
+    refused = recompacted(history, "anthropic")
+    session = after_measure(refused).to_json() | update_without_reasoning(refused)
+    history += [thought(60), HumanMessage("more", id="more")]
+    window = measured(history, "anthropic", session)
+    assert reasoned(window) == ["a60"]
+    start = window.session.view.start.index
+    lost = measured([*history[:2], *history[start + 2 :]], "anthropic", window)
+    assert lost.session.view.start is None
+    assert reasoned(lost) == []
+
+
+@pytest.mark.parametrize("thinking", [None, MANUAL, {"type": "adaptive"}])
+def test_a_pending_call_keeps_its_reasoning_where_the_api_wants_it(thinking):
+    """It does with manual thinking; those models tie it to nothing. The next request extends that one all the same."""
+    options = {"thinking": thinking, "max_tokens": 2_000, "api_key": "none"}
+    model = ChatAnthropic(model="claude", **options)
+    call = {"name": "look", "args": {"n": 99}, "id": "c99"}
+    result = ToolMessage("found", tool_call_id="c99", id="r99")
+    history = [*thoughtful(60), thought(99, calls=[call]), result]
+    window = recompacted(history, model)
+    kept = ["a99"] if thinking == MANUAL else []
+    assert reasoned(window) == kept
+    history += [thought(100), HumanMessage("Thanks.", id="thanks")]
+    assert reasoned(measured(history, model, window)) == [*kept, "a100"]
