@@ -4,7 +4,6 @@ import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -260,7 +259,6 @@ TOOLS = [
         "function": {"name": "read", "description": "Reads.", "parameters": {}},
     }
 ]
-MARKER_TOKENS = 40  # stand for what left: a record without lines, an answer
 
 
 class Late(SummaryJobs):
@@ -377,11 +375,7 @@ class Conversation:
         if last_user(self.history) is None:
             return
         before, forgotten = self.session, self.jobs.forgotten
-        try:
-            self.session = self.after("prepare", before)
-        except BudgetExceededError:
-            self.check_refusal()
-            raise
+        self.session = self.after("prepare", before)
         self.was_rewritten |= self.is_rewritten
         self.check_request(sent := self.sent())
         self.check_session(before)
@@ -400,15 +394,6 @@ class Conversation:
             again = {**self.after("prepare", before), "messages": self.history}
             assert again["context_view"] == self.session["context_view"]
             assert [payload(one) for one in self.steps.request(again)] == payloads
-
-    def check_refusal(self):
-        """Without any session the same history is refused as well, but for the markers of what had left."""
-        engine = self.steps.engine
-        fresh = engine.measure(self.history, system_prompt="Be careful.", tools=TOOLS)
-        with pytest.raises(BudgetExceededError):
-            engine.emergency(
-                replace(fresh, input_limit=fresh.input_limit - MARKER_TOKENS)
-            )
 
     def check_request(self, sent):
         assert request_faults(sent) == []

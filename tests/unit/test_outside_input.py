@@ -30,8 +30,6 @@ from support.fakes import ScriptedChatModel, script
 from support.graphs import chat_on
 from support.routing import router, scripted
 
-LIMITS = ModelLimits(context_window=1_000)
-
 
 def test_a_long_value_is_shown_in_short():
     assert (brief("x" * 100), len(brief(SecretStr("key")))) == (

@@ -113,10 +113,6 @@ def chat(turns=10, **replaced):
     return [replaced.get(message.id, message) for message in messages]
 
 
-def user(key, tokens=0, *, what="keep this"):
-    return HumanMessage(text(what, tokens), id=key)
-
-
 def sent(engine, messages, state=None):
     """Return what the engine sends, by id, its report, and the state."""
     fitted = engine.fit(messages, session=state)
@@ -125,7 +121,10 @@ def sent(engine, messages, state=None):
 
 
 def test_a_pin_that_alone_exceeds_the_room_is_clamped_reported_and_stays_alike():
-    engine, messages = engine_of(), chat(q3=pin(user("q3", 900)))
+    engine, messages = (
+        engine_of(),
+        chat(q3=pin(HumanMessage(text("keep this", 900), id="q3"))),
+    )
     assert "q3" in engine.emergency(engine.measure(messages)).after.report["clamped"]
     shown, _, state = sent(engine, messages)
     assert "characters left out; in the history as message q3" in shown["q3"]

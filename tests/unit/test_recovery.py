@@ -18,13 +18,12 @@ from langchain_ctxwin.core.recovery import (
 BOTH = "input_plus_output"
 
 
-def answered(input_tokens, output_tokens=100, *, details=None, **metadata):
+def answered(input_tokens, output_tokens=100, **metadata):
     usage = {
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
         "total_tokens": input_tokens + output_tokens,
     }
-    usage |= {"input_token_details": details} if details else {}
     return AIMessage("an answer", usage_metadata=usage, response_metadata=metadata)
 
 

@@ -127,11 +127,9 @@ class Hung(InMemoryStore):
 
     def __init__(self):
         super().__init__()
-        self.entered = threading.Event()
         self.opened = threading.Event()
 
     def batch(self, ops):
-        self.entered.set()
         assert self.opened.wait(PATIENCE)
 
 
