@@ -17,7 +17,7 @@ from langgraph.store.memory import InMemoryStore
 from langchain_ctxwin import ContextNodes, pin, render_record
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import NOWHERE, RunPlace
-from langchain_ctxwin.core.record import OPENING
+from langchain_ctxwin.core.record import OPENING, Record
 from langchain_ctxwin.core.turns import last_user
 from langchain_ctxwin.core.view import View
 from langchain_ctxwin.errors import BudgetExceededError
@@ -34,7 +34,6 @@ from support.spoiled import (
     WORDS,
     Chat,
     Writer,
-    check_record,
     pairs,
 )
 
@@ -407,8 +406,9 @@ class Conversation:
         """What left is counted by the record, a summary covers no more than that, and nothing comes back."""
         view = View.from_json(self.session["context_view"])
         old = View.from_json(before["context_view"])
-        lines = (self.session.get("context_record") or {}).get("lines", ())
-        assert {line[2] for line in lines} <= {one.id for one in self.history}
+        record = Record.from_json(self.session.get("context_record"))
+        sources = {line.source for line in record.lines}
+        assert sources <= {message.id for message in self.history}
         start = view.start.index if view.start else 0
         covered = view.covered.index if view.covered else -1
         assert covered < max(start, 1)
@@ -416,8 +416,7 @@ class Conversation:
             assert start >= place
         if not self.was_rewritten:
             assert bool(self.session.get("context_summary")) is (covered >= 0)
-            if start:
-                check_record({**self.session, "messages": self.history})
+            assert record.messages == start - len(view.pinned)
 
 
 WINDOWS = (400, 800, 1600)
