@@ -231,15 +231,9 @@ class NamedLimits:
 
 def asking_for(limits: ModelLimits, output_tokens: int | None) -> ModelLimits:
     """Return the limits of a model that is set to ask for so much output; None or all of its window changes nothing."""
-    window, largest = limits.context_window, limits.max_output_tokens
-    if output_tokens is None or (window and output_tokens >= window):
+    if output_tokens is None or _exceeds(output_tokens + 1, limits.context_window):
         return limits
-    # a table that contradicts what is configured is not believed
-    if largest and largest < output_tokens:
-        largest = None
-    return replace(
-        limits, requested_output_tokens=output_tokens, max_output_tokens=largest
-    )
+    return _consistent(**{**asdict(limits), "requested_output_tokens": output_tokens})
 
 
 # ---- read off models ------------------------------------------------------------------------------------------------

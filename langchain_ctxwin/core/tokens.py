@@ -508,15 +508,14 @@ def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
         return framing.image(
             width or DEFAULT_SIDE_PIXELS, height or DEFAULT_SIDE_PIXELS
         )
-    if kind == "text file" and head:
-        return price(_inline(data, chars=len(data))[2].decode("utf-8", "replace"))
     # Bytes of a unit, and its tokens: a second of compressed audio at 128 kbit/s, or of video at 2 Mbit/s, one frame
     # and the sound (Gemini API, token counting guide); four characters of encrypted reasoning, which is about as long
-    # as its text; a page of an office document.
+    # as its text, three of a text in base64; a page of an office document.
     unit_bytes, unit_tokens = {
         "audio": (16_000, framing.audio_tokens_per_second),
         "video": (250_000, 263),
         "encrypted": (4, 1),
+        "text file": (3, 1),
     }.get(kind, (50_000, framing.page_tokens))
     return (1 + size_bytes // unit_bytes) * unit_tokens
 
@@ -555,17 +554,17 @@ def _values(
             yield from _values(value, *names, depth=depth + 1)
 
 
-def _inline(data: str | bytes, *, chars: int = HEADER_CHARS) -> tuple[str, int, bytes]:
+def _inline(data: str | bytes) -> tuple[str, int, bytes]:
     """The stated media type, the size in bytes, and the first bytes of data; a link to elsewhere tells nothing."""
     if isinstance(data, bytes):
-        return "", len(data) or UNKNOWN_BYTES, data[:chars]
+        return "", len(data) or UNKNOWN_BYTES, data[:HEADER_CHARS]
     media_type, start = "", 0
     if data.startswith("data:"):
         start = data.find(",", 0, DATA_URL_HEAD_CHARS) + 1
         media_type = data[len("data:") : start].partition(";")[0]
     elif "://" in data[:DATA_URL_HEAD_CHARS]:
         return "", UNKNOWN_BYTES, b""
-    text = data[start : start + chars].replace("-", "+").replace("_", "/")
+    text = data[start : start + HEADER_CHARS].replace("-", "+").replace("_", "/")
     try:
         head = base64.b64decode(f"{text}==")
     except (binascii.Error, ValueError):
