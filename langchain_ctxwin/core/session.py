@@ -10,7 +10,7 @@ from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.core.provider_blocks import kind_of
 from langchain_ctxwin.core.record import MAX_COUNT, Record
-from langchain_ctxwin.core.sizing import MAX_NUMBER, NUMBERS
+from langchain_ctxwin.core.sizing import MAX_NUMBER, NUMBERS, Span
 from langchain_ctxwin.core.turns import MessageHistory, last_user
 from langchain_ctxwin.core.usage import as_money
 from langchain_ctxwin.core.view import (
@@ -228,6 +228,12 @@ def _or_none(shape: Any) -> Callable[[Any], bool]:
     return lambda value: value is None or _has_shape(value, shape)
 
 
+def _are_spans(rows: Any) -> bool:
+    """Told apart from other rows because dozens are read with every measure."""
+    is_whole = all(len(row) == len(Span._fields) for row in rows)
+    return is_whole and {type(number) for row in rows for number in row} <= {int}
+
+
 def _is_limit(value: Any) -> bool:
     return type(value) is int and 0 < value <= MAX_COUNT
 
@@ -266,7 +272,7 @@ _COUNTS = {
         **dict.fromkeys(NUMBERS[1:], lambda value: 0 <= value < MAX_NUMBER),
         "reports": int,
         **dict.fromkeys(("model", "tools"), str),
-        "spans": [(int, int, int, int)],
+        "spans": _are_spans,
         "last": _POSITION,
         "doubted": (int, int, int),
     },

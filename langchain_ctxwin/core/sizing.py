@@ -227,8 +227,11 @@ class Sizes:
         known = float(estimates.system_tokens + estimates.tool_tokens)
         text = estimates.summary_tokens + estimates.pinned_tokens + steps.total_tokens
         for span in self.spans:
-            # of text added since nothing is known
-            inside = min(steps.between(span.start, span.stop), span.estimate)
+            inside = span.estimate
+            is_whole = steps and steps[0].index <= span.start
+            if not (is_whole and span.stop <= steps.counted[0]):
+                # of text added since nothing is known
+                inside = min(steps.between(span.start, span.stop), inside)
             known += inside * span.tokens / max(1, span.estimate)
             text -= inside
         return known, max(0, text)

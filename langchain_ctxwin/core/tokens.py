@@ -358,20 +358,16 @@ def script_of(character: str) -> str:
     return SCRIPT_STARTS[_STARTS[bisect(_STARTS, ord(character)) - 1]]
 
 
-@lru_cache(maxsize=1)
-def _basic_classes() -> bytes:
-    """The place of the feature that each of the first 65,536 characters counts in, by the number of the character.
+@lru_cache(maxsize=65_536)
+def _feature_of(character: str) -> int:
+    """The place of the feature that a character beside ASCII counts in.
 
     Characters that ordinary texts hardly have are spelled byte by byte.
     """
-    rare = (
-        bytes([FEATURES.index("rare_two_byte")]) * 0x800
-        + bytes([FEATURES.index("rare_three_byte")]) * 0xF800
-    )
-    classes = bytearray(rare)
-    for character in COMMON:
-        classes[ord(character)] = FEATURES.index(script_of(character))
-    return bytes(classes)
+    name = script_of(character)
+    if character not in _COMMON and character <= "\uffff":
+        name = "rare_two_byte" if character < "\u0800" else "rare_three_byte"
+    return FEATURES.index(name)
 
 
 def _thinned(run: re.Match[str]) -> str:
@@ -387,7 +383,7 @@ def _table(*classes: tuple[str, str]) -> bytes:
     return bytes(table)
 
 
-_STARTS = [*SCRIPT_STARTS]
+_STARTS, _COMMON = [*SCRIPT_STARTS], frozenset(COMMON)
 # of UTF-8: without them one byte stands for each character
 _CONTINUATION = bytes(range(0x80, 0xC0))
 _CONTROL = "".join(map(chr, (*range(9), 11, 12, *range(14, 32), 127)))
@@ -459,12 +455,9 @@ def _foreign_counts(text: str, chars: bytes) -> list[int]:
     counts = [0] * len(FEATURES)
     counts[FEATURES.index("latin_runs")] = chars.translate(_LATIN).count(b"LLL")
     counts[FEATURES.index("foreign_runs")] = _runs(chars.translate(_FOREIGN), b"x")
-    classes = _basic_classes()
     for character, times in Counter(text).items():
-        if character > "\uffff":
-            counts[FEATURES.index(script_of(character))] += times
-        elif character > "\x7f":
-            counts[classes[ord(character)]] += times
+        if character > "\x7f":
+            counts[_feature_of(character)] += times
     return counts[len(ASCII_FEATURES) :]
 
 
