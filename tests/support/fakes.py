@@ -9,29 +9,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import Field
 
 from langchain_ctxwin import testing
-from langchain_ctxwin.testing import InvalidRequestError, ScriptedRequest
 from support.oracle import exact_count
-
-__all__ = [
-    "InvalidRequestError",
-    "ScriptedChatModel",
-    "ScriptedRequest",
-    "SdkError",
-    "core_overflow",
-    "digest",
-    "echo",
-    "exact_count",
-    "llama_overflow",
-    "openai_overflow",
-    "script",
-    "tool_loop",
-]
 
 QUOTE_CHARS = 60  # enough of a text to recognise it
 
 Tools = list[dict[str, Any]]
 Policy = Callable[[list[BaseMessage], Tools], AIMessage]
-Overflow = Callable[[int, int], Exception]
 
 
 class SdkError(Exception):

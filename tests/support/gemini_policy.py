@@ -1,13 +1,7 @@
 """What a loopback Gemini answers: a function of the request alone."""
 
-from collections.abc import Callable
-from typing import Any
-
 from support.fakes import QUOTE_CHARS
 from support.gemini_rules import calls_of, is_new_turn
-
-Part = dict[str, Any]
-Policy = Callable[[dict[str, Any]], list[Part]]
 
 PARALLEL_CALLS = 2  # enough to get the order of results wrong
 

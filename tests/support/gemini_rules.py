@@ -6,8 +6,6 @@ https://ai.google.dev/gemini-api/docs/thought-signatures (the texts are the API'
 
 import base64
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from support.oracle import MEDIA_TOKENS, compact_json, json_tokens, text_tokens
 
@@ -16,8 +14,6 @@ SKIP_SIGNATURE = b"skip_thought_signature_validator"  # documented bypass for ca
 SIGNATURES_REQUIRED_FROM = (
     3  # major version whose first call of a step must carry a signature
 )
-
-Content = Mapping[str, Any]
 
 
 def request_problem(body, *, model, signatures):

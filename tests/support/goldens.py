@@ -9,9 +9,6 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[1] / "goldens"
 SHOWN_LINES = 40
 
-Parts = dict[str, str]
-"""The texts of one case, by what each of them is: a request, the state, the events, a page."""
-
 
 def stored(path):
     """Read the texts of every case."""

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,10 +11,6 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 POLL_SECONDS = 0.02  # how long stopping may wait for the accept loop
 OK, BAD_REQUEST = 200, 400
-
-Item = dict[str, Any]
-Policy = Callable[[dict[str, Any]], str | list[Item]]
-"""Writes the parts of an answer, in the provider's own form, from a request's JSON; a text is one part of text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
