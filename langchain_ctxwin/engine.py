@@ -359,15 +359,6 @@ class ContextEngine:
             ConfigError: a learned or configured limit leaves no room for input, or something is no message or tool.
         """
         messages, tools = as_messages(messages), listed(tools)
-        expect(
-            system_prompt,
-            str | SystemMessage,
-            "system_prompt",
-            "a text or a SystemMessage",
-        )
-        expect(
-            session, Mapping | None, "session", "the state of the conversation, or None"
-        )
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
         rules = self.rules_of(called if called is not None else model)

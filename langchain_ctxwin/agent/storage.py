@@ -248,24 +248,18 @@ def placing_media(step: AgentStep) -> Work[None]:
     messages, media = window.parts.messages, window.parts.history.media
     if store is None or not media:
         return
-    state_messages = {message.id: message for message in step.state_messages}
-    in_view = window.parts.media_in(window.view)
-    shown = [i for i, gone in in_view.items() if gone < len(media_in(messages[i]))]
-    visible = [messages[index] for index in shown]
+    in_view = window.parts.media_in(window.view).items()
+    shown = [messages[i] for i, gone in in_view if gone < len(media_in(messages[i]))]
     if is_apart:
-        others = {messages[index].id for index in media} - {one.id for one in visible}
-        hidden_data = {
-            key: apart(state_messages[key])[1] for key in others & state_messages.keys()
+        hidden = {messages[index].id for index in media} - {one.id for one in shown}
+        moved = {
+            one.id: apart(one)[1] for one in step.state_messages if one.id in hidden
         }
-        data = {
-            digest: text
-            for texts in hidden_data.values()
-            for digest, text in texts.items()
-        }
+        data = {key: text for texts in moved.values() for key, text in texts.items()}
         if data and (yield from store.putting(data)):
-            gone = {key for key, texts in hidden_data.items() if texts}
-            step.rewrite(gone, lambda message: apart(message)[0])
-    if digests := frozenset[str]().union(*map(digests_in, visible)):
-        stored_data = yield from store.getting(digests)
-        back = {one.id for one in visible if digests_in(one) & stored_data.keys()}
-        step.rewrite(back, lambda message: filled(message, stored_data))
+            gone_ids = {key for key, texts in moved.items() if texts}
+            step.rewrite(gone_ids, lambda message: apart(message)[0])
+    if digests := frozenset[str]().union(*map(digests_in, shown)):
+        stored = yield from store.getting(digests)
+        back = {one.id for one in shown if digests_in(one) & stored.keys()}
+        step.rewrite(back, lambda message: filled(message, stored))

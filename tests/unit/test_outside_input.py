@@ -193,7 +193,6 @@ USUAL = {
     "one model as candidates": (lambda: ctx.ModelRouter(MODEL), "a list of chat models"),
     "a model that states no window": (lambda: ctx.ContextEngine(FAKE), "FakeListChatModel: the model's"),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LARGE), "tools[0]='weather'"),
-    "a name as session": (lambda: ENGINE.measure(ASKED, session="thread-1"), "session='thread-1': pass the state"),
     "a path as the memory of limits": (
         lambda: ctx.ContextEngine(LARGE, learned="limits.json"), "learned='limits.json': pass LearnedSource(",
     ),
