@@ -7,8 +7,9 @@ from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.models.probing import probe_limit
 from langchain_ctxwin.models.sources import OpenAICompatibleSource
-from support.desk import TOOLS
-from support.graphs import chat_on, engine_for, reports_before_calls
+from langchain_ctxwin.observe import MemorySink, StepEvent
+from support.desk import CONFIG, TOOLS, ask
+from support.graphs import chat_on, engine_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
 
@@ -23,29 +24,16 @@ EMPTIEST = (
 )
 
 
-def questions(turns=TURNS):
-    return [
-        f"Question {number}: what is behind door {number}?" for number in range(turns)
-    ]
-
-
-def assert_close(pairs):
+def assert_close(steps):
     """Check all counts after the first answer, and that compactions leave the window neither empty nor full."""
-    sizes = [
-        (report, reply.usage_metadata["input_tokens"]) for report, reply in pairs[1:]
+    missed = [abs(step.estimated_tokens - step.reported_tokens) for step in steps[1:]]
+    shares = [
+        tokens / step.reported_tokens
+        for tokens, step in zip(missed, steps[1:], strict=True)
     ]
-    assert (
-        median(abs(report["total_tokens"] / size - 1) for report, size in sizes)
-        <= CLOSE
-    )
-    assert (
-        max(
-            abs(report["total_tokens"] - size) / report["input_limit"]
-            for report, size in sizes
-        )
-        <= FARTHEST
-    )
-    used = [report["utilization"] for report, _ in pairs if report["compactions"]]
+    assert median(shares) <= CLOSE
+    assert max(missed) <= FARTHEST * steps[0].input_limit
+    used = [step.utilization for step in steps if step.compactions]
     assert EMPTIEST < min(used) <= max(used) <= 1
 
 
@@ -65,17 +53,15 @@ def scripted(chat):
 def test_llama_counts_are_close_and_nothing_is_refused(start_llama):
     """In a window that is stated right, by the estimator for models of unknown tokenizers."""
     server = start_llama(WINDOW)
-    engine = engine_for("tiny", WINDOW, info={"max_output_tokens": 64})
-    agent = chat_on(
-        engine, scripted(server.chat_model(**WORDY).bind_tools(TOOLS)), tools=TOOLS
-    )
-    pairs = [
-        pair
-        for question in questions()
-        for pair in reports_before_calls(agent, question)
-    ]
-    assert len(pairs) == len(server.sent) == 2 * TURNS
-    assert_close(pairs)
+    sink, info = MemorySink(), {"max_output_tokens": 64}
+    engine = engine_for("tiny", WINDOW, info=info, sinks=[sink])
+    chat = scripted(server.chat_model(**WORDY).bind_tools(TOOLS))
+    agent = chat_on(engine, chat, tools=TOOLS)
+    for number in range(TURNS):
+        agent.invoke(ask(f"Question {number}: what is behind door {number}?"), CONFIG)
+    steps = sink.of(StepEvent)
+    assert len(steps) == len(server.sent) == 2 * TURNS
+    assert_close(steps)
 
 
 def test_a_probe_finds_the_window_that_a_real_server_states(start_llama):

@@ -1,4 +1,4 @@
-"""A chat graph on the nodes whose engine a test builds itself, and what it reported before each call."""
+"""A chat graph on the nodes whose engine a test builds itself."""
 
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
@@ -13,7 +13,7 @@ from langchain_ctxwin import (
     ModelInfo,
     add_context_nodes,
 )
-from support.desk import CONFIG, PROMPT, ask
+from support.desk import PROMPT
 
 
 def engine_for(
@@ -55,19 +55,3 @@ def chat_on(
     builder.add_edge("tools", "budget_check")
     saver = InMemorySaver() if checkpointer is None else checkpointer
     return builder.compile(checkpointer=saver or None, store=store, **options)
-
-
-def reports_before_calls(agent, given, config=CONFIG):
-    """Run a turn; return of each model call the report before it and the message that it answered with."""
-    keys = ["messages", "context_report"]
-    found, report = [], agent.get_state(config).values.get("context_report")
-    first = ask(given) if isinstance(given, str) else given
-    for update in agent.stream(first, config, stream_mode="updates", output_keys=keys):
-        for node, writes in update.items():
-            report_before, report = (
-                report,
-                (writes or {}).get("context_report") or report,
-            )
-            if node == "model":
-                found.append((report_before, writes["messages"][-1]))
-    return found
