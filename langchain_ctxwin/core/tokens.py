@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, isfinite
+from math import ceil
 from operator import mul
 from typing import Any, ClassVar
 
@@ -65,7 +65,7 @@ class TokenEstimator:
     and three times as much else.
 
     Raises:
-        ConfigError: the family is unknown, or the margin negative or not finite.
+        ConfigError: the family is unknown.
 
     Examples:
         >>> TokenEstimator("openai").count_text("How many tokens is this?") in range(
@@ -90,7 +90,6 @@ class TokenEstimator:
             raise ConfigError(
                 f"family={self.family!r} is unknown: use one of {', '.join(sorted(WEIGHTS))}"
             )
-        _require_margin(self.margin)
 
     def __call__(
         self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None
@@ -124,28 +123,12 @@ class CharRatioCounter:
 
     `CharRatioCounter()` is exactly `len(text) // 4`, the rule of thumb for English, within 20 % of the truth on about
     half of real texts; 2.5 characters, and 4.0 with a margin of 0.2, are the two others.
-
-    Raises:
-        ConfigError: the ratio is not positive, the margin negative, or one of them not finite.
     """
 
     chars_per_token: float = 4.0
     margin: float = 0.0
 
     exact: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        ratio = expect(
-            self.chars_per_token,
-            int | float,
-            "chars_per_token",
-            "a number of characters",
-        )
-        if not (ratio > 0 and isfinite(ratio)):
-            raise ConfigError(
-                f"chars_per_token={ratio!r}: give a positive number of characters"
-            )
-        _require_margin(self.margin)
 
     def __call__(
         self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None
@@ -194,13 +177,6 @@ def text_price(counter: Callable[..., int] | None) -> WholePrice:
         return count_text
     base = count([])
     return lambda text: count([HumanMessage(text)]) - base
-
-
-def _require_margin(margin: float) -> None:
-    if not (margin >= 0 and isfinite(margin)):
-        raise ConfigError(
-            f"margin={margin!r}: give a share of at least 0, for example 0.2"
-        )
 
 
 # ---- what a provider counts of a message -----------------------------------------------------------------------------

@@ -253,9 +253,9 @@ def _tool_tokens(
     description = str(function.get("description") or "")
     parameters = function.get("parameters")
     if framing.fields is None:
-        return framing.tool + price(
-            _json({"name": name, "description": description, "parameters": parameters})
-        )
+        shown = {"name": name, "description": description, "parameters": parameters}
+        text = json.dumps(shown, ensure_ascii=False, default=str)
+        return framing.tool + price(text)
     tokens = framing.tool + price(name)
     if description:
         tokens += framing.fields.description + price(description)
@@ -263,13 +263,6 @@ def _tool_tokens(
         _schema_tokens(schema, framing.fields, price)
         for schema in schemas_of(parameters)
     )
-
-
-def _json(definition: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(definition, ensure_ascii=False, default=str)
-    except UNREADABLE:
-        return _text_of(definition)
 
 
 def schemas_of(root: Any) -> Iterator[Mapping[str, Any]]:
