@@ -482,7 +482,7 @@ class AgentStep:
         # An application that has a say is asked when it happens, not when it is announced.
         relief = planning.relieve(window)
         in_background = self.engine.in_background(window)
-        pending, failed = window.session.pending, window.session.failed_summaries
+        failed = window.session.failed_summaries
         # A summary tells more than the record alone, unless the last ones came to nothing.
         is_hopeless = relief is not None and failed >= MAX_INEFFECTIVE
         waits = not window.over_by and self._may_move(window)
@@ -494,12 +494,7 @@ class AgentStep:
             return {"compress": True}, relief
         # Hard need never waits: then what is left out is in the record, and the summary follows.
         is_free = in_background and not window.over_by
-        if not is_free or pending is None or not is_lost(self, window):
-            return {}, None
-        self.engine.report_summary(
-            window, "lost", pending.key, reason="the process that began it is gone"
-        )
-        return {"due": True}, None
+        return ({"due": True} if is_free and is_lost(self, window) else {}), None
 
     def _may_move(self, window: Window) -> bool:
         """True while a conversation that no longer fits its candidate goes on whole with another that has room."""

@@ -253,7 +253,7 @@ class CacheMissEvent(Event):
         return "debug" if self.is_compacted else "info"
 
 
-SummaryStatus = Literal["started", "ready", "failed", "lost", "refused"]
+SummaryStatus = Literal["started", "ready", "failed", "refused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +262,7 @@ class SummaryEvent(Event):
 
     NAME: ClassVar[str] = "context.summary_{0.status}"
     status: SummaryStatus
-    """`refused` is one that failed or would not have made the request smaller; of `lost` the process is gone."""
+    """`refused` is one that failed or would not have made the request smaller."""
 
     key: str = ""
     """Names the piece of work in the background, from `started` to its end."""

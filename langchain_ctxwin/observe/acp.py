@@ -9,7 +9,6 @@ from langchain_ctxwin.core.events import Event
 
 STATUSES = {
     "context.summary_started": "in_progress",
-    "context.summary_lost": "in_progress",  # it is written again
     "context.summary_failed": "failed",
     "context.summary_refused": "failed",
     "context.compacted": "completed",
