@@ -408,7 +408,8 @@ class Conversation:
         old = View.from_json(before["context_view"])
         record = Record.from_json(self.session.get("context_record"))
         sources = {line.source for line in record.lines}
-        assert sources <= {message.id for message in self.history}
+        told = sources | view.cleared | view.clamped.keys()
+        assert told <= {message.id for message in self.history}
         start = view.start.index if view.start else 0
         covered = view.covered.index if view.covered else -1
         assert covered < max(start, 1)

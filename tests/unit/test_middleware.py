@@ -257,20 +257,13 @@ def test_the_hidden_keys_are_those_of_the_nodes():
 TOO_LARGE = "This model's maximum context length is 300 tokens. However, your messages resulted in 900 tokens."
 
 
-def engine_of(window=60_000, **config):
-    return ContextEngine(
-        ModelLimits(context_window=window, max_output_tokens=500),
-        config=ContextConfig(**config),
-    )
-
-
 def test_the_exception_of_a_provider_keeps_its_cause():
     """The HTTP error below it has the id that support asks for; why recovery ended is a note."""
 
     def model(_):
         raise ValueError(TOO_LARGE) from OSError("413 from gateway, request id abc")
 
-    node = ContextNodes(engine_of(8000)).model_node(model)
+    node = ContextNodes(ContextEngine(8_000)).model_node(model)
     with pytest.raises(ValueError, match="maximum context length") as refusal:
         node.invoke({"messages": [HumanMessage("short", id="1")]})
     told = "".join(traceback.format_exception(refusal.value))

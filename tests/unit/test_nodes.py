@@ -10,7 +10,6 @@ from langchain_core.messages import (
     AnyMessage,
     HumanMessage,
     SystemMessage,
-    ToolMessage,
 )
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -277,36 +276,20 @@ def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
 # Is each request measured once per node, and is what is too large asked for less output until it fits?
 
 
-@tool
-def look(item: int) -> str:
-    """Look at an item."""
-    return f"item {item}"
-
-
-def calls_once(messages, _=None):
-    """Call the tool after a question, answer after its result."""
-    if isinstance(messages[-1], ToolMessage):
-        return AIMessage("It is there.")
-    return AIMessage(
-        "",
-        tool_calls=[{"name": "look", "args": {"item": 1}, "id": f"c{len(messages)}"}],
-    )
-
-
 @pytest.mark.parametrize("kind", ["nodes", "middleware", "router and selector"])
 def test_a_model_call_takes_two_measures_where_nothing_compacts(kind, monkeypatch):
     """One before the call, which every node up to the answer goes by; one after the answer that ends the turn."""
     small, large = (
-        scripted("small", 8_000, policy=calls_once),
-        scripted("large", 16_000, policy=calls_once),
+        scripted(name, window, policy=tool_loop(steps=1, args={"path": "a"}))
+        for name, window in (("small", 8_000), ("large", 16_000))
     )
     if kind == "router and selector":
-        chosen = ToolSelector([look], max_tool_tokens=500)
+        chosen = ToolSelector([read], max_tool_tokens=500)
         agent = agent_on(
             "nodes", RoutedChatModel(router(small, large)), tool_selector=chosen
         )
     else:
-        agent = agent_on(kind, small, [look])
+        agent = agent_on(kind, small, [read])
     agent.invoke({"messages": [HumanMessage("hello")]}, THREAD)
     measured, measure = [], ContextEngine.measure
     monkeypatch.setattr(

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
-from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langgraph.graph import START, StateGraph
@@ -19,8 +18,6 @@ from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
     ContextState,
-    ModelRouter,
-    RoutedChatModel,
     TokenEstimator,
     create_context_agent,
     create_recall_tool,
@@ -455,15 +452,3 @@ def test_an_agent_that_is_given_recall_has_it_once_unless_it_has_one_of_its_own(
             [tool["function"]["name"] for tool in request.tools]
             for request in model.requests
         ] == [["recall"]] * 2
-
-
-@pytest.mark.parametrize("calls_tools", [True, False])
-def test_a_routed_agent_has_recall_where_every_candidate_calls_tools(calls_tools):
-    limits = {"profile": {"max_input_tokens": 8_000}}
-    able = ScriptedChatModel(policy=script("done"), **limits)
-    other = able if calls_tools else FakeListChatModel(responses=["done"], **limits)
-    router = ModelRouter({"small": other, "large": able})
-    agent = create_context_agent(RoutedChatModel(router), [], recall=True)
-    answer = agent.invoke({"messages": [("user", "Hi")]})["messages"][-1]
-    assert answer.text == "done"
-    assert {bool(request.tools) for request in able.requests} <= {calls_tools}
