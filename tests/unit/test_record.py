@@ -637,6 +637,9 @@ def test_what_happened_again_is_one_line_at_the_end(messages, kind, merged):
     ] == merged
 
 
+MET = [("A-1111", "m1", 1), ("B-2222", "m2", 1)]
+
+
 @pytest.mark.parametrize(
     ("met", "merged"),
     [
@@ -644,16 +647,10 @@ def test_what_happened_again_is_one_line_at_the_end(messages, kind, merged):
             [("A-1", "m1", 1), ("B-2", "m2", 1), ("A-1", "m3", 1)],
             [("B-2", "m2", 1), ("A-1", "m3", 1)],
         ),
-        (used := [("A-1111", "m1", 1), ("B-2222", "m2", 1)], used),
-        (
-            [*used, ("A-1111", "m3", 0)],
-            used,
-        ),  # a listing that repeats old values is no use of them
+        # a listing that repeats old values is no use of them
+        ([*MET, ("A-1111", "m3", 0)], MET),
         *(
-            (
-                [(first, "m1", 0), (second, "m2", 0)],
-                [(first, "m1", 0), (second, "m2", 0)],
-            )
+            ([(first, "m1", 0), (second, "m2", 0)],) * 2
             for first, second in (
                 ("status=active", "previous_status=active"),
                 ("min_price=1000", "max_price=1000"),

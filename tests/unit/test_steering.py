@@ -42,11 +42,17 @@ SUMMARY = "They talked of the fox."
 SESSION = ("context_view", "context_summary")
 
 
+def agent_with(adapter, config=(), **options):
+    """Return an agent whose model answers nine times, and that model."""
+    model = model_of(LIMIT, policy=script(*["done"] * 9))
+    settings = ContextConfig(output_reserve=0, **dict(config))
+    agent = agent_on(adapter, model, config=settings, counter=exact_count, **options)
+    return agent, model
+
+
 def talked(adapter, turns=12, *, before=(), **options):
     """Return an agent that answered a question after so many turns, and its model."""
-    model = model_of(LIMIT, policy=script(*["done"] * 9))
-    settings = ContextConfig(output_reserve=0, **options.pop("config", {}))
-    agent = agent_on(adapter, model, config=settings, counter=exact_count, **options)
+    agent, model = agent_with(adapter, **options)
     agent.invoke({"messages": [*before, *talk(turns)]}, THREAD)
     return agent, model
 
@@ -350,15 +356,6 @@ PRICES = ModelInfo(
 )
 
 
-def agent_with(adapter, *, sinks=(), prices=None, **config):
-    """Return an agent with a budget, and its model."""
-    model = model_of(LIMIT, policy=script(*["done"] * 9))
-    settings = ContextConfig(output_reserve=0, **config)
-    return agent_on(
-        adapter, model, config=settings, counter=exact_count, sinks=sinks, prices=prices
-    ), model
-
-
 def ask_often(agent):
     for _ in range(9):
         ask(agent, "Hello, who are you?")
@@ -371,7 +368,7 @@ def spent(agent):
 @on_both
 def test_the_next_call_of_a_spent_thread_is_not_made(adapter):
     sink = MemorySink()
-    agent, model = agent_with(adapter, max_thread_tokens=60, sinks=[sink])
+    agent, model = agent_with(adapter, {"max_thread_tokens": 60}, sinks=[sink])
     with pytest.raises(ThreadBudgetError) as caught:
         ask_often(agent)
     assert caught.value.setting == "max_thread_tokens"
@@ -389,7 +386,7 @@ def test_the_next_call_of_a_spent_thread_is_not_made(adapter):
 
 @on_both
 def test_cost_is_counted_by_the_prices_that_are_known(adapter):
-    agent, _ = agent_with(adapter, max_thread_cost="0.05", prices=PRICES)
+    agent, _ = agent_with(adapter, {"max_thread_cost": "0.05"}, prices=PRICES)
     ask(agent, "Hello, who are you?")
     assert Decimal(spent(agent)["cost"]) == Decimal(spent(agent)["tokens"]) / 1_000
     with pytest.raises(
@@ -401,7 +398,9 @@ def test_cost_is_counted_by_the_prices_that_are_known(adapter):
 
 @on_both
 def test_a_person_may_allow_more(adapter):
-    agent, model = agent_with(adapter, max_thread_tokens=30, on_budget="interrupt")
+    agent, model = agent_with(
+        adapter, {"max_thread_tokens": 30, "on_budget": "interrupt"}
+    )
     ask(agent, "Hello, who are you?")
     ask(agent, "Hello, who are you?")
     asked = ask(agent, "And now?")["__interrupt__"][0].value
