@@ -479,10 +479,10 @@ class ContextEngine:
         else:
             start, stop = compaction.snapshot
             size = compaction.summary_max_tokens
-            write = self.writing(window, start, stop, size, call=call)
             seconds = settings_of(window).summary_timeout_seconds
             self.report_summary(window, "started", "", messages=stop - start)
             try:
+                write = self.writing(window, start, stop, size, call=call)
                 written = yield from writing_summary(write, timeout_seconds=seconds)
             except SummarizationError as error:
                 return replace(window, session=after_failure(window, str(error)))
@@ -652,7 +652,7 @@ class ContextEngine:
         ):
             summarizer = summarizer.focused(window.parts.focus)
         if isinstance(summarizer, NativeSummarizer):
-            sent = request_until(window, start, stop)
+            sent = request_until(window, stop)
             request, call = self.build(sent), summarizer.called(call, sent.parts.tools)
             options = self.call_options(
                 sent, request, conversation=conversation, call=call

@@ -123,7 +123,7 @@ def is_lost(step: AgentStep, window: Window) -> bool:
     if pending is None or pending.is_written or step.engine.jobs.find(pending.key):
         return False
     patience_seconds = PATIENCE * settings_of(window).summary_timeout_seconds
-    age_seconds = abs(step.engine.clock() - pending.since_seconds)
+    age_seconds = abs(step.engine.clock() - pending.since)
     return step.place.summaries is None or age_seconds > patience_seconds
 
 
@@ -205,7 +205,7 @@ def _begun(step: AgentStep, window: Window, due: Pending, reason: str) -> Window
     about = (place.thread, place.prompt_scope, due.digest, window.session.summary)
     work = "\0".join((*about, engine.writer)).encode("utf-8", "surrogatepass")
     key = hashlib.blake2b(work, digest_size=12).hexdigest()
-    pending = replace(due, key=key, since_seconds=engine.clock())
+    pending = replace(due, key=key, since=engine.clock())
     is_begun = engine.jobs.start(
         key,
         _writing(step, window, pending),

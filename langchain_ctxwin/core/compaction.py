@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby, islice
+from itertools import islice
 from typing import Any, Literal
 
 from langchain_ctxwin.core.fitting import first_part
@@ -21,7 +21,7 @@ from langchain_ctxwin.core.record import (
 from langchain_ctxwin.core.request import Request, Window, portion
 from langchain_ctxwin.core.session import Session, guard_after, read_session, uncovered
 from langchain_ctxwin.core.standing import standing_test
-from langchain_ctxwin.core.turns import final_answer, last_user, starts_turn
+from langchain_ctxwin.core.turns import final_answer, last_user, runs, starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
 from langchain_ctxwin.errors import SummarizationError
 
@@ -38,7 +38,7 @@ RECORD_FRAME_TOKENS = (
 RECORDED_SHARE = 0.98  # of the limit: where record and messages that had to be cut end, so that a short step fits, too
 NEWEST_SHARE = 0.5  # of the room beside fixed regions: what the newest results take at least, beside the record
 MIN_PROGRESS = 0.1  # smallest reduction of the request that a summary must promise; less would be repeated at once
-LEAST_FOCUS_CHARS = 4  # of a word of a focus: shorter ones stand in every line
+FOCUS_CHARS = 4  # of a word of a focus: shorter ones stand in every line
 # Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates.
 LENGTH_TOLERANCE = 1.5
 
@@ -90,14 +90,9 @@ class Compaction:
         return self.after.total_tokens + self.summary_max_tokens
 
     @property
-    def upper_after(self) -> int:
-        """Upper bound of `tokens_after`: what has to fit."""
-        return self.after.upper_tokens + self.summary_max_tokens
-
-    @property
     def fits(self) -> bool:
         """True when the request may be sent once the compaction is carried out."""
-        return self.upper_after <= self.after.limit
+        return self.after.upper_tokens + self.summary_max_tokens <= self.after.limit
 
     @property
     def dropped(self) -> list[int]:
@@ -317,7 +312,7 @@ def _lines(
         while start and result_ids(messages[positions[start]]):
             start -= 1  # a result is read with its call
         older = list[RecordLine]()
-        for run in _runs(positions[start:stop]):
+        for run in runs(positions[start:stop]):
             ids = [message_id(messages, i) for i in run]
             before = messages[run[0] - 1] if run[0] else None
             older += record_lines([messages[i] for i in run], ids, before, holds, taken)
@@ -331,24 +326,14 @@ def _lines(
 
 
 def _named(lines: Sequence[RecordLine], focus: str) -> list[RecordLine]:
-    """Return the lines, of which those that share most words with the focus stay longest."""
-    words = {
-        word.casefold() for word in focus.split() if len(word) >= LEAST_FOCUS_CHARS
-    }
-    shared = [sum(word in line.text.casefold() for word in words) for line in lines]
-    most = max(shared, default=0)
+    """Return the lines, of which those with words of the focus stay longest."""
+    words = [word for word in focus.casefold().split() if len(word) >= FOCUS_CHARS]
     return [
-        replace(line, uses=FOCUSED) if 2 * count > most else line
-        for line, count in zip(lines, shared, strict=True)
+        replace(line, uses=FOCUSED)
+        if any(word in line.text.casefold() for word in words)
+        else line
+        for line in lines
     ]
-
-
-def _runs(positions: Sequence[int]) -> Iterator[list[int]]:
-    """Positions that follow each other, together."""
-    for _, run in groupby(
-        enumerate(positions), key=lambda numbered: numbered[1] - numbered[0]
-    ):
-        yield [position for _, position in run]
 
 
 # ---- the session after a compaction --------------------------------------------------------------------------------
@@ -377,12 +362,11 @@ def after_compaction(
     unbound = unbound_under(parts, request.session, view, request.unbound)
     if swaps_prefix(parts, request.session, view):
         guard["unbound"] = asdict(position_of(messages, unbound - 1))
+    # what tells of messages that had left before frees nothing
+    is_late = request.total_tokens >= compaction.tokens_before
     if is_summary:
-        guard |= (
-            {"ineffective": 0}
-            if _frees_enough(window, compaction, request)
-            else _ineffective(window)
-        )
+        is_enough = is_late or pays(compaction.before, request.total_tokens)
+        guard |= {"ineffective": 0} if is_enough else _ineffective(window)
     counts = session.unanchored
     if "tied_to" in counts:
         counts["tied_to"] = request.tied_to
@@ -488,23 +472,14 @@ def _accepted(
         SummarizationError: not a line of the summary fits, or the request is as large as before with it.
     """
     after, before_tokens = compaction.after, compaction.tokens_before
-    if block:
-        candidate = after.shown_as(replace(after.view, block=block), summary)
-        if candidate.total_tokens >= before_tokens:
-            raise SummarizationError(
-                f"with the provider's summary the request has {candidate.total_tokens:,} tokens, before it had "
-                f"{before_tokens:,}: pass another summarizer"
-            )
-        return candidate
-    planned = compaction.summary_max_tokens
-    is_by_number = window.parts.settings.trigger_messages is not None
-    wanted = 1 if is_by_number else MIN_PROGRESS * before_tokens
-    for most_tokens in (accepted_tokens(planned), planned):
+    planned, view = compaction.summary_max_tokens, after.view
+    first, candidate = summary, after.shown_as(replace(view, block=block), summary)
+    for most_tokens in () if block else (accepted_tokens(planned), planned):
         first = first_part(summary, most_tokens, window.parts.price_text)
-        candidate = after.shown_as(after.view, first)
-        if first and before_tokens - candidate.total_tokens >= wanted:
-            return candidate
-    if not first:
+        candidate = after.shown_as(view, first)
+        if first and pays(compaction.before, candidate.total_tokens):
+            break
+    if not (first or block):
         raise SummarizationError(
             f"not a word of it fits in {planned:,} tokens: raise summary_max_tokens"
         )
@@ -516,17 +491,11 @@ def _accepted(
     return candidate
 
 
-def _frees_enough(window: Window, compaction: Compaction, request: Request) -> bool:
-    """False for a summary that frees too little, which counts like one that failed."""
-    freed_tokens = compaction.tokens_before - request.total_tokens
-    is_late = freed_tokens <= 0  # it tells of messages that had left before
-    # what counts is how many messages are shown
-    is_by_number = window.parts.settings.trigger_messages is not None
-    return (
-        is_late
-        or is_by_number
-        or freed_tokens >= MIN_PROGRESS * compaction.tokens_before
-    )
+def pays(before: Request, tokens_after: int) -> bool:
+    """True for what frees a tenth; a bound by number of messages is the user's own, and no price is weighed there."""
+    is_by_number = before.parts.settings.trigger_messages is not None
+    freed = before.total_tokens - tokens_after
+    return is_by_number or freed >= MIN_PROGRESS * before.total_tokens
 
 
 def _ineffective(window: Window) -> dict[str, Any]:

@@ -260,9 +260,8 @@ class Parts:
 
     def _shown_of(self, indexes: Collection[int], view: View) -> list[int]:
         """Those of some positions that a view shows, in order."""
-        pinned = {position.index for position in view.pinned} if indexes else ()
-        start = self.start_of(view)
-        return [index for index in sorted(indexes) if index >= start or index in pinned]
+        stop = max(indexes, default=-1) + 1
+        return sorted({*indexes}.intersection(self.visible_indexes(view, stop)))
 
 
 _OPENERS = r"<\uff1c\ufe64"

@@ -8,36 +8,39 @@ What leaves is decided by one loop over tiers, functions from a request to a sma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.clamping import (
-    clamped_to_fit,
-    with_clamped_pins,
-    with_lasting_question,
-)
 from langchain_ctxwin.core.compaction import (
-    MIN_PROGRESS,
+    RECORD_FRAME_TOKENS,
     RECORDED_SHARE,
     Compaction,
     cut,
+    pays,
     recorded,
     step_cuts,
     turn_cuts,
 )
-from langchain_ctxwin.core.fitting import first_enough
+from langchain_ctxwin.core.fitting import first_enough, first_that
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.pairing import call_ids, calls_of, is_result, result_ids
 from langchain_ctxwin.core.parts import swaps_prefix
+from langchain_ctxwin.core.record import fitted
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
 from langchain_ctxwin.core.session import (
     Pending,
     uncovered,
 )
-from langchain_ctxwin.core.turns import VisibleSteps, starts_turn
-from langchain_ctxwin.core.view import View, message_id, position_of
+from langchain_ctxwin.core.turns import VisibleSteps, last_user
+from langchain_ctxwin.core.view import (
+    Clamp,
+    clampable_chars,
+    message_id,
+    position_of,
+)
+from langchain_ctxwin.errors import SummarizationError
 
 # Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
 # paragraph, at most two pages.
@@ -50,7 +53,17 @@ MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at
 MIN_CLEAR_TOKENS = 75  # smallest result that is cleared: three times its stub
 ASKED_BY_HOST = "asked by the host"
 
+CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
+# part of a clamped text that shows its head; beginnings say more about what a text is than ends
+HEAD_SHARE = 2 / 3
+CUT_SHARE = 0.96  # of the limit: where a cut of messages ends, so that a record of what is cut out fits beside it
+# Of the limit: most of what fixed regions take once pins had to be clamped. They stay for good: with more, each of the
+# next messages would be a compaction of its own.
+PINS_SHARE = 0.75
+CAP_STEP = 0.99  # from one candidate length to the next: an exact cut is not worth more pricing
+
 Tier = Callable[[Request], Request]
+Enough = Callable[[Request], bool]
 
 # ---- what leaves, tier by tier --------------------------------------------------------------------------------------
 
@@ -58,11 +71,11 @@ Tier = Callable[[Request], Request]
 def smaller(before: Request) -> Request:
     """Return the request with what has to leave taken out; the same one where nothing can.
 
-    A question that filled the window is shortened first, then a finished summary is shown. The result may still not
-    fit: when the fixed regions alone exceed the limit nothing can help.
+    A finished summary is shown first. The result may still not fit: when the fixed regions alone exceed the limit
+    nothing can help.
     """
     summary = ready(before)
-    request = with_lasting_question(before)
+    request = before
     if summary and not request.is_low:
         request = with_summary(request, summary)
     for tier in TIERS:
@@ -148,6 +161,171 @@ def _least(
     return after(first_enough(cuts, lambda value: after(value).is_low))
 
 
+# ---- what is too large is cut to its head and tail, to what fits, kind by kind ---------------------------------------
+#
+# old results and calls, other old messages  ->  AI text  ->  newest results  ->  the current question;
+# before all of these pins, where they exceed the room alone
+
+
+def with_clamped_pins(request: Request) -> Request:
+    """Clamp the explicit pins where the request would not fit with everything else at its smallest."""
+    messages = request.parts.messages
+    pins = request.parts.pins.difference({last_user(messages)})
+    bare = _without_record(request)
+    if not pins or _beside_frame(bare).likely_fits:
+        return request
+    others = _lengths(bare, {*range(len(messages))} - pins)
+    if _beside_frame(_clamped_to(bare, others, CLAMP_FLOOR_CHARS)).likely_fits:
+        return request
+    most = int(PINS_SHARE * request.limit)
+
+    def leaves_room(candidate: Request) -> bool:
+        return _beside_frame(candidate).likely_fits and candidate.fixed_tokens <= most
+
+    return _with_account_of(clamp(bare, pins, leaves_room), request)
+
+
+def clamped_to_fit(request: Request) -> Request:
+    """Cut messages to what fits, kind by kind, while the request does not fit.
+
+    Only the newest step leaves summary and record all that these take here; everything else is cut when the request
+    would not fit even without them. A summary that has no room beside the newest messages is dropped.
+    """
+    old, newest, question = _kinds(request)
+    bare = _cut(_without_record(request), old)
+    beside = _cut(_with_account_of(bare, request), newest)
+    if not beside.fits:  # the record gets what they leave at their shortest, and they what its lines leave of that
+        less = _with_less_account(_without_record(beside), request)
+        beside = _cut(_with_account_of(bare, less), newest)
+    bare = _cut(
+        _without_record(beside), question, lambda candidate: candidate.likely_fits
+    )
+    after = _with_account_of(bare, request)
+    return after if after.fits else _with_less_account(_without_record(bare), request)
+
+
+def _kinds(request: Request) -> tuple[list[set[int]], ...]:
+    """Positions of the messages to clamp, in groups by order: old messages, the newest ones, the question.
+
+    A question that was cut before is old once something follows it, or nothing newer would have room beside it.
+    """
+    messages = request.parts.messages
+    current = last_user(messages)
+    if current is not None and current < request.newest_index:
+        is_cut = message_id(messages, current) in request.view.clamped
+        current = None if is_cut else current
+    visible = request.parts.visible_indexes(request.view, len(messages))
+    free = {*visible} - request.parts.pins - {current}
+    begin = request.newest_index if request.newest else len(messages)
+    old = {index for index in free if index < begin}
+    answers = {index for index in free if isinstance(messages[index], AIMessage)}
+    results = {index for index in free if is_result(messages[index])}
+    others = free - answers - results
+    question = set() if current is None else {current}
+    return [old - others, old | others], [answers, results - old], [question]
+
+
+def _cut(
+    request: Request,
+    kinds: Iterable[set[int]],
+    enough: Enough = lambda candidate: candidate.fits,
+) -> Request:
+    """The request with the messages of these kinds cut, kind by kind, until it is small enough."""
+    for kind in kinds:
+        if not enough(request):
+            request = clamp(
+                request, kind, lambda candidate: enough(_cut_goal(candidate))
+            )
+    return request
+
+
+def clamp(request: Request, kind: Collection[int], enough: Enough) -> Request:
+    """Cut the longest messages of a kind to one common length: the largest that is enough, else the floor."""
+    lengths = _lengths(request, kind)
+    if not lengths:
+        return request
+    caps, chars = [CLAMP_FLOOR_CHARS], float(max(lengths.values()))
+    while chars > CLAMP_FLOOR_CHARS:
+        caps.insert(-1, int(chars))
+        chars *= CAP_STEP
+    best = first_that(caps, lambda cap: enough(_clamped_to(request, lengths, cap)))
+    return _clamped_to(request, lengths, CLAMP_FLOOR_CHARS if best is None else best)
+
+
+def _lengths(request: Request, kind: Collection[int]) -> dict[int, int]:
+    """Return the shown messages of a kind that can be cut: their lengths in characters, by position."""
+    messages, view = request.parts.messages, request.view
+    lengths = {
+        index: clampable_chars(messages[index])
+        for index in request.parts.visible_indexes(view, len(messages))
+        if index in kind and message_id(messages, index) not in view.cleared
+    }
+    return {
+        index: chars for index, chars in lengths.items() if chars > CLAMP_FLOOR_CHARS
+    }
+
+
+def _clamped_to(request: Request, lengths: dict[int, int], chars: int) -> Request:
+    """The request with the messages that are longer than so many characters cut to that length."""
+    parts = request.parts
+    clamps = dict(request.view.clamped)
+    head = int(chars * HEAD_SHARE)
+    for index in (index for index, length in lengths.items() if length > chars):
+        key = message_id(parts.messages, index)
+        old = clamps.get(key) or Clamp(head_chars=head, tail_chars=chars - head)
+        clamps[key] = Clamp(
+            head_chars=min(head, old.head_chars),
+            tail_chars=min(chars - head, old.tail_chars),
+            pin=index in parts.pins,
+            tool=parts.recall,
+        )
+    return request.shown_as(replace(request.view, clamped=clamps))
+
+
+def _without_record(request: Request) -> Request:
+    """The request without a summary, and with the frame of its record alone."""
+    record = fitted(request.view.record, 0, request.text_tokens)
+    return request.shown_as(replace(request.view, record=record, block=None), "")
+
+
+def _with_account_of(request: Request, other: Request) -> Request:
+    return request.shown_as(
+        replace(request.view, record=other.view.record, block=other.view.block),
+        other.summary,
+    )
+
+
+def _with_less_account(bare: Request, request: Request) -> Request:
+    """The request with as much of its record as has room, and its summary where that has."""
+    room = bare.likely_limit - bare.total_tokens
+    summary_tokens = request.written_tokens
+    view = replace(bare.view, block=request.view.block)
+    summary = request.summary
+    # what it covered is in no summary any more, and is summarized again
+    if summary_tokens > room:
+        view = replace(view, covered=None, block=None)
+        summary = ""
+        summary_tokens = 0
+    free = max(0, room - summary_tokens - RECORD_FRAME_TOKENS)
+    return bare.shown_as(
+        replace(view, record=fitted(request.view.record, free, request.text_tokens)),
+        summary,
+    )
+
+
+def _beside_frame(request: Request) -> Request:
+    """The request with a limit that leaves room for the frame of a record, which will tell of what is cut out."""
+    return replace(request, limit=request.limit - RECORD_FRAME_TOKENS)
+
+
+def _cut_goal(request: Request) -> Request:
+    """The request with the limit that a cut aims for."""
+    return replace(
+        request,
+        limit=min(int(CUT_SHARE * request.limit), request.limit - RECORD_FRAME_TOKENS),
+    )
+
+
 # ---- what is due ----------------------------------------------------------------------------------------------------
 
 
@@ -200,7 +378,7 @@ def compaction_on_request(request: Request, *, is_local: bool) -> Compaction | N
 
 def _worthwhile(request: Request, reason: str) -> Compaction | None:
     compaction = _compaction(request, reason)
-    if compaction is None or not _pays(request, compaction.tokens_after):
+    if compaction is None or not pays(request, compaction.tokens_after):
         return None
     return compaction
 
@@ -234,7 +412,7 @@ def _summary(request: Request, reason: str) -> Compaction | None:
     view = replace(cut(request, start), covered=covered, block=None)
     after = request.shown_as(view, "")
     after = recorded(after, request, summary_tokens=summary_tokens)
-    if not _pays(request, after.total_tokens + summary_tokens):
+    if not pays(request, after.total_tokens + summary_tokens):
         return None
     return Compaction(
         kind="summarize",
@@ -299,7 +477,9 @@ def prepare(
     elif is_late:
         stop = request.start
         reason = f"{request.start - start:,} messages left without a summary"
-    if stop is None or stop <= start:
+    # a provider sums up what its request shows
+    least = max(start, request.start) if is_on_demand else start
+    if stop is None or stop <= least:
         return None
     added = left_out + sum(step.tokens for step in request.steps if step.index < stop)
     # What Anthropic compacts it reads from its cache, and reasoning behind its block stays valid.
@@ -308,14 +488,14 @@ def prepare(
     if request.summary and is_early and not is_cheap:
         return None
     after_tokens = _without(request, stop).total_tokens + max_tokens
-    if not is_late and not _pays(request, after_tokens):
+    if not is_late and not pays(request, after_tokens):
         return None
     pending = Pending(
         key="",
         start=position_of(parts.messages, start),
         through=position_of(parts.messages, stop - 1),
         digest=parts.history.digest(start, stop),
-        since_seconds=0.0,
+        since=0.0,
         max_tokens=max_tokens,
     )
     return pending, reason
@@ -332,13 +512,6 @@ def summary_size(request: Request) -> int:
     return request.parts.settings.summary_max_tokens or max(
         LEAST_SUMMARY_TOKENS, min(MOST_SUMMARY_TOKENS, share)
     )
-
-
-def _pays(request: Request, tokens_after: int) -> bool:
-    """True for what frees a tenth; a bound by number of messages is the user's own, and no price is weighed there."""
-    freed = request.total_tokens - tokens_after
-    is_by_number = request.parts.settings.trigger_messages is not None
-    return is_by_number or freed >= MIN_PROGRESS * request.total_tokens
 
 
 # ---- what a summary is written from ---------------------------------------------------------------------------------
@@ -359,33 +532,17 @@ def shown_part(request: Request, start: int, stop: int) -> list[AnyMessage]:
     ]
 
 
-def request_until(request: Request, start: int, stop: int) -> Request:
+def request_until(request: Request, stop: int) -> Request:
     """Return the request as it was sent, up to `stop`: what a provider is asked to compact.
 
-    Where the messages in `[start, stop)` have left it, or it would not fit, they are a request of their own, behind the
-    summary before: as many of the newest turns as fit. What precedes them is in the record.
+    Raises:
+        SummarizationError: the messages have left the request, or it does not fit.
     """
-    whole = _until(request, stop)
-    if stop > request.start and whole.fits:
-        return whole
-    messages, before = request.parts.messages, request.view
-
-    def since(begin: int) -> Request:
-        view = View(
-            start=position_of(messages, begin),
-            covered=before.covered,
-            block=before.block,
-        )
-        return _until(request.shown_as(view, request.summary), stop)
-
-    steps = request.parts.history.steps_from(start)
-    turns = (s.index for s in steps if start < s.index < stop and starts_turn(s))
-    return since(first_enough([start, *turns], lambda begin: since(begin).fits))
-
-
-def _until(request: Request, stop: int) -> Request:
     steps = VisibleSteps(step for step in request.steps if step.index < stop)
-    return replace(request, steps=steps, last_report=None)
+    until = replace(request, steps=steps, last_report=None)
+    if not (steps and until.fits):
+        raise SummarizationError("the provider can no longer be shown what it sums up")
+    return until
 
 
 def last_request(request: Request, start: int, stop: int) -> list[AnyMessage] | None:

@@ -250,7 +250,7 @@ class Request:
         provider_compaction = self.parts.kept_compaction(view)
         pinned = {position.index for position in view.pinned if position.index < start}
         groups = sorted(
-            pinned_groups(messages, pinned, start),
+            pinned_groups(messages, pinned),
             key=lambda group: lead != group.index,
         )
         for group, following in zip(

@@ -34,7 +34,7 @@ class Pending:
     start: Position  # first message that the summary adds to the one before it
     through: Position  # last message that it covers
     digest: str  # fingerprint of the messages from `start` to `through`
-    since_seconds: float  # when it was begun, seconds since the epoch
+    since: float  # when it was begun, seconds since the epoch
     max_tokens: int  # length asked for
     text: str = ""  # the finished summary; empty while it is being written
     block: Mapping[str, Any] | None = None  # the same as a provider reads it
@@ -51,28 +51,15 @@ class Pending:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "key": self.key,
-            "start": asdict(self.start),
-            "through": asdict(self.through),
-            "digest": self.digest,
-            "since": self.since_seconds,
-            "max_tokens": self.max_tokens,
-            "text": self.text,
-        } | ({"block": dict(self.block)} if self.block else {})
+        return {key: one for key, one in asdict(self).items() if one is not None}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Pending | None:
         """Read what `to_json` returns; None when there is no summary on its way."""
         if not value:
             return None
-        fields = dict(value)
-        return cls(
-            start=Position(**fields.pop("start")),
-            through=Position(**fields.pop("through")),
-            since_seconds=fields.pop("since"),
-            **fields,
-        )
+        ends = {name: Position(**value[name]) for name in ("start", "through")}
+        return cls(**{**value, **ends})
 
     def matches(self, history: MessageHistory) -> bool:
         """True when the messages are unchanged since the summary was started."""
@@ -327,10 +314,10 @@ def read_session(
     stored = {name: (state or {}).get(name) for name in _KEYS}
     if not any(stored.values()):
         return Session()
-    messages = history.messages
-    read = {name: read_key(name, value) for name, value in stored.items()}
-    faults = [fault for _, key_faults in read.values() for fault in key_faults]
-    values = {name: value for name, (value, _) in read.items()}
+    messages, values, faults = history.messages, dict[str, Any](), list[str]()
+    for name, value in stored.items():
+        values[name], key_faults = read_key(name, value)
+        faults += key_faults
     counts, guard = values["context_counts"], values["context_guard"]
     summary, pending = values["context_summary"], values["context_pending"]
     view: View = replace(values["context_view"], record=values["context_record"])
@@ -341,10 +328,9 @@ def read_session(
             "the start of the view is no longer in the history: view, summary and anchor were dropped"
         )
         # Sizes that were reported so far belong to requests that the dropped view made.
-        restarted = Session(
-            counts=counts, guard=_since_now(guard, messages), faults=tuple(faults)
-        )
-        return replace(restarted, counts=restarted.unanchored)
+        counts = Session(counts=counts).unanchored
+        guard = _since_now(guard, messages)
+        return Session(counts=counts, guard=guard, faults=tuple(faults))
     checksums = {None, history.checksum_of(located)}
     is_edited = located != view or view.left_checksum not in checksums
     if is_edited:

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from operator import is_
 from typing import Any, TypeVar, cast
 from zlib import crc32
@@ -95,12 +96,18 @@ def last_user(messages: Sequence[AnyMessage]) -> int | None:
 
 
 def pinned_groups(
-    messages: Sequence[AnyMessage], pinned: Collection[int], start: int
+    messages: Sequence[AnyMessage], pinned: Collection[int]
 ) -> Iterator[Step]:
-    """Yield the pinned messages before `start` by step; where something between has left, another step begins."""
-    for begin in sorted(index for index in pinned if index - 1 not in pinned):
-        stop = next(index for index in range(begin, start + 1) if index not in pinned)
-        yield from split_steps(messages, begin, stop)
+    """Yield the pinned messages by step; where something between has left, another step begins."""
+    for run in runs(sorted(pinned)):
+        yield from split_steps(messages, run[0], run[-1] + 1)
+
+
+def runs(positions: Sequence[int]) -> Iterator[list[int]]:
+    """Yield positions that follow each other, together."""
+    numbered = enumerate(positions)
+    for _, run in groupby(numbered, key=lambda pair: pair[1] - pair[0]):
+        yield [position for _, position in run]
 
 
 def final_answer(messages: Sequence[AnyMessage], index: int, stop: int) -> int | None:
@@ -424,37 +431,30 @@ def read_history(
     if same and len(messages) == same:
         return before
     whole = [*before.messages, *messages[same:]]
-    closed_steps = before.steps[: _closed(before.steps)]
-    first = first_after_system(whole)
-    new = enumerate(whole[same:], same)
-    added, total = list[int](), before.checksums[-1]
-    for message in whole[same:]:
-        total = checksum([message], total) if same + len(added) >= first else 0
-        added.append(total)
-    blocks = [
-        (index, message) for index, message in new if type(message.content) is list
-    ]
+    first, checksums = first_after_system(whole), [*before.checksums]
+    new = [*enumerate(whole[same:], same)]
+    for index, message in new:
+        total = checksum([message], checksums[-1]) if index >= first else 0
+        checksums.append(total)
+    steps = before.steps[: _closed(before.steps)]
+    steps += split_steps(whole, steps[-1].stop if steps else first, price=price)
+    with_blocks = [pair for pair in new if type(pair[1].content) is list]
     return replace(
         before,
         messages=whole,
         first=first,
-        steps=[
-            *closed_steps,
-            *split_steps(
-                whole, closed_steps[-1].stop if closed_steps else first, price=price
-            ),
-        ],
-        marked=before.marked.union(
-            index for index in range(same, len(whole)) if is_pinned(whole[index])
-        ),
-        compacted=before.compacted.union(
-            index for index, message in blocks if compaction_in(message)
-        ),
-        media=before.media.union(
-            index for index, message in blocks if has_media(message)
-        ),
-        checksums=[*before.checksums, *added],
+        steps=steps,
+        marked=before.marked.union(_where(is_pinned, new)),
+        compacted=before.compacted.union(_where(compaction_in, with_blocks)),
+        media=before.media.union(_where(has_media, with_blocks)),
+        checksums=checksums,
     )
+
+
+def _where(
+    is_such: Callable[[AnyMessage], object], messages: Iterable[tuple[int, AnyMessage]]
+) -> Iterator[int]:
+    return (index for index, message in messages if is_such(message))
 
 
 def starts_with(

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from langchain_ctxwin.config import ToolResultConfig
-from langchain_ctxwin.core.clamping import HEAD_SHARE
 from langchain_ctxwin.core.notes import READ_MORE
+from langchain_ctxwin.core.plan import HEAD_SHARE
 from langchain_ctxwin.core.tokens import WholePrice
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.text import word_cut

@@ -298,7 +298,7 @@ def test_a_call_without_a_graph_asks_the_model_of_the_limits():
     """`fit` writes inline; without a model there is nobody to ask, which changes nothing."""
     history = [
         message
-        for n in range(40)
+        for n in range(22)
         for message in (
             HumanMessage(f"Question {n}? " + "The river ran on. " * 20, id=f"q{n}"),
             AIMessage(f"Answer {n}.", id=f"a{n}"),
@@ -350,7 +350,7 @@ def test_a_prompt_with_places_for_a_transcript_is_told():
 
 
 def test_more_than_a_window_of_what_left_is_not_sent_at_once():
-    """A conversation that another model held: the newest turns of it that fit are summed up."""
+    """A conversation that another model held: what of it the request shows is summed up."""
     server, options = anthropic()
     other = OpenAIServer(context_window=WINDOW, policy=responding)
     saver = InMemorySaver()

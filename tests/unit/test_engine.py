@@ -90,7 +90,7 @@ def test_a_margin_decides_compaction_but_never_refuses():
     )
     assert window.total_tokens <= 200 < window.upper_tokens
     compaction = engine.emergency(window)
-    assert compaction.tokens_after < compaction.upper_after <= 200
+    assert compaction.tokens_after < compaction.after.upper_tokens <= 200
     first = engine.measure(messages)
     assert first.over_by > 0
     assert engine.emergency(first) is None
