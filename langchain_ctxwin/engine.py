@@ -1,12 +1,13 @@
 """The four verbs of one agent step: measure, plan (or emergency), apply, build.
 
 messages, state, call
-  -- read_session      core/session      every stored position is verified once
-  -- measured          core/measuring    one walk: split, edit, repair, price; a `Request` with limits and sizes
-  -- summary_due, emergency, relieve     core/plan: tiers make a smaller request, in a `Compaction`
-  -- after_compaction  core/compaction   the session after it; the request is priced already
-  -- dressed           core/provider_call    the messages, once per call
-  -- from_answer, refused                core/measuring, core/recovery: what the model's answer teaches
+  -- read_session            core/session    every stored position is verified once
+  -- measured                core/measuring  one walk: split, edit, repair, price; a `Request` with limits and sizes
+  -- request.need()          core/request    every threshold: None, ahead, soft or hard
+  -- summary_due, emergency, relieve, prepare   core/plan: one loop over tiers; a `Compaction`, or a summary to begin
+  -- compaction.applied()    core/compaction the session after it; the request is priced already
+  -- request.assembled()     core/request    the messages, which `dressed` fits to their provider
+  -- from_answer, refused    core/measuring, core/recovery: what the model's answer teaches
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.compaction import (
     Compaction,
-    after_compaction,
     after_failure,
     after_summary,
     own_words,
@@ -475,7 +475,7 @@ class ContextEngine:
         window = _focused(window, compaction.before.parts.focus)
         began = time.perf_counter()
         if compaction.snapshot is None:
-            after = after_compaction(compaction, window, compaction.after)
+            after = compaction.applied(window)
         else:
             start, stop = compaction.snapshot
             size = compaction.summary_max_tokens

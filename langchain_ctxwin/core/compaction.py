@@ -109,6 +109,58 @@ class Compaction:
         """How many turns leave without a summary."""
         return sum(is_user(self.after.parts.messages[index]) for index in self.dropped)
 
+    def applied(self, window: Window, request: Request | None = None) -> Request:
+        """Return the request afterwards, priced already, with the session that is stored from now on.
+
+        `request` is that with a summary which was asked for. The anchor goes, because the request that it counted is no
+        longer a prefix.
+        """
+        request, session, history = (
+            request or self.after,
+            window.session,
+            window.parts.history,
+        )
+        dropped = int(session.guard.get("dropped_turns", 0)) + self.dropped_turns
+        guard = guard_after(
+            session, history.messages, reason=self.reason, dropped_turns=dropped
+        )
+        view, parts, old = request.view, request.parts, request.session
+        unbound = unbound_under(parts, old, view, request.unbound)
+        if swaps_prefix(parts, old, view):
+            guard["unbound"] = asdict(position_of(history.messages, unbound - 1))
+        is_summary = self.kind == "summarize" or self.summary is not None
+        if is_summary:
+            # what tells of messages that had left before frees nothing
+            is_late = request.total_tokens >= self.tokens_before
+            is_enough = is_late or pays(self.before, request.total_tokens)
+            guard |= {"ineffective": 0} if is_enough else _ineffective(window)
+        counts = session.unanchored
+        if "tied_to" in counts:
+            counts["tied_to"] = request.tied_to
+        former = {
+            "context_view": session.view.to_json(),
+            "context_summary": session.summary,
+            "context_record": session.view.record.to_json(),
+        }
+        view = history.with_checksum(view)
+        after = replace(
+            session,
+            view=view,
+            summary=request.summary,
+            guard=guard,
+            counts=counts,
+            former=former,
+            pending=None if is_summary else session.pending,
+        )
+        return replace(
+            request,
+            parts=window.parts,
+            session=after,
+            view=view,
+            limit=request.input_limit,
+            unbound=unbound,
+        )
+
 
 # ---- where to cut ---------------------------------------------------------------------------------------------------
 
@@ -344,57 +396,6 @@ REFUSED = (
 )
 
 
-def after_compaction(
-    compaction: Compaction, window: Window, request: Request
-) -> Request:
-    """Return the `request` that a compaction leads to, with the session that is stored from now on.
-
-    It is priced already. The anchor goes, because the request that it counted is no longer a prefix.
-    """
-    session = window.session
-    messages = window.parts.messages
-    dropped = int(session.guard.get("dropped_turns", 0)) + compaction.dropped_turns
-    guard = guard_after(
-        session, messages, reason=compaction.reason, dropped_turns=dropped
-    )
-    is_summary = compaction.kind == "summarize" or compaction.summary is not None
-    parts, view = request.parts, request.view
-    unbound = unbound_under(parts, request.session, view, request.unbound)
-    if swaps_prefix(parts, request.session, view):
-        guard["unbound"] = asdict(position_of(messages, unbound - 1))
-    # what tells of messages that had left before frees nothing
-    is_late = request.total_tokens >= compaction.tokens_before
-    if is_summary:
-        is_enough = is_late or pays(compaction.before, request.total_tokens)
-        guard |= {"ineffective": 0} if is_enough else _ineffective(window)
-    counts = session.unanchored
-    if "tied_to" in counts:
-        counts["tied_to"] = request.tied_to
-    former = {
-        "context_view": session.view.to_json(),
-        "context_summary": session.summary,
-        "context_record": session.view.record.to_json(),
-    }
-    view = window.parts.history.with_checksum(request.view)
-    after = replace(
-        session,
-        view=view,
-        summary=request.summary,
-        guard=guard,
-        counts=counts,
-        former=former,
-        pending=None if is_summary else session.pending,
-    )
-    return replace(
-        request,
-        parts=window.parts,
-        session=after,
-        view=view,
-        limit=request.input_limit,
-        unbound=unbound,
-    )
-
-
 def after_undo(window: Window) -> Session | None:
     """Return the session with the view before the latest compaction; None without one, or when its messages are gone.
 
@@ -425,7 +426,7 @@ def after_summary(
     charged = replace(window, session=with_cost(window.session, cost))
     try:
         accepted = _accepted(text, block, compaction, charged)
-        return after_compaction(compaction, charged, accepted)
+        return compaction.applied(charged, accepted)
     except SummarizationError as error:
         return replace(charged, session=after_failure(charged, str(error)))
 

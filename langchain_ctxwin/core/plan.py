@@ -1,9 +1,10 @@
-"""Plans for a priced request: what leaves it and when, and from what a summary is written.
+"""Plans for a priced request, by what it needs: what leaves it, and from what a summary is written.
 
-    summary_due, relieve (soft)  |  emergency (hard):  Request -> Compaction | None
-    prepare:  Request -> (Pending, reason) | None
+    request.need()  ->  None | ahead | soft | hard
+    emergency (hard), relieve (soft), summary_due (soft, or ahead of it)  ->  Compaction | None
+    prepare (ahead, beside the step)                                      ->  (Pending, reason) | None
 
-What leaves is decided by one loop over tiers, functions from a request to a smaller one.
+What leaves is decided by one loop over tiers, functions from a request to a smaller one (`smaller`).
 """
 
 from __future__ import annotations

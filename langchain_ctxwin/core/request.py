@@ -123,9 +123,6 @@ class Request:
     block: AIMessage | None = field(default=None, repr=False)
     """What begins the history where a provider wrote a summary on demand, and reads it."""
 
-    leading: int = 0
-    """Messages of the history that precede pins and record: the provider ignores what is before its own compaction."""
-
     # ---- what is shown ----------------------------------------------------------------------------------------------
 
     def shown_as(self, view: View, summary: str | None = None) -> Request:
@@ -148,8 +145,7 @@ class Request:
         )
         lead = parts.lead(view)
         pinned, begin = self._pinned_steps(view, start, begin, lead)
-        is_first = lead is not None and lead >= start
-        if is_first or block is not None:
+        if block is not None or (lead is not None and lead >= start):
             begin = replace(begin, message=block)
         fixed = Regions(
             system_tokens=parts.system_tokens,
@@ -170,7 +166,6 @@ class Request:
             pinned=pinned,
             steps=steps,
             fixed_estimates=fixed,
-            leading=len(steps[0].messages) if is_first and steps else 0,
             last_report=None,
         )
 
@@ -218,14 +213,16 @@ class Request:
     def assembled(self) -> list[AnyMessage]:
         """Return the messages of the request, the system message first.
 
-        Behind a provider's own summary stands what followed it then: pins and record come after that.
+        Before its own compaction a provider ignores everything, so pins and record come after that; behind one that it
+        wrote on demand, after what followed it then.
         """
-        history = self.steps.messages
-        settings = self.parts.settings
-        leading = self.leading
+        history, settings = self.steps.messages, self.parts.settings
+        at, lead = self.start, self.parts.lead(self.view)
         if self.block is not None:
-            at = record_index(self.parts, self.session, self.start)
-            leading = sum(len(step.messages) for step in self.steps if step.index < at)
+            at = record_index(self.parts, self.session, at)
+        elif lead is not None and lead >= at:
+            at += 1
+        leading = sum(len(step.messages) for step in self.steps if step.index < at)
         return assemble(
             self.parts.system,
             [

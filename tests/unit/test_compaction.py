@@ -158,6 +158,25 @@ def test_a_summary_covers_what_left_and_the_next_one_starts_where_it_ended():
     assert engine.plan(window).snapshot[0] == plan.snapshot[1]
 
 
+NEEDS = {
+    "a short history": ({}, 5, [None, None, None, None]),
+    "one past `prepare`": ({}, 6, [None, None, "ahead", None]),
+    "one that nearly fills the room": ({}, 9, [None, None, "ahead", "ahead"]),
+    "one past a trigger": ({"trigger": 0.3}, 9, ["soft"] * 4),
+    "too many messages": ({"trigger_messages": 6}, 4, ["soft"] * 4),
+    "one that does not fit": ({"trigger": 0.3}, 10, ["hard"] * 4),
+}
+
+
+@pytest.mark.parametrize(("config", "count", "levels"), NEEDS.values(), ids=NEEDS)
+def test_what_a_request_needs_depends_on_its_size_and_on_who_writes_summaries(
+    config, count, levels
+):
+    window = engine_of(1000, **config).measure(turns(count))
+    needs = [window.need(one) for one in ("", "inline", "background", "provider")]
+    assert [need and need.level for need in needs] == levels
+
+
 DUE = {
     "a request that fits": ({"window": 10_000}, 3, False),
     "a turn that has nothing to give": ({"window": 100}, 0, False),
