@@ -378,13 +378,13 @@ def _lines(
 
 
 def _named(lines: Sequence[RecordLine], focus: str) -> list[RecordLine]:
-    """Return the lines, of which those with words of the focus stay longest."""
-    words = [word for word in focus.casefold().split() if len(word) >= FOCUS_CHARS]
+    """Return the lines, of which those that share most words with the focus stay longest."""
+    words = {word for word in focus.casefold().split() if len(word) >= FOCUS_CHARS}
+    shared = [sum(word in line.text.casefold() for word in words) for line in lines]
+    most = max(shared, default=0)
     return [
-        replace(line, uses=FOCUSED)
-        if any(word in line.text.casefold() for word in words)
-        else line
-        for line in lines
+        replace(line, uses=FOCUSED) if 2 * count > most else line
+        for line, count in zip(lines, shared, strict=True)
     ]
 
 

@@ -93,21 +93,6 @@ def _media_limits(parts: Parts, session: Session) -> dict[str, int]:
     return smaller_of(parts.media, media_limits(declared), documented, learned)
 
 
-def with_record_anew(request: Request) -> Session | None:
-    """Return the session with a record of what has left, as it is now; None when nothing of that was edited."""
-    session = request.session
-    messages = request.parts.messages
-    if not session.has_edits:
-        return None
-    view = request.parts.history.with_checksum(
-        recorded(request, replace(request, view=View())).view
-    )
-    guard = guard_after(session, messages, reason="what had left was edited or removed")
-    return replace(
-        session, view=view, counts=session.unanchored, guard=guard, has_edits=False
-    )
-
-
 def started_by_provider(request: Request) -> Session | None:
     """Return the session whose view begins where the provider says; None when it does so already.
 
@@ -173,7 +158,6 @@ def with_reasoning_untied(request: Request) -> Session | None:
 
 CHANGES = (
     with_new_pins,
-    with_record_anew,
     started_by_provider,
     with_reasoning_untied,
 )

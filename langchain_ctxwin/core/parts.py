@@ -393,37 +393,14 @@ def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> i
 def swaps_prefix(parts: Parts, session: Session, view: View) -> bool:
     """Return whether a new block of the provider stands in a view for just what preceded the rest.
 
-    Reasoning behind it then stays valid: what is kept follows directly, as it was sent, and begins with a turn of the
-    other role. Blanks at the end of an answer are not sent where a request ends with it.
+    Reasoning behind it then stays valid, because what is kept follows directly, as it was sent. Where something of it
+    is sent otherwise all the same, such as blanks at the end of what is covered, the provider says so, once.
     """
     old, start = session.view, parts.start_of(view)
     is_new = view.block != old.block and block_of(parts, view) is not None
-    if not is_new or not parts.rules.binds_reasoning:
-        return False
     is_whole = view.covered is not None and start == view.covered.index + 1
-    if not is_whole or start <= parts.start_of(old):
-        return False
-    last, first = parts.messages[start - 1 : start + 1]
-    is_answer = isinstance(last, AIMessage)
-    is_joined = is_answer == isinstance(first, AIMessage)
-    is_cut = is_answer and last.text != last.text.rstrip()
-    has_record = (
-        block_of(parts, old) is not None
-        and record_index(parts, session, parts.start_of(old)) >= start
-    )
-    is_edited = _edits(parts, old, start) != _edits(parts, view, start)
-    return not (is_joined or is_cut or has_record or is_edited)
-
-
-def _edits(parts: Parts, view: View, start: int) -> tuple[Any, ...]:
-    """The edits of a view to the messages from a position on."""
-    messages = parts.messages
-    visible_ids = {message_id(messages, index) for index in range(start, len(messages))}
-    edits = (view.clamped, parts.without_media(view))
-    return (
-        view.cleared & visible_ids,
-        *({key: edit[key] for key in visible_ids & edit.keys()} for edit in edits),
-    )
+    is_moved = is_whole and start > parts.start_of(old)
+    return is_new and is_moved and parts.rules.binds_reasoning
 
 
 def block_of(parts: Parts, view: View) -> AIMessage | None:

@@ -65,21 +65,11 @@ class Pending:
         """True when the messages are unchanged since the summary was started."""
         return history.digest(self.start.index, self.stop) == self.digest
 
-    def located(
-        self, messages: Sequence[AnyMessage], view: View, first: int
-    ) -> Pending | None:
-        """Return it with verified positions; None when its messages left this branch, or are summarized already."""
-        start, through = self.start.find(messages), self.through.find(messages)
-        # what follows it was removed
-        if start is None or through is None or not start <= through < len(messages) - 1:
-            return None
-        if start != uncovered(view, first):
-            return None
-        return replace(
-            self,
-            start=position_of(messages, start),
-            through=position_of(messages, through),
-        )
+    def is_of(self, messages: Sequence[AnyMessage], view: View, first: int) -> bool:
+        """False when its messages left this branch, are summarized already, or nothing follows them any more."""
+        is_there = self.start.is_in(messages) and self.through.is_in(messages)
+        is_next = self.start.index == uncovered(view, first)
+        return is_there and is_next and self.stop < len(messages)
 
 
 def uncovered(view: View, first: int) -> int:
@@ -104,7 +94,6 @@ class Session:
     )
     # what did not match the history and was mended, one line each
     faults: tuple[str, ...] = ()
-    has_edits: bool = False  # something that left was edited or removed since: the record has to be written anew
 
     @property
     def compactions(self) -> int:
@@ -307,9 +296,8 @@ def read_session(
 ) -> Session:
     """Read the session and verify every stored position against the history.
 
-    A view whose start is gone (removed, forked, another history) is dropped together with its summary and anchor; the
-    plan is then made again from the full history. Where something that left was edited or removed, summary and record
-    are dropped, for they may tell of it; the measure writes the record anew.
+    A view that does not hold for this history (its start was removed, it is another branch, something that left was
+    edited) is dropped with its summary, record and anchor; the plan is then made again from the full history.
     """
     stored = {name: (state or {}).get(name) for name in _KEYS}
     if not any(stored.values()):
@@ -322,23 +310,16 @@ def read_session(
     summary, pending = values["context_summary"], values["context_pending"]
     view: View = replace(values["context_view"], record=values["context_record"])
     faults += _deleted(counts, messages)
-    located = _locate(view, messages)
-    if located is None:
+    if not _holds(view, history):
         faults.append(
-            "the start of the view is no longer in the history: view, summary and anchor were dropped"
+            "earlier history was edited or removed: view, summary, record and anchor were dropped"
         )
         # Sizes that were reported so far belong to requests that the dropped view made.
         counts = Session(counts=counts).unanchored
         guard = _since_now(guard, messages)
         return Session(counts=counts, guard=guard, faults=tuple(faults))
-    checksums = {None, history.checksum_of(located)}
-    is_edited = located != view or view.left_checksum not in checksums
-    if is_edited:
-        faults.append("earlier history was edited: summary and record were dropped")
-        located = replace(located, record=Record(), covered=None, block=None)
-        summary = ""
-    awaited = pending.located(messages, located, history.first) if pending else None
-    if pending and awaited is None:
+    if pending and not pending.is_of(messages, view, history.first):
+        pending = None
         faults.append(
             "the summary on its way is of messages that are not in this branch: it was dropped"
         )
@@ -346,14 +327,13 @@ def read_session(
     kept = stored["context_record"]
     former = kept.get("former") if isinstance(kept, Mapping) else None
     return Session(
-        view=located,
-        former={} if is_edited or not isinstance(former, Mapping) else former,
+        view=view,
+        former=former if isinstance(former, Mapping) else {},
         summary=summary,
         counts=counts,
         guard=guard,
-        pending=awaited,
+        pending=pending,
         faults=tuple(faults),
-        has_edits=is_edited,
     )
 
 
@@ -395,25 +375,14 @@ def last_position(messages: Sequence[AnyMessage]) -> dict[str, Any]:
     return asdict(position_of(messages, len(messages) - 1)) if messages else {}
 
 
-def _locate(view: View, messages: Sequence[AnyMessage]) -> View | None:
-    """Return the view with verified positions, without edits of messages that are gone; None when its start is."""
-    start = view.start.find(messages) if view.start else 0
-    if start is None:
-        return None
-    places = ((position.id, position.find(messages)) for position in view.pinned)
-    pinned = sorted(
-        (index, key) for key, index in places if index is not None and index < start
-    )
-    covered = view.covered.find(messages) if view.covered else None
-    edited = view.cleared | view.clamped.keys()
-    if edited:
-        edited &= {message_id(messages, index) for index in range(len(messages))}
-    return replace(
-        view,
-        start=position_of(messages, start) if view.start else None,
-        pinned=tuple(Position(key, index) for index, key in pinned),
-        cleared=view.cleared & edited,
-        clamped={key: clamp for key, clamp in view.clamped.items() if key in edited},
-        covered=None if covered is None else position_of(messages, covered),
-        block=None if covered is None else view.block,
-    )
+def _holds(view: View, history: MessageHistory) -> bool:
+    """True where every stored position is what it was, and nothing that left was edited since."""
+    messages, edited = history.messages, view.cleared.union(view.clamped)
+    ends = (position for position in (view.start, view.covered) if position)
+    if not all(position.is_in(messages) for position in (*ends, *view.pinned)):
+        return False
+    if edited and not edited.issubset(
+        message_id(messages, index) for index in range(len(messages))
+    ):
+        return False
+    return view.left_checksum in {None, history.checksum_of(view)}

@@ -36,12 +36,14 @@ class Position:
     id: str
     index: int
 
+    def is_in(self, messages: Sequence[AnyMessage]) -> bool:
+        """True while the message is where it was."""
+        is_inside = 0 <= self.index < len(messages)
+        return is_inside and message_id(messages, self.index) == self.id
+
     def find(self, messages: Sequence[AnyMessage]) -> int | None:
         """Return where the message is now: at the hint, or wherever edits moved it; None when it is gone."""
-        if (
-            0 <= self.index < len(messages)
-            and message_id(messages, self.index) == self.id
-        ):
+        if self.is_in(messages):
             return self.index
         return next(
             (i for i in range(len(messages)) if message_id(messages, i) == self.id),

@@ -296,7 +296,7 @@ def test_a_session_of_another_history_is_dropped(messages, other, window):
     if View.from_json(state.get("context_view") or {}).start is not None:
         assert (got.session.view, got.session.summary) == (View(), "")
         assert "anchor" not in got.session.counts
-        assert any("no longer in the history" in fault for fault in got.session.faults)
+        assert any("edited or removed" in fault for fault in got.session.faults)
     request = engine.build(got)
     assert list(map(payload, request)) == list(
         map(payload, engine.build(measured(engine_of(window), foreign, None)))
