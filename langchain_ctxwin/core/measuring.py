@@ -58,11 +58,10 @@ def measured(
     Raises:
         ConfigError: the limits leave no room for input.
     """
-    sealed = session.unsealed.find(parts.messages) if session.unsealed else None
     parts = replace(
         parts,
         media=_media_limits(parts, session),
-        unsealed=0 if sealed is None else sealed + 1,
+        unsealed=session.unsealed.index + 1 if session.unsealed else 0,
     )
     request = _sized(parts, session)
     own_limit = remembered_limit(session, parts.model)
@@ -229,8 +228,7 @@ def _unbound(session: Session, parts: Parts) -> int:
     messages = parts.messages
     if position is None or not parts.rules.binds_reasoning:
         return 0
-    index = position.find(messages)
-    stop = min(position.index if index is None else index, len(messages) - 1) + 1
+    stop = min(position.index + 1, len(messages))
     return stop if session.unbound else unbound_before(messages, stop, parts.rules)
 
 

@@ -419,7 +419,6 @@ def record_index(parts: Parts, session: Session, start: int) -> int:
     a compaction it is the start of the view.
     """
     messages, since = parts.messages, session.since
-    index = since.find(messages) if since else None
-    if index is None:
+    if since is None or not since.is_in(messages):
         return start
-    return index if is_user(messages[index]) else index + 1
+    return since.index if is_user(messages[since.index]) else since.index + 1

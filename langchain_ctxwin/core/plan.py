@@ -333,7 +333,7 @@ def _cut_goal(request: Request) -> Request:
 def emergency(request: Request, target_tokens: int | None = None) -> Compaction | None:
     """Return the compaction with which the request fits, or raise `BudgetExceededError`."""
     limit = request.input_limit if target_tokens is None else target_tokens
-    before = replace(request, limit=limit)
+    before = replace(request, limit=limit, was_refused=target_tokens is not None)
     need = before.need()
     if need is None or need.level != "hard":
         return None
@@ -385,7 +385,7 @@ def _worthwhile(request: Request, reason: str) -> Compaction | None:
 
 
 def _compaction(before: Request, reason: str) -> Compaction | None:
-    after = smaller(before)
+    after = replace(smaller(before), was_refused=False)
     if after.view == before.view and after.summary == before.summary:
         return None
     return Compaction(kind="force", reason=reason, before=before, after=after)

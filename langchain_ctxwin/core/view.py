@@ -31,7 +31,7 @@ from langchain_ctxwin.core.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A message by id; the index is a hint that is verified before use."""
+    """A message by id; the index says where it is, and is verified before use."""
 
     id: str
     index: int
@@ -40,15 +40,6 @@ class Position:
         """True while the message is where it was."""
         is_inside = 0 <= self.index < len(messages)
         return is_inside and message_id(messages, self.index) == self.id
-
-    def find(self, messages: Sequence[AnyMessage]) -> int | None:
-        """Return where the message is now: at the hint, or wherever edits moved it; None when it is gone."""
-        if self.is_in(messages):
-            return self.index
-        return next(
-            (i for i in range(len(messages)) if message_id(messages, i) == self.id),
-            None,
-        )
 
 
 class Clamp(NamedTuple):

@@ -312,7 +312,7 @@ def test_a_summary_on_its_way_has_to_begin_where_the_one_before_it_ends(
     view = View() if covered is None else View(covered=positions[covered])
     span = {"start": positions[2], "through": positions[5]}
     pending = Pending(key="key", digest="digest", since=0.0, max_tokens=100, **span)
-    assert pending.located(chat, view, first) == (pending if is_kept else None)
+    assert pending.is_of(chat, view, first) is is_kept
 
 
 # Cases that a careful reader found: each once lost something, or said something untrue.

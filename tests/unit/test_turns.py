@@ -36,7 +36,6 @@ from langchain_ctxwin.core.view import (
     View,
     clamp_message,
     clamp_text,
-    message_id,
     position_of,
 )
 from support.conversations import conversations
@@ -243,25 +242,14 @@ def test_a_view_survives_json(view):
     assert (View().to_json(), View.from_json({})) == ({}, View())
 
 
-def test_a_position_is_found_where_edits_moved_it():
-    """The index is a hint, the id decides; without an id a message is found at its place only."""
-    messages = [
-        HumanMessage("a", id="1"),
-        AIMessage("b", id="2"),
-        HumanMessage("c", id="3"),
-    ]
-    assert [Position(id="3", index=i).find(messages) for i in (-1, 0, 2, 99)] == [
-        2,
-        2,
-        2,
-        2,
-    ]
-    assert Position(id="gone", index=0).find(messages) is None
-    nameless = [HumanMessage("a"), AIMessage("b")]
-    assert message_id(nameless, 1) == "#1"
-    assert [
-        position_of(nameless, 1).find(found) for found in (nameless, nameless[:1])
-    ] == [1, None]
+def test_a_position_holds_while_its_message_is_where_it_was():
+    """Without an id a message is known by its place."""
+    messages = [HumanMessage("a", id="1"), HumanMessage("b", id="2")]
+    places = [Position("2", index).is_in(messages) for index in (-1, 0, 1, 2)]
+    assert places == [False, False, True, False]
+    nameless = [HumanMessage("a"), HumanMessage("b")]
+    assert position_of(nameless, 1).is_in(nameless)
+    assert not position_of(nameless, 1).is_in(nameless[:1])
 
 
 # ---- shorter messages --------------------------------------------------------------------------------------------
