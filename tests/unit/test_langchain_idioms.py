@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core import messages
 from langchain_core.messages import AIMessage
 from langsmith import Client, tracing_context
 
@@ -75,7 +76,6 @@ def test_the_span_of_the_middleware_holds_no_copy_of_the_request():
 @on_both
 def test_what_is_inserted_says_whose_it_is(make):
     """In LangChain's own words, so that a user interface tells it from what people wrote."""
-    messages = pytest.importorskip("langchain_core.messages")
     if not hasattr(messages, "get_notification_metadata"):
         pytest.skip("this langchain-core has no notification metadata")
     chat = model()

@@ -348,20 +348,15 @@ def test_every_standard_block_of_langchain_has_a_kind_but_what_is_a_providers_ow
     } == PROVIDERS_OWN
 
 
-def test_a_block_is_the_same_in_the_forms_of_all_providers():
-    forms = {
-        "call": ["tool_use", "function_call", "custom_tool_call", "tool_call"],
-        "result": ["tool_result", "function_call_output"],
-        "reasoning": [
-            "thinking",
-            "redacted_thinking",
-            "reasoning",
-            "reasoning_content",
-        ],
-        "image": ["image", "image_url", "input_image"],
-    }
-    assert {
-        kind: {kind_of({"type": form}) for form in types}
-        for kind, types in forms.items()
-    } == {kind: {kind} for kind in forms}
-    assert {kind_of({"type": kind}) for kind in MEDIA_KINDS} == MEDIA_KINDS
+@pytest.mark.parametrize(
+    ("kind", "forms"),
+    [
+        ("call", "tool_use function_call custom_tool_call tool_call"),
+        ("result", "tool_result function_call_output"),
+        ("reasoning", "thinking redacted_thinking reasoning reasoning_content"),
+        ("image", "image image_url input_image"),
+        *((kind, kind) for kind in MEDIA_KINDS),
+    ],
+)
+def test_a_block_is_the_same_in_the_forms_of_all_providers(kind, forms):
+    assert {kind_of({"type": form}) for form in forms.split()} == {kind}

@@ -63,12 +63,12 @@ def looking(looks_per_turn=6):
     return ScriptedChatModel(policy=policy, profile={"max_input_tokens": 60_000}), look
 
 
-def played(adapter, *, turns=2, is_async=False, config=LIMITS, **options):
-    """An agent after so many turns, and its model."""
+def played(adapter, *, is_async=False, config=LIMITS, **options):
+    """An agent after two turns, and its model."""
     model, look = looking()
     options.setdefault("store", InMemoryStore())
     agent = agent_on(adapter, model, [look], config=ContextConfig(**config), **options)
-    for turn in range(turns):
+    for turn in range(2):
         take(agent, f"turn {turn}", is_async=is_async)
     return agent, model
 

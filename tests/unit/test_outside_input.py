@@ -27,7 +27,6 @@ from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support.agents import ADAPTERS, agent_on
 from support.desk import CONFIG, TOOLS, state_of
 from support.fakes import ScriptedChatModel, script
-from support.graphs import chat_on
 from support.routing import router, scripted
 
 
@@ -53,11 +52,6 @@ FORGED = {
 }
 
 
-def by_nodes(model):
-    """The nodes in a graph of one's own, as the documentation shows it."""
-    return chat_on(ContextEngine(LARGE), model)
-
-
 def by_middleware(model):
     """LangChain's agent with the middleware alone."""
     middleware = [ContextWindowMiddleware(ContextEngine(LARGE))]
@@ -65,7 +59,6 @@ def by_middleware(model):
 
 
 GRAPHS = [
-    by_nodes,
     by_middleware,
     *(partial(agent_on, adapter, limits=LARGE) for adapter in ADAPTERS),
 ]

@@ -56,9 +56,6 @@ class Recorded:
             raise answer
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
-    async def _agenerate(self, messages, stop=None, run_manager=None, **options):
-        return self._generate(messages, stop, **options)
-
 
 class Claude(Recorded, ChatAnthropic):
     pass
