@@ -46,9 +46,8 @@ remember
 from_now_on from_now_onwards from_here_on from_here_onwards from_today_on from_then_on from_this_point for_the_rest_of
 going_forward in_future in_the_future henceforth by_default as_a_rule at_all_times until_further_notice each_time
 every_time whenever instead no_longer at_most at_least no_more_than unless rule deadline budget make_sure be_sure
-not_more_than under_no_circumstances you_are_to keep_in_mind bear_in_mind shall *s_should *s_shouldn't should_be_in
-should_be_at
-should_be_given should_be_written is_to_be are_to_be has_to have_to supposed_to i'd_rather
+not_more_than under_no_circumstances you_are_to you_are_not_to keep_in_mind bear_in_mind shall *s_should *s_shouldn't
+should_be_in should_be_at should_be_given should_be_written is_to_be are_to_be has_to have_to supposed_to i'd_rather
 i_would_rather i'd_like_you i'd_like_every i'd_like_each i'd_like_your i_would_like_you i_would_like_every
 i_would_like_each
 i_would_like_your stick_to refrain_from
@@ -68,6 +67,17 @@ apenas somente só de_agora_em_diante daqui_em_diante daqui_para_a_frente devem 
 no_máximo
 no_mínimo certifique-se lembre-se toda_vez
 altijd nooit alleen moet moeten voortaan alltid aldrig aldri måste skal zawsze nigdy tylko vždy nikdy her_zaman asla
+"""
+# The same words where they say how things are, or cheer somebody up.
+_IDIOMS = """
+can't_wait can't_believe can't_imagine can't_agree can't_thank can't_complain can't_beat
+must've must_have_been must_have_felt must_have_had must_have_taken must_have_*ed must_feel must_be_so must_be_very
+must_be_really must_be_tough must_be_hard must_be_nice must_be_great must_be_fun must_be_exciting
+never_forget never_been never_seen never_had never_knew never_thought never_give_up never_gives_up
+not_always isn't_always aren't_always wasn't_always not_only only_imagine
+always_been always_had always_wanted always_loved i_always_feel always_there_for always_here_for
+keep_up keep_it_up keep_going keep_on_*ing keep_learning keep_pushing keep_dreaming i_remember i_do_remember
+made_me_remember in_need who_need who_needs basic_needs
 """
 # How somebody wants to be served, at the beginning of a sentence: it is said once.
 _MANNERS = """
@@ -201,7 +211,9 @@ def _words(listed: str) -> re.Pattern[str]:
 
 
 _SPELLED = {"_": " ", "*": r"[\w'-]*"}
-_LASTING, _MANNER, _CASE, _MANY = map(_words, (_LASTS, _MANNERS, _CASES, _EACH))
+_LASTING, _IDIOM, _MANNER, _CASE, _MANY = map(
+    _words, (_LASTS, _IDIOMS, _MANNERS, _CASES, _EACH)
+)
 _EVERY = _words("each every")
 _STATEMENT_WORDS = frozenset(_NO_ORDERS.split())
 # Orders that end as plurals do ("Tests fail when ..." is none).
@@ -257,7 +269,7 @@ def is_standing(sentence: str) -> bool:
     """
     said = sentence.replace("\u2019", "'").strip(" -*\"'\u2022")
     plain = _LEADING.sub("", said)
-    asking, small = _ASKING.match(plain), plain.lower()
+    asking, small = _ASKING.match(plain), _IDIOM.sub("", plain.lower())
     lasts = _LASTING.search(small) or _MANNER.match(small)
     if _is_question(said) and not (asking and (lasts or _EVERY.search(small))):
         return False
