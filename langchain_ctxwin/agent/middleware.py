@@ -269,22 +269,18 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         }
         _check(engine, guard, options)
         if engine is None:
-            bounds = _StatedLimits() if limits is None else limits
-            engine = ContextEngine(
-                **{**options, "limits": bounds, "sinks": sinks or ()}
-            )
+            options["limits"] = _StatedLimits() if limits is None else limits
+            engine = ContextEngine(**options)
         self._engine = engine
         self.guard = guard and guard.within(engine.reporter)
         """Makes the results of tools fit; None leaves them as they are."""
-        self._selector, self._routed = (
-            tool_selector,
-            RoutedChatModel(router) if router else None,
-        )
+        self._selector = tool_selector
+        self._routed = RoutedChatModel(router) if router else None
         self.tools = [
             *(self.guard.tools if self.guard else ()),
             *runnable_tools((), tool_selector),
+            *([recall_tool()] if recall else ()),
         ]
-        self.tools += [recall_tool()] if recall else []
 
     @property
     def name(self) -> str:
@@ -299,8 +295,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         Raises:
             BudgetExceededError: nothing that may leave makes the request fit.
         """
-        done: ExtendedModelResponse[ResponseT] = run(self._work(request, handler))
-        return done
+        return run(self._work(request, handler))
 
     async def awrap_model_call(
         self,
@@ -308,10 +303,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         handler: AsyncHandler[ContextT, ResponseT],
     ) -> ExtendedModelResponse[ResponseT]:
         """Like `wrap_model_call`, awaiting the model, the summarizer and the store."""
-        done: ExtendedModelResponse[ResponseT] = await arun(
-            self._work(request, handler)
-        )
-        return done
+        return await arun(self._work(request, handler))
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]

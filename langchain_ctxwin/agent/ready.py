@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage, ToolMessage
@@ -53,6 +53,8 @@ from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.util.chat_models import chat_model_named
 from langchain_ctxwin.util.work import Wait, Work, arun, run
+
+T = TypeVar("T")
 
 
 def create_context_agent(
@@ -292,23 +294,21 @@ def compact(
         undo(agent, thread)
         ```
     """
-    done: ThreadCompaction | None = _in_thread(
+    return _in_thread(
         config, lambda: run(_compacting(agent, config, focus, is_preview=preview))
     )
-    return done
 
 
 async def acompact(
     agent: Any, config: RunnableConfig, *, focus: str = "", preview: bool = False
 ) -> ThreadCompaction | None:
     """Like `compact`, awaiting the checkpointer and the summarizer."""
-    done: ThreadCompaction | None = await _in_thread(
+    return await _in_thread(
         config,
         lambda: asyncio.create_task(
             arun(_compacting(agent, config, focus, is_preview=preview))
         ),
     )
-    return done
 
 
 def undo(agent: Any, config: RunnableConfig) -> None:
@@ -333,7 +333,7 @@ async def aundo(agent: Any, config: RunnableConfig) -> None:
     await _in_thread(config, lambda: asyncio.create_task(arun(_undoing(agent, config))))
 
 
-def _in_thread(config: Any, work: Callable[[], Any]) -> Any:
+def _in_thread(config: Any, work: Callable[[], T]) -> T:
     """Do the work where events find the thread that they are about."""
     expect(config, dict, "config", WANTED_CONFIG)
     with set_config_context(config) as context:
