@@ -110,7 +110,8 @@ NAMES = st.sampled_from(
 )
 STORED = st.dictionaries(
     st.sampled_from(sorted(FORGED)), ODD | st.dictionaries(NAMES, ODD)
-)
+).filter(lambda stored: not isinstance(stored.get("context_summary"), str))
+"""Any text under that key is a summary."""
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
