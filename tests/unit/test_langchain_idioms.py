@@ -5,16 +5,14 @@ import warnings
 from collections import defaultdict
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core import messages
 from langchain_core.messages import AIMessage
 from langsmith import Client, tracing_context
 
-from langchain_ctxwin import ContextConfig, create_context_agent
-from langchain_ctxwin.middleware import ContextWindowMiddleware
+from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.observe import acp_update
 from langchain_ctxwin.testing import ScriptedChatModel
-from support.agents import talk
+from support.agents import THREAD, agent_on, on_both, talk
 
 WINDOW = 2_000
 INLINE = ContextConfig(summarize="inline")
@@ -32,18 +30,9 @@ def model():
     )
 
 
-def middleware(chat):
+def agent_of(adapter, chat):
     options = {"limits": WINDOW, "summarizer": writer(), "config": INLINE}
-    return create_agent(chat, middleware=[ContextWindowMiddleware(**options)])
-
-
-def nodes(chat):
-    return create_context_agent(
-        chat, [], limits=WINDOW, summarizer=writer(), config=INLINE
-    )
-
-
-on_both = pytest.mark.parametrize("make", [nodes, middleware])
+    return agent_on(adapter, chat, **options)
 
 
 class Kept(Client):
@@ -66,7 +55,7 @@ def test_the_span_of_the_middleware_holds_no_copy_of_the_request():
     """The spans around and inside of it have the messages already."""
     client = Kept()
     with tracing_context(enabled=True, client=client):
-        middleware(model()).invoke(LONG)
+        agent_of("middleware", model()).invoke(LONG, THREAD)
     own = [name for name in client.inputs if "ContextWindow" in name]
     assert own
     assert not any(TOLD in client.inputs[name] for name in own)
@@ -74,12 +63,12 @@ def test_the_span_of_the_middleware_holds_no_copy_of_the_request():
 
 
 @on_both
-def test_what_is_inserted_says_whose_it_is(make):
+def test_what_is_inserted_says_whose_it_is(adapter):
     """In LangChain's own words, so that a user interface tells it from what people wrote."""
     if not hasattr(messages, "get_notification_metadata"):
         pytest.skip("this langchain-core has no notification metadata")
     chat = model()
-    make(chat).invoke(LONG)
+    agent_of(adapter, chat).invoke(LONG, THREAD)
     sent = chat.requests[-1].messages
     marked = [one for one in sent if messages.get_notification_metadata(one)]
     assert len(marked) == 1
@@ -98,10 +87,12 @@ async def texts_of(run):
 
 @pytest.mark.parametrize("is_async", [False, True])
 @on_both
-async def test_the_newest_stream_shows_the_answer_and_our_events_apart(make, is_async):
+async def test_the_newest_stream_shows_the_answer_and_our_events_apart(
+    adapter, is_async
+):
     """No token of a summary is in it."""
     stream = pytest.importorskip("langgraph.stream.transformers")
-    agent, options = make(model()), {"version": "v3"}
+    agent, options = agent_of(adapter, model()), {"version": "v3", "config": THREAD}
     options["transformers"] = [stream.CustomTransformer]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is experimental

@@ -14,6 +14,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.events import NoticeEvent
 from langchain_ctxwin.observe import MemorySink
+from support import agents
 from support.conversations import CharCounter, turns
 
 LIMIT = 4_000
@@ -85,9 +86,7 @@ def test_results_after_a_question_that_filled_the_window_are_cut_to_what_fits(
 ):
     """Where question, results and record have no room together, the record gets what is left."""
     limit = 800
-    engine = ContextEngine(
-        ModelLimits(limit), CharCounter(), config=ContextConfig(output_reserve=0)
-    )
+    engine = agents.engine_of(limit)
     calls = [
         {"name": "read", "args": {}, "id": f"c{i}", "type": "tool_call"}
         for i in range(number)
@@ -180,25 +179,15 @@ def test_the_note_names_a_tool_that_the_agent_has(tools, told):
 )
 def test_a_trigger_holds_in_every_mode(summarize, trigger, largest):
     """Past it the oldest turns leave, into a summary or into the record."""
-    config = ContextConfig(
-        output_reserve=0,
-        summarize=summarize,
-        trigger=trigger,
-        pin_first_user=False,
-    )
-    engine = ContextEngine(
-        ModelLimits(LIMIT),
-        CharCounter(),
-        summarizer=lambda _: "They talked.",
-        config=config,
-    )
+    settings_ = {"summarize": summarize, "trigger": trigger, "pin_first_user": False}
+    engine = agents.engine_of(LIMIT, None, lambda _: "They talked.", **settings_)
     history, fitted = [], None
     for number in range(60):
         history.append(HumanMessage(text(60), id=f"q{number}"))
         fitted = engine.fit(history, session=fitted and fitted.session)
         history.append(AIMessage("Yes.", id=f"a{number}"))
         assert fitted.report["history_tokens"] <= 1.25 * largest
-        assert config.trigger_messages is None or len(fitted.request) <= 13
+        assert engine.config.trigger_messages is None or len(fitted.request) <= 13
     assert fitted.report["compactions"] > 1
 
 
