@@ -338,18 +338,6 @@ COUNTERS = (
 )
 
 
-def extract(
-    messages,
-    previous="",
-    *,
-    max_tokens=200,
-    counter=None,
-):
-    return ExtractiveSummarizer(counter=counter).summarize(
-        messages, previous=previous, max_tokens=max_tokens
-    )
-
-
 @given(
     texts=st.lists(st.text(max_size=300), min_size=1, max_size=8),
     max_tokens=st.integers(1, 400),
@@ -359,10 +347,8 @@ def test_a_summary_is_never_longer_than_asked_for(texts, max_tokens, counter):
     """By any counter, of any text; where no line fits it says so."""
     count = getattr(counter, "count_text", lambda text: counter([HumanMessage(text)]))
     try:
-        summary = extract(
-            [HumanMessage(text) for text in texts],
-            max_tokens=max_tokens,
-            counter=counter,
+        summary = ExtractiveSummarizer(counter=counter).summarize(
+            [HumanMessage(text) for text in texts], previous="", max_tokens=max_tokens
         )
     except SummarizationError:
         return
@@ -428,11 +414,6 @@ def writing(summarizer):
     return writing_summary(write, timeout_seconds=10)
 
 
-def model_of(*answers, faults=()):
-    """A chat model that plays the answers and reports its usage."""
-    return ScriptedChatModel(policy=script(*answers), faults=list(faults))
-
-
 def written_by(write):
     return copy_context().run(attempt, write)
 
@@ -469,9 +450,8 @@ def piped(model):
 )
 def test_calls_are_counted_once_with_their_tokens(work, calls):
     """Failed ones too, although they report no tokens; a call outside is not."""
-    model = model_of(
-        "answer", faults=[SdkError("busy", status_code=503)] if calls == 2 else ()
-    )
+    faults = [SdkError("busy", status_code=503)] if calls == 2 else []
+    model = recorder("answer", faults=faults)
     written = written_by(lambda: work(model))
     assert (written.calls, written.input_tokens, written.seconds >= 0) == (
         calls,
