@@ -27,6 +27,7 @@ from support.overflow_wordings import REFUSALS
 STATED = "prompt is too long: 900 tokens > 800 maximum"
 FOUND = ContextOverflow(800, 900)
 NONE_STATED = ContextOverflow()
+BYTES = ContextOverflow(unit="bytes")
 
 
 class RefusalError(Exception):
@@ -196,6 +197,12 @@ RAISED = {
         (BaseExceptionGroup("all", [KeyboardInterrupt(), LARGE]), FOUND),
         (ExceptionGroup("both", [SLOW, LARGE]), None),
     ],
+    "a 413 is about bytes, but for one about tokens": [
+        (RefusalError("refused", status_code=413), BYTES),
+        (RefusalError("no", body={"error": {"type": "request_too_large"}}), BYTES),
+        (RefusalError(STATED, status_code=413), FOUND),
+        (RefusalError("too large on tokens per minute (TPM)", status_code=413), None),
+    ],
 }
 """What counts -> what clients raise, and what is read from it."""
 
@@ -205,24 +212,3 @@ RAISED = {
 )
 def test_what_clients_raise_is_read_by_its_surest_sign(error, expected):
     assert classify_overflow(error) == expected
-
-
-def test_a_413_without_words_is_about_bytes_and_one_about_tokens_is_not():
-    assert classify_overflow(
-        RefusalError("refused", status_code=413)
-    ) == ContextOverflow(unit="bytes")
-    assert (
-        classify_overflow(
-            RefusalError("too large", body={"error": {"type": "request_too_large"}})
-        ).unit
-        == "bytes"
-    )
-    assert classify_overflow(RefusalError(STATED, status_code=413)) == FOUND
-    assert (
-        classify_overflow(
-            RefusalError(
-                "Request too large on tokens per minute (TPM)", status_code=413
-            )
-        )
-        is None
-    )

@@ -13,7 +13,7 @@ from langchain_core.messages import (
 )
 
 from langchain_ctxwin import pin
-from langchain_ctxwin.core.turns import is_pinned, last_user
+from langchain_ctxwin.core.turns import is_pinned
 from support import agents
 from support.agents import RUNS, compacted
 from support.conversations import conversations, ready
@@ -42,8 +42,6 @@ def test_a_pin_is_a_copy_with_the_same_id():
         False,
     )
     assert marked.additional_kwargs["a"] == 1
-    assert last_user([HumanMessage("a"), HumanMessage("b"), AIMessage("c")]) == 1
-    assert last_user([AIMessage("c")]) is None
 
 
 @pytest.mark.parametrize(

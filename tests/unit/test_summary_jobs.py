@@ -48,10 +48,6 @@ class Jobs(SummaryJobs):
     def threads(self):
         return len(self._unended())
 
-    def settle(self):
-        """Wait until every thread ended, abandoned ones included."""
-        self.drain(PATIENCE)
-
     def ended(self, key="key"):
         """Wait for a job and return what became of it."""
         assert self.drain(PATIENCE) == 0
@@ -172,7 +168,7 @@ def test_a_job_past_its_time_is_failed_and_its_late_text_is_there_for_who_asks_a
     assert jobs.told() == (None, failure)
     jobs.forget("key")
     gate.opened.set()
-    jobs.settle()
+    jobs.drain(PATIENCE)
     jobs.begin(lambda: "another", store=store)
     assert jobs.ended() == ("tea", "")
     assert jobs.find("before").written
@@ -184,7 +180,7 @@ def test_a_job_that_ends_while_it_is_asked_about_has_not_failed(gate):
 
     def ending():
         gate.opened.set()
-        jobs.settle()
+        jobs.drain(PATIENCE)
         return jobs.now
 
     job = jobs.find("key")
