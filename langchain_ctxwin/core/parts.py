@@ -43,7 +43,6 @@ from langchain_ctxwin.core.record import (
     NO_MARKS,
     OPENING,
     Record,
-    render_record,
 )
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import Doubt
@@ -345,7 +344,7 @@ def append_text(
 
 def record_text(summary: str, record: Record) -> str:
     """Return the fenced account of what left the view, the summary above the record; empty when nothing left."""
-    lines = render_record(record)
+    lines = record.beside(summary)
     dropped_note = f"({record.messages:,} left out)" if record.messages else ""
     # nothing quoted closes the fence
     safe_summary = _FENCE.sub(

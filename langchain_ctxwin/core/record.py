@@ -176,12 +176,27 @@ class Record:
     @cached_property
     def text(self) -> str:
         """The record as a model sees it, without its frame; rendered once."""
+        return _text(self._visible)
+
+    @cached_property
+    def _visible(self) -> tuple[RecordLine, ...]:
         if self.selection is None:
-            return _text(self.lines)
+            return self.lines
         number, first = self.selection
         items = _merged(self.lines[:first])
         chosen = _chosen(items, _by_worth(items)[:number])
-        return _text([*_in_order(chosen), *self.lines[first:]])
+        return (*_in_order(chosen), *self.lines[first:])
+
+    def beside(self, summary: str) -> str:
+        """Return the text without statements that a summary has word for word."""
+        written = one_line(summary)
+        if not written:
+            return self.text
+        return _text(
+            line
+            for line in self._visible
+            if line.kind != "said" or line.text not in written
+        )
 
     def of_messages(self, ids: Iterable[str]) -> Record:
         """Return the record without lines of messages that are gone: what was deleted is not remembered."""

@@ -855,6 +855,20 @@ def test_other_rules_are_told_by_a_pattern_or_a_function(rules):
     assert ["said", rule, "rule", HOLDS] in record["lines"]
 
 
+def test_what_a_summary_says_word_for_word_is_not_said_again():
+    lines = (
+        RecordLine("said", "Never call Ann.", "u", HOLDS),
+        RecordLine("said", "Ship to Oslo.", "u", HOLDS),
+        RecordLine("seen", "W12", "r"),
+    )
+    shown = record_text("They met W12. Never call  Ann.", Record(lines=lines))
+    assert shown.splitlines()[1:-1] == [
+        "They met W12. Never call  Ann.",
+        "user: Ship to Oslo.",
+        "seen earlier: W12",
+    ]
+
+
 @pytest.mark.parametrize(
     "mark",
     [
