@@ -140,9 +140,9 @@ def test_a_user_message_of_results_alone_is_no_question():
     assert [m.type for m in standard(history[4])] == ["tool", "tool", "human"]
 
 
-def fitted(history, model, window=8_000):
+def fitted(history, model):
     limits, config = (
-        ModelLimits(context_window=window, max_output_tokens=1_000),
+        ModelLimits(8_000, max_output_tokens=1_000),
         ContextConfig(prompt_cache="off"),
     )
     engine, session = ContextEngine(limits, config=config), {}

@@ -44,10 +44,6 @@ class Jobs(SummaryJobs):
     def begin(self, write=lambda: "text", key="key", *, seconds=HOUR, **options):
         return self.start(key, write, timeout_seconds=seconds, **options)
 
-    @property
-    def threads(self):
-        return len(self._unended())
-
     def ended(self, key="key"):
         """Wait for a job and return what became of it."""
         assert self.drain(PATIENCE) == 0
@@ -197,11 +193,11 @@ def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(
     first = [run.ended for run in jobs._living]
     gate.wait_entered()
     jobs.cancel_thread("t")
-    assert (jobs.find("key"), jobs.threads) == (None, 1)
+    assert (jobs.find("key"), len(jobs._unended())) == (None, 1)
     jobs.begin(second)
     gate.opened.set()
     wait(first, PATIENCE)
-    assert (jobs.told(), store.get("key"), jobs.threads) == (
+    assert (jobs.told(), store.get("key"), len(jobs._unended())) == (
         RUNNING,
         None,
         1,
