@@ -21,8 +21,10 @@ BASE = {*str.split("errors core protocols config util text")}
 # What the engine is given so that it need not price anything twice.
 COLLABORATORS = {"pricing", "reporting"}
 MIDDLE = {
-    *str.split("engine summarize retrieval recall observe tool_results models tools"),
-    *str.split("reload counting routing"),
+    *str.split(
+        "engine summarize retrieval recall observe tool_results models tools"
+        " reload counting routing"
+    )
 }
 MAY_IMPORT = {
     "errors": set(),
@@ -49,14 +51,14 @@ MAY_IMPORT = {
 FREE = {"", "__main__", "cli", "demo"}
 # The package root and the programs see everything; nothing sees them.
 
+# of `langchain_core.runnables` only what a wrapped model states is read: core never invokes one
 PURE = {
     *str.split(
         "__future__ base64 binascii bisect collections dataclasses datetime.date"
-    ),
-    *str.split("decimal functools hashlib itertools json math operator re string"),
-    *str.split("struct textwrap types typing zlib langchain_core.messages"),
-    *str.split("langchain_core.tools langchain_core.utils"),
-    "langchain_core.runnables",  # only to read what a wrapped model states: core never invokes one
+        " decimal functools hashlib itertools json math operator re string struct"
+        " textwrap types typing zlib langchain_core.messages langchain_core.tools"
+        " langchain_core.utils langchain_core.runnables"
+    )
 }
 SIDE_EFFECTS = {*str.split("open print input exec eval __import__ breakpoint")}
 
