@@ -653,6 +653,8 @@ class ContextEngine:
             summarizer = summarizer.focused(window.parts.focus)
         if isinstance(summarizer, NativeSummarizer):
             sent = request_until(window, stop)
+            if sent is None:
+                raise SummarizationError("the request no longer shows all of it")
             request, call = self.build(sent), summarizer.called(call, sent.parts.tools)
             options = self.call_options(
                 sent, request, conversation=conversation, call=call

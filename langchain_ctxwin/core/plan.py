@@ -41,7 +41,6 @@ from langchain_ctxwin.core.view import (
     message_id,
     position_of,
 )
-from langchain_ctxwin.errors import SummarizationError
 
 # Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
 # paragraph, at most two pages.
@@ -478,9 +477,9 @@ def prepare(
     elif is_late:
         stop = request.start
         reason = f"{request.start - start:,} messages left without a summary"
-    # a provider sums up what its request shows
-    least = max(start, request.start) if is_on_demand else start
-    if stop is None or stop <= least:
+    if stop is None or stop <= start:
+        return None
+    if is_on_demand and request_until(request, stop) is None:
         return None
     added = left_out + sum(step.tokens for step in request.steps if step.index < stop)
     # What Anthropic compacts it reads from its cache, and reasoning behind its block stays valid.
@@ -533,17 +532,14 @@ def shown_part(request: Request, start: int, stop: int) -> list[AnyMessage]:
     ]
 
 
-def request_until(request: Request, stop: int) -> Request:
+def request_until(request: Request, stop: int) -> Request | None:
     """Return the request as it was sent, up to `stop`: what a provider is asked to compact.
 
-    Raises:
-        SummarizationError: the messages have left the request, or it does not fit.
+    None where the messages have left the request, or it does not fit.
     """
     steps = VisibleSteps(step for step in request.steps if step.index < stop)
     until = replace(request, steps=steps, last_report=None)
-    if not (steps and until.fits):
-        raise SummarizationError("the provider can no longer be shown what it sums up")
-    return until
+    return until if steps and until.fits else None
 
 
 def last_request(request: Request, start: int, stop: int) -> list[AnyMessage] | None:

@@ -312,7 +312,7 @@ def read_session(
     faults += _deleted(counts, messages)
     if not _holds(view, history):
         faults.append(
-            "earlier history was edited or removed: view, summary, record and anchor were dropped"
+            "earlier history was edited or removed: view, summary and anchor were dropped"
         )
         # Sizes that were reported so far belong to requests that the dropped view made.
         counts = Session(counts=counts).unanchored
