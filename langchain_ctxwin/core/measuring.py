@@ -277,7 +277,7 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
         planned = sizes.size(window.estimates, window.steps).regions.total_tokens
     if not is_count(tokens) or not tokens:
         return counts, far_off(tokens, planned)
-    if sizes.reports:
+    if sizes.is_reported:
         tokens = counted_once(reply, tokens, planned)
     report = ReportedSize(tokens, window.estimates.total_tokens, window.stop)
     if not is_believed(
@@ -354,7 +354,8 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
     asked = session.answering_model(parts.model)
     compacted = session.since.index + 1 if session.since and session.compactions else 0
     limit = parts.declared.input_limit(0) if parts.declared.known else None
-    sizes = sizes_for(parts, Session(), asked)
+    sizes = replace(sizes_for(parts, session, asked), doubted=None)
+    learned_until = sizes.last.index if sizes.last else 0
     newest, before, model = None, request.fixed_estimates.total_tokens, asked
     for step in request.steps:
         estimate, before = before, before + step.tokens
@@ -376,13 +377,16 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
         if not is_known:
             sizes = replace(sizes, doubted=report)
             continue
-        if newest and not newest.at < compacted <= report.at:
+        is_new = report.at > learned_until
+        if newest and is_new and not newest.at < compacted <= report.at:
             answer_position = position_of(parts.messages, report.at)
             sizes = _with_growth(sizes, newest, report, answer_position)
-        sizes = replace(sizes, doubted=None, reports=sizes.reports + 1)
+        sizes = replace(sizes, doubted=None, is_reported=True)
         newest, model = report, name or asked
     if newest is None or newest.at < compacted:
         return session, None
+    if newest.at <= learned_until:
+        return session, newest
     known, text = sizes.explained(request.estimates, request.steps)
     text -= request.steps.between(newest.at, request.stop)
     sizes = replace(sizes, model=model).with_request(

@@ -520,7 +520,7 @@ class Request:
         recovery covers the rest.
         """
         return (
-            self.upper_tokens if self.sizing.reports else self.total_tokens
+            self.upper_tokens if self.sizing.is_reported else self.total_tokens
         ) <= self.limit
 
     @property

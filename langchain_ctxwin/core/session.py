@@ -246,7 +246,7 @@ _COUNTS = {
     "sizes": {
         "offset": lambda value: abs(value) < MAX_NUMBER,
         **dict.fromkeys(NUMBERS[1:], lambda value: 0 <= value < MAX_NUMBER),
-        "reports": int,
+        "is_reported": lambda value: isinstance(value, bool),
         **dict.fromkeys(("model", "tools"), str),
         "spans": _are_spans,
         "last": _POSITION,

@@ -170,8 +170,8 @@ class Sizes:
     learned: float = 0.0
     """Estimated tokens of the texts behind the ratio."""
 
-    reports: int = 0
-    """Reported sizes of requests with these tools."""
+    is_reported: bool = False
+    """Whether the size of a request with these tools was reported."""
 
     model: str = ""
     """Name of the model that answered."""
@@ -198,7 +198,7 @@ class Sizes:
             ceil(LEAST_FIXED_SHARE * fixed),
             round(plain.total_tokens + self.offset),
         )
-        if self.reports:
+        if self.is_reported:
             # The offset holds for the text that it was taken from: the ratio is in doubt for what is more or less.
             ratio_spread = self._ratio_sd * (text - self.offset_text)
             others, share = (
@@ -250,7 +250,7 @@ class Sizes:
             self,
             offset=tokens - known - self.ratio * text,
             offset_text=text,
-            reports=self.reports + 1,
+            is_reported=True,
             doubted=None,
         )
 
@@ -286,7 +286,9 @@ class Sizes:
         """
         sizes = self if model == self.model else Sizes(model=model)
         if tools != sizes.tools:
-            sizes = replace(sizes, offset=0.0, offset_text=0.0, reports=0, tools=tools)
+            sizes = replace(
+                sizes, offset=0.0, offset_text=0.0, is_reported=False, tools=tools
+            )
         last = sizes.last
         if last and not (
             last.index < len(messages) and message_id(messages, last.index) == last.id
@@ -301,7 +303,7 @@ class Sizes:
         numbers = {name: float(f"{getattr(self, name):.6g}") for name in NUMBERS}
         return {
             **numbers,
-            "reports": self.reports,
+            "is_reported": self.is_reported,
             "model": self.model,
             "tools": self.tools,
             "spans": [list(span) for span in self.spans],
@@ -312,7 +314,9 @@ class Sizes:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Sizes:
         """Read what `to_json` returns."""
-        plain = {name: value[name] for name in (*NUMBERS, "reports", "model", "tools")}
+        plain = {
+            name: value[name] for name in (*NUMBERS, "is_reported", "model", "tools")
+        }
         return cls(
             **plain,
             spans=tuple(Span(*row) for row in value["spans"]),
@@ -483,7 +487,7 @@ def is_believed(
     """
     tokens, estimate = report.tokens, report.estimate
     largest = LARGEST_JUMP * max(planned, estimate)
-    if not sizes.reports:
+    if not sizes.is_reported:
         largest = max(LARGEST_FIRST_JUMP * estimate, estimate + HIDDEN_TOKENS)
     least = LEAST_SHARE * min(planned, estimate - tool_tokens)
     if tokens < extended_tokens:
@@ -510,7 +514,7 @@ def _agrees(report: ReportedSize, sizes: Sizes) -> bool:
         one.tokens / max(1, one.estimate) for one in (before, report)
     )
     is_same = smaller > 1 and larger <= min(LARGEST_MULTIPLE, SAME_MULTIPLE * smaller)
-    return not sizes.reports and is_same
+    return not sizes.is_reported and is_same
 
 
 def answered_by(reply: AIMessage) -> str:

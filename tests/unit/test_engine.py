@@ -84,7 +84,7 @@ def test_a_margin_decides_compaction_but_never_refuses():
     """Compaction uses the upper bound, but not before a size was reported: what probably fits is sent whole."""
     engine = engine_of(200, counter=Margin())
     messages = [HumanMessage("short " * 125, id="1")]
-    checked = Sizes(reports=1)
+    checked = Sizes(is_reported=True)
     window = engine.measure(
         messages, session={"context_counts": {"sizes": checked.to_json()}}
     )
@@ -305,7 +305,7 @@ def counts():
     prompt=st.sampled_from(["", "rule " * 2000]),
 )
 def test_measuring_again_changes_nothing(reported, offset, ratio, prompt):
-    known = Sizes(offset=offset, ratio=ratio, learned=900.0, reports=3)
+    known = Sizes(offset=offset, ratio=ratio, learned=900.0, is_reported=True)
     usage = {"input_tokens": reported, "output_tokens": 1, "total_tokens": reported + 1}
     answered = HISTORY[1].model_copy(update={"usage_metadata": usage})
     history = [HISTORY[0], answered, HISTORY[2]]

@@ -62,7 +62,7 @@ def test_sizes_of_a_fallback_are_not_mixed_with_those_of_the_model():
     chat.provider = Provider(900, 0, -0.1)
     assert chat.answer(chat.ask(), by="two") == ""
     sizes = chat.ask().sizing
-    assert (sizes.model, sizes.reports, sizes.ratio) == ("two", 1, 1.0)
+    assert (sizes.model, sizes.is_reported, sizes.ratio) == ("two", True, 1.0)
     assert chat.error(chat.ask()) < 0.02
 
 

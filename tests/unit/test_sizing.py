@@ -49,7 +49,7 @@ def test_what_a_request_does_not_explain_is_its_offset(fixed, text, hidden, rati
         fixed + ratio * text + hidden, known=fixed, text=text
     )
     assert known.offset == pytest.approx(hidden, abs=1e-3)
-    assert (known.ratio, known.offset_text, known.reports) == (ratio, text, 1)
+    assert (known.ratio, known.offset_text, known.is_reported) == (ratio, text, True)
 
 
 @given(slope=st.floats(-0.3, 1.5), seed=st.integers(0, 999))
@@ -72,7 +72,7 @@ GOOD = Sizes(
 @pytest.mark.parametrize(
     "change",
     [
-        {"offset": nan}, {"learned": -1}, {"reports": 1.5}, {"doubted": [1, 2]}, {"spans": [[0, 2, 10]]},
+        {"offset": nan}, {"learned": -1}, {"is_reported": 1}, {"doubted": [1, 2]}, {"spans": [[0, 2, 10]]},
         {"last": "a5"},
     ],
 )  # fmt: skip
@@ -144,7 +144,7 @@ def test_sizes_survive_a_checkpoint(history):
         offset=-7.5,
         ratio=1.2,
         learned=90,
-        reports=2,
+        is_reported=True,
         tools="x",
         last=LAST,
         spans=history[1],
@@ -170,7 +170,7 @@ def known_sizes(draw):
         ratio=draw(st.floats(0.6, 2.5)),
         learned=draw(st.floats(0, MAX_LEARNED_TOKENS)),
         offset_text=draw(st.floats(0, 100_000)),
-        reports=draw(st.integers(0, 9)),
+        is_reported=draw(st.booleans()),
         spans=draw(st.sampled_from((WHOLE, ()))),
         doubt=draw(st.sampled_from((FITTED, TAKEN))),
     )
@@ -236,19 +236,19 @@ def test_another_tool_set_keeps_what_texts_have():
         ratio=1.2,
         learned=900,
         offset_text=400,
-        reports=8,
+        is_reported=True,
         tools="one",
         spans=(Span(0, 1, 9, 9),),
     )
     assert known.valid_for("", "one", [], FITTED) == known
     assert known.valid_for("", "two", [], FITTED) == replace(
-        known, offset=0.0, offset_text=0.0, reports=0, tools="two"
+        known, offset=0.0, offset_text=0.0, is_reported=False, tools="two"
     )
 
 
 def test_another_model_and_another_history_keep_nothing_of_it():
     known = Sizes(
-        offset=70, reports=8, model="one", spans=(Span(0, 1, 9, 9),), last=LAST
+        offset=70, is_reported=True, model="one", spans=(Span(0, 1, 9, 9),), last=LAST
     )
     assert known.valid_for("two", "", [], FITTED) == Sizes(model="two")
     elsewhere = known.valid_for("one", "", [HumanMessage("")], FITTED)
