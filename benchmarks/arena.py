@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import logging
 import os
 import re
@@ -26,7 +25,6 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     SystemMessage,
-    ToolMessage,
 )
 from langchain_core.messages.utils import trim_messages
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -94,14 +92,15 @@ def play(job: Job) -> Outcome:
     logging.disable(logging.CRITICAL)
     quiet()
     warnings.simplefilter("ignore")
-    script = scenario(job.scenario, job.window)
-    desk, outcome = Desk(script), Outcome(job=job)
+    outcome = Outcome(job=job)
+    desk = Desk(scenario(job.scenario, job.window), outcome)
+    turns = desk.scenario.turns
     with tempfile.TemporaryDirectory(prefix="arena-") as folder:
         agent = MANAGERS[job.manager][0](_parts(job, desk, folder))
-        for number in range(len(script.turns)):
-            _turn(agent, desk, number, outcome)
-    outcome.sent, outcome.summaries = desk.sent, desk.summaries
-    last, turns = outcome.answered[-1:], script.turns
+        for desk.turn, turn in enumerate(turns):
+            desk.step = 0
+            outcome.failed += not _is_answered(agent, turn, job.manager)
+    last = outcome.answered[-1:]
     if last and (last[0].turn, last[0].step) == (len(turns) - 1, len(turns[-1].steps)):
         outcome.facts_at_end = last[0].facts or 0.0
     return outcome
@@ -130,21 +129,15 @@ def _parts(job: Job, desk: Desk, folder: str) -> Parts:
     )
 
 
-def _turn(agent: Any, desk: Desk, number: int, outcome: Outcome) -> None:
-    desk.turn, desk.step = number, 0
-    message = HumanMessage(desk.now.user)
-    if desk.now.rule and outcome.job.manager.startswith("ours"):
+def _is_answered(agent: Any, turn: Turn, manager: str) -> bool:
+    message = HumanMessage(turn.user)
+    if turn.rule and manager.startswith("ours"):
         message = pin(message)  # only ours can be told that it states a rule
-    error = _error(agent, message, desk.now.answer)
-    outcome.failed += error is not None
-
-
-def _error(agent: Any, message: HumanMessage, answer: str) -> Exception | None:
     try:
         final = agent.invoke({"messages": [message]}, CONFIG)["messages"][-1]
-    except Exception as error:  # noqa: BLE001  # whatever ends a turn is counted
-        return error
-    return None if final.text == answer else AssertionError(final.text)
+    except Exception:  # noqa: BLE001  # whatever ends a turn is counted
+        return False
+    return bool(final.text == turn.answer)
 
 
 # ---- who competes: peers are set up as they document; one that counts messages alone is told sizes that leave room
@@ -166,7 +159,7 @@ class Parts:
     def room_tokens(self) -> int:
         """Tokens left for messages, exactly: a careful user sets them for a peer that does not know them itself."""
         tools = [convert_to_openai_tool(tool) for tool in self.tools]
-        fixed = total_tokens(parts_of([SystemMessage(SYSTEM_PROMPT)], tools))
+        fixed = exact.request_tokens([SystemMessage(SYSTEM_PROMPT)], tools)
         return self.provider.window - self.provider.max_tokens - fixed
 
 
@@ -232,10 +225,7 @@ def listed_tail(parts: Parts) -> Any:
     """The strongest plain way: a tail that drops to .3 of the room when it is full, and lists identifiers that left."""
     from langchain.agents.middleware import wrap_model_call
 
-    def size(message: Any) -> int:
-        return parts_of([message], [])[1].tokens
-
-    policy = Dropped(parts.room_tokens, size)
+    policy = Dropped(parts.room_tokens)
 
     @wrap_model_call
     def shortened(request: Any, handler: Any) -> Any:
@@ -471,50 +461,59 @@ class FakeModel(ScriptedChatModel):
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
     def _checked(
-        self, note: Summary, faults: list[str], parts: Sequence[Part]
-    ) -> Sequence[Part]:
-        """Note the size of a request, unless it is invalid or too large."""
+        self,
+        note: Summary,
+        faults: list[str],
+        messages: list[BaseMessage],
+        tools: list[Any],
+    ) -> int:
+        """Note the size of a request, unless it is invalid or too large; return what it shares with the last one."""
         note.is_invalid = bool(faults)
         if faults:
             raise ValueError(f"400 INVALID_ARGUMENT. {faults[0]}")
-        tokens, limit = total_tokens(parts), self.window - self.max_tokens
+        tokens, limit = exact.request_tokens(messages, tools), self.limit
         if tokens > limit:
             raise ContextOverflowError(
                 f"400 INVALID_ARGUMENT. The input token count ({tokens}) exceeds the maximum number of tokens allowed "
                 f"({limit})."
             )
+        shared = self.desk.shared_tokens(messages, tools)
         note.tokens = tokens
-        note.cached_tokens = cached_tokens(self.desk, parts)
-        return parts
+        if shared >= CACHE_MIN_TOKENS:
+            note.cached_tokens = shared // CACHE_BLOCK_TOKENS * CACHE_BLOCK_TOKENS
+        return shared
+
+    @property
+    def limit(self) -> int:
+        return self.window - self.max_tokens
 
     def _summary(
         self, messages: list[BaseMessage], tools: list[Any], longest_tokens: int
     ) -> AIMessage:
         """The script does not move on, also where the agent's model is its own summarizer."""
         summary = Summary()
-        self.desk.summaries.append(summary)
+        self.desk.outcome.summaries.append(summary)
         faults = [fault for fault in request_faults(messages) if "call" in fault]
-        parts = self._checked(summary, faults, parts_of(messages, tools))
-        text = summary_of(parts, longest_tokens)
+        self._checked(summary, faults, messages, tools)
+        text = summary_of(messages, longest_tokens)
         summary.output_tokens = exact.text_tokens(text)
         return AIMessage(text)
 
     def _answer(self, messages: list[BaseMessage], tools: list[Any]) -> AIMessage:
         desk: Desk = self.desk
         sent = Sent(turn=desk.turn, step=desk.step)
-        desk.sent.append(sent)
+        desk.outcome.sent.append(sent)
         faults = request_faults(messages)
         if messages[-1].type == "ai":
             faults.append("the last message is ai")
-        parts = self._checked(sent, faults, parts_of(messages, tools))
-        _look(sent, desk, parts, self.window - self.max_tokens)
+        shared = self._checked(sent, faults, messages, tools)
+        self._look(sent, messages, tools)
         answer = desk.answer()
-        output = total_tokens(parts_of([answer], [])[1:]) - exact.MESSAGE_TOKENS
+        output = exact.text_tokens(exact.payload(answer))
         sent.is_answered, sent.output_tokens = True, output
-        if desk.previous:
-            shared = common_tokens(desk.previous, parts)
-            sent.stable = shared / total_tokens(desk.previous)
-        desk.previous = parts
+        if desk.messages:
+            sent.stable = shared / exact.request_tokens(desk.messages, desk.tools)
+        desk.messages, desk.tools = messages, tools
         usage = usage_of(sent.tokens, output)
         usage["input_token_details"] = {"cache_read": sent.cached_tokens}
         metadata = {
@@ -527,29 +526,21 @@ class FakeModel(ScriptedChatModel):
             update={"usage_metadata": usage, "response_metadata": metadata}
         )
 
-
-def cached_tokens(desk: Desk, parts: Sequence[Part]) -> int:
-    """The part of a request that is read from the cache of the last answered one."""
-    shared = common_tokens(desk.previous, parts)
-    return (
-        shared // CACHE_BLOCK_TOKENS * CACHE_BLOCK_TOKENS
-        if shared >= CACHE_MIN_TOKENS
-        else 0
-    )
-
-
-def _look(sent: Sent, desk: Desk, parts: Sequence[Part], limit: int) -> None:
-    """Note what a request shows of the question, the rules and the facts so far."""
-    text = "\n".join(part.text for part in parts)
-    asked = parts_of([HumanMessage(desk.now.user)], [])[1]
-    wanted = asked.text
-    if asked.tokens >= limit - parts[0].tokens:
-        wanted = wanted[:SHOWN_CHARS]
-    sent.has_user = any(part.role == "human" and wanted in part.text for part in parts)
-    if rules := desk.rules():
-        sent.has_rules = all(rule in text for rule in rules)
-    if codes := desk.stated_codes():
-        sent.facts = sum(code in text for code in codes) / len(codes)
+    def _look(self, sent: Sent, messages: list[BaseMessage], tools: list[Any]) -> None:
+        """Note what a request shows of the question, the rules and the facts so far."""
+        desk, texts = self.desk, list(map(exact.payload, messages))
+        asked = HumanMessage(desk.now.user)
+        wanted, text = exact.payload(asked), "\n".join(texts)
+        if exact.request_tokens([asked], tools) >= self.limit:
+            wanted = wanted[:SHOWN_CHARS]
+        sent.has_user = any(
+            message.type == "human" and wanted in shown
+            for message, shown in zip(messages, texts, strict=True)
+        )
+        if rules := desk.rules():
+            sent.has_rules = all(rule in text for rule in rules)
+        if codes := desk.stated_codes():
+            sent.facts = sum(code in text for code in codes) / len(codes)
 
 
 # ---- what the provider knows: the script's place, and every request with what it showed ----------------------------
@@ -588,11 +579,12 @@ class Desk:
     """The place in the script is kept here, never read from what a manager shows."""
 
     scenario: Scenario
+    outcome: Outcome
     turn: int = 0
     step: int = 0
-    sent: list[Sent] = field(default_factory=list)
-    summaries: list[Summary] = field(default_factory=list)
-    previous: tuple[Part, ...] = ()
+    messages: list[BaseMessage] = field(default_factory=list)
+    tools: list[Any] = field(default_factory=list)
+    """Of the last answered request."""
 
     @property
     def now(self) -> Turn:
@@ -617,69 +609,19 @@ class Desk:
             if (fact.turn, fact.step) < (self.turn, self.step)
         ]
 
-
-# ---- sizes, and what two requests share --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A message, or the tools: what is compared with the same part of another request."""
-
-    role: str
-    text: str
-    tokens: int
-
-
-def parts_of(
-    messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]
-) -> tuple[Part, ...]:
-    """The request in the order in which providers read it: tools first."""
-    definitions = json.dumps(list(tools), ensure_ascii=False)
-    first = Part("tools", definitions, exact.tools_tokens(tools) + exact.REPLY_TOKENS)
-    return (first, *map(_part, messages))
-
-
-def total_tokens(parts: Sequence[Part]) -> int:
-    return sum(part.tokens for part in parts)
-
-
-def common_tokens(old: Sequence[Part], new: Sequence[Part]) -> int:
-    """Tokens of the common prefix: what a prompt cache can reuse."""
-    tokens = 0
-    for before, after in zip(old, new, strict=False):
-        if before.role != after.role or (
-            before.role == "tools" and before.text != after.text
-        ):
-            return tokens
-        if before.text != after.text:
-            shared = os.path.commonprefix([before.text, after.text])  # noqa: RUF071  # by character is meant
-            return tokens + min(exact.text_tokens(shared), before.tokens)
-        tokens += before.tokens
-    return tokens
-
-
-def _part(message: BaseMessage) -> Part:
-    blocks = list(exact.content_blocks(message.content))
-    text = "\n".join(text for text, _ in blocks)
-    if isinstance(message, AIMessage) and message.tool_calls:
-        text += json.dumps(
-            [[c["name"], c["args"], c["id"]] for c in message.tool_calls],
-            ensure_ascii=False,
-        )
-    if isinstance(message, ToolMessage):
-        text = f"{message.tool_call_id}\n{text}"
-    media = sum(tokens for _, tokens in blocks)
-    return Part(
-        message.type, text, exact.text_tokens(text) + media + exact.MESSAGE_TOKENS
-    )
+    def shared_tokens(self, messages: list[BaseMessage], tools: list[Any]) -> int:
+        """Tokens of the prefix that a request has in common with the last answered one."""
+        if not self.messages or self.tools != tools:
+            return 0
+        return exact.common_tokens(self.messages, messages, tools)
 
 
 # ---- the summarizer ------------------------------------------------------------------------------------------------
 
 
-def summary_of(parts: Sequence[Part], longest_tokens: int) -> str:
+def summary_of(messages: Sequence[BaseMessage], longest_tokens: int) -> str:
     """The summary of a request, as long as it asks for."""
-    text = "\n".join(part.text for part in parts[1:])
+    text = "\n".join(map(exact.payload, messages))
     asked = [int(found.replace(",", "")) for found in ASKED_TOKENS.findall(text)]
     return extract(text, min([longest_tokens, *asked]))
 

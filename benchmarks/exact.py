@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import quicktok
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 ENCODING = "o200k_base"
 MESSAGE_TOKENS = 4  # role and separators of one message in OpenAI's chat format
@@ -33,7 +33,7 @@ def text_tokens(text: str) -> int:
     return int(_encoding.count(text.encode("utf-8", "replace").decode("utf-8")))
 
 
-def payload(message: AnyMessage) -> str:
+def payload(message: BaseMessage) -> str:
     """The text of a message that is sent: content (media as their digest), calls and what they answer."""
     calls = ""
     if isinstance(message, AIMessage) and message.tool_calls:
@@ -43,8 +43,9 @@ def payload(message: AnyMessage) -> str:
     return "\n".join(text for text, _ in content_blocks(message.content)) + calls
 
 
-def message_tokens(message: AnyMessage) -> int:
-    return text_tokens(payload(message)) + MESSAGE_TOKENS
+def message_tokens(message: BaseMessage) -> int:
+    media = sum(tokens for _, tokens in content_blocks(message.content))
+    return text_tokens(payload(message)) + media + MESSAGE_TOKENS
 
 
 @lru_cache(maxsize=4_096)
@@ -57,13 +58,13 @@ def tools_tokens(tools: Sequence[dict[str, Any]]) -> int:
 
 
 def request_tokens(
-    messages: Sequence[AnyMessage], tools: Sequence[dict[str, Any]]
+    messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]
 ) -> int:
     return sum(map(message_tokens, messages)) + tools_tokens(tools) + REPLY_TOKENS
 
 
 def common_tokens(
-    old: Sequence[AnyMessage], new: Sequence[AnyMessage], tools: list[dict[str, Any]]
+    old: Sequence[BaseMessage], new: Sequence[BaseMessage], tools: list[dict[str, Any]]
 ) -> int:
     """Tokens of the common prefix of two requests, tools included: what a provider's prompt cache can reuse."""
     tokens = tools_tokens(tools) + REPLY_TOKENS
