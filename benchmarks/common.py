@@ -133,6 +133,13 @@ def load(
                 yield transcript_of(row, name)
 
 
+def one_after_the_other(transcripts: Iterable[Transcript]) -> Iterator[AnyMessage]:
+    """Yield their messages without system ones, again and again, each with an id of its own."""
+    said = (m for one in transcripts for m in one.messages if m.type != "system")
+    for number, message in enumerate(itertools.cycle(said)):
+        yield message.model_copy(update={"id": f"message-{number:06}"})
+
+
 def generate(seed: int) -> Transcript:
     """Return a made-up conversation: turns of many look-ups, as the arena has them."""
     import arena_scenarios as arena  # with its tokenizer, which most benchmarks need
@@ -157,22 +164,15 @@ def generate(seed: int) -> Transcript:
 
 
 def transcript_of(row: dict[str, Any], source: str) -> Transcript:
-    messages = convert_to_messages([cleaned(message) for message in row["messages"]])
+    said = [{**one, "content": one.get("content") or ""} for one in row["messages"]]
     return _named(
         Transcript(
             name=row["id"],
             source=source,
             tools=row.get("tools") or [],
-            messages=list(messages),
+            messages=list(convert_to_messages(said)),
         )
     )
-
-
-def cleaned(message: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: "" if value is None and key == "content" else value
-        for key, value in message.items()
-    }
 
 
 def _named(transcript: Transcript) -> Transcript:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -19,7 +20,17 @@ from langchain.agents.middleware.types import ModelRequest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from common import Transcript, load, parser_of, quiet, through, usage_of
+from common import (
+    Transcript,
+    head,
+    load,
+    one_after_the_other,
+    parser_of,
+    quiet,
+    row,
+    through,
+    usage_of,
+)
 from langchain_ctxwin import ContextEngine, ContextNodes, ModelLimits
 from langchain_ctxwin.agent import nodes as our_nodes
 from langchain_ctxwin.agent.storage import RunPlace
@@ -38,17 +49,9 @@ Step = Callable[[State, AIMessage], State]
 
 def history(transcripts: list[Transcript], size: int) -> list[AnyMessage]:
     """The conversations one after the other, to `size` messages; ends on a tool result or a question."""
-    messages: list[AnyMessage] = []
-    while len(messages) < size:
-        for transcript in transcripts:
-            messages.extend(
-                m.model_copy() for m in transcript.messages if m.type != "system"
-            )
-    del messages[size:]
+    messages = list(islice(one_after_the_other(transcripts), size))
     while isinstance(messages[-1], AIMessage):
         messages.pop()
-    for index, message in enumerate(messages):
-        message.id = f"m{index}"
     return with_own_calls(messages)
 
 
@@ -164,19 +167,12 @@ def main() -> None:
         "langchain": langchain,
         "deepagents": deepagents,
     }
-    print(
-        f"{'ms per step':<20}{'messages':>10}"
-        + "".join(f"{name:>22}" for name in everybody)
-    )
+    head("ms per step", "messages", *everybody)
     for way in WAYS:
         for size in options.sizes:
             messages = history(transcripts, size)
-            figures = [cost(messages, make, way) for make in everybody.values()]
-            print(
-                f"{way:<20}{size:>10,}"
-                + "".join(f"{figure:>22}" for figure in figures),
-                flush=True,
-            )
+            figures = (cost(messages, make, way) for make in everybody.values())
+            row(way, f"{size:,}", *figures)
 
 
 if __name__ == "__main__":

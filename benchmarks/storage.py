@@ -1,6 +1,6 @@
 """What does one long thread take in a checkpointer, before and after it is pruned?
 
-    python benchmarks/storage.py [--data DIR] [--calls 360] [--window 16384]
+    python benchmarks/storage.py [--data DIR] [--calls 360]
 
 Recorded agents, one after the other, are played as one thread on the nodes, in SQLite. Bytes are pages of the database,
 milliseconds are of one load.
@@ -16,12 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 
-from common import load, parser_of, quiet
+from common import load, one_after_the_other, parser_of, quiet
 from langchain_ctxwin import (
     ContextEngine,
     ContextInput,
@@ -39,6 +39,7 @@ ARMS = (PlainContextState, ContextState)
 LONG = ("openhands_claude", "pi_sessions", "sweagent_toolcalls")
 """Recorded agents that write code: long steps, and files in the results of tools."""
 
+WINDOW = 16_384
 TIMED = 5  # loads in each median
 GOAL_MB = 15.0
 
@@ -48,47 +49,36 @@ def main() -> None:
     parser.add_argument(
         "--calls", type=int, default=360, help="model calls of the thread"
     )
-    parser.add_argument("--window", type=int, default=16_384, help="tokens")
     options = parser.parse_args()
     quiet()
     messages = conversation(options.data, options.calls)
     texts = sum(len(str(message.content)) for message in messages) / 1e6
     print(
-        f"{options.calls} calls, {len(messages)} messages, {texts:.1f} MB of text, window {options.window:,}"
+        f"{options.calls} calls, {len(messages)} messages, {texts:.1f} MB of text, window {WINDOW:,}"
     )
     print(f"{'state':<20}{'MB':>8}{'messages':>10}{'load ms':>9}{'pruned MB':>11}")
     for state in ARMS:
-        print(
-            f"{state.__name__:<20}" + row(state, messages, options.window), flush=True
-        )
+        print(f"{state.__name__:<20}{figures(state, messages)}", flush=True)
     print(f"goal: ContextState takes at most {GOAL_MB:g} MB at 360 calls")
 
 
 def conversation(data: Path | None, calls: int) -> list[AnyMessage]:
     """Return recorded conversations one after the other, up to so many answers."""
-    messages, answers = list[AnyMessage](), 0
-    while answers < calls:
-        for transcript in load(data, names=LONG):
-            for message in transcript.messages:
-                if isinstance(message, SystemMessage):
-                    continue
-                if answers == calls:
-                    return messages
-                answers += isinstance(message, AIMessage)
-                messages.append(
-                    message.model_copy(update={"id": f"message-{len(messages):06}"})
-                )
+    messages, given = list[AnyMessage](), one_after_the_other(load(data, names=LONG))
+    while calls:
+        messages.append(next(given))
+        calls -= isinstance(messages[-1], AIMessage)
     return messages
 
 
-def row(state: Any, messages: list[AnyMessage], window: int) -> str:
+def figures(state: Any, messages: list[AnyMessage]) -> str:
     """Return the figures of one arm."""
     with tempfile.TemporaryDirectory() as folder:
         connection = sqlite3.connect(
             Path(folder) / "threads.db", check_same_thread=False
         )
         connection.execute("PRAGMA synchronous=OFF")  # the disk is not what is compared
-        graph = played(state, messages, window, SqliteSaver(connection))
+        graph = played(state, messages, SqliteSaver(connection))
         kept = graph.get_state(THREAD).values["messages"]
         assert [m.content for m in kept] == [m.content for m in messages[: len(kept)]]
         load_ms = milliseconds(lambda: graph.get_state(THREAD))
@@ -100,9 +90,9 @@ def row(state: Any, messages: list[AnyMessage], window: int) -> str:
     return f"{before:>8.2f}{len(kept):>10}{load_ms:>9.1f}{after:>11.2f}"
 
 
-def played(state: Any, messages: list[AnyMessage], window: int, saver: Any) -> Any:
+def played(state: Any, messages: list[AnyMessage], saver: Any) -> Any:
     """Return the graph after the conversation: each answer is the recorded one."""
-    engine = ContextEngine(ModelLimits(window, max_output_tokens=1_024))
+    engine = ContextEngine(ModelLimits(WINDOW, max_output_tokens=1_024))
     nodes = ContextNodes(engine, system_prompt="You are an agent.")
     answers = iter([message for message in messages if isinstance(message, AIMessage)])
     builder = StateGraph(state, input_schema=ContextInput, output_schema=ContextOutput)
