@@ -50,14 +50,8 @@ SOURCES = ("mini_swe_deepseek", "openhands_claude", "pi_sessions", "tau2")
 WHOLE = frozenset({"openhands_claude", "generated"})
 """Sources whose requests are recorded whole. Elsewhere a constant part is missing, which has to be learned."""
 
-FAMILIES = {
-    "claude": "anthropic", "gpt": "openai", "o3": "openai", "o4": "openai", "gemini": "gemini", "llama": "llama",
-    "deepseek": "deepseek", "qwen": "qwen",
-}  # fmt: skip
-"""Words in the name of a recorded model, with its tokenizer family; others are counted as generic."""
-
-FIRST_CLAUDES = ("claude-3", "-4-0", "-4-2", "-4-5", "-4.5", "-4-6", "-4.6")
-"""Generations of Claude that have the older vocabulary."""
+FAMILIES = {"claude": "claude3", "deepseek": "deepseek"}
+"""Words in the names of recorded models, with their tokenizer family; the others are OpenAI's."""
 
 GENERATED_CONVERSATIONS = 24
 HIDDEN_TOKENS = 96  # what simulated providers add to every request
@@ -122,11 +116,8 @@ def recorded(found: dict[str, Any], source: str, model: str) -> Sized:
 
 
 def family_of(model: str) -> str:
-    name = model.lower()
-    if "claude" in name and any(part in name for part in FIRST_CLAUDES):
-        return "claude3"
     return next(
-        (family for word, family in FAMILIES.items() if word in name), "generic"
+        (family for word, family in FAMILIES.items() if word in model), "openai"
     )
 
 
