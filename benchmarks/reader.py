@@ -1,6 +1,6 @@
 """What a real language model loses by a request beside the whole history: regret, questions, rules.
 
-    python benchmarks/reader.py --data DIR --model gemma-3-270m-q4_k_m.gguf [--minutes 9]
+    python benchmarks/reader.py --data DIR --model gemma-3-270m-q4_k_m.gguf [--steps 60]
 
 regret     nats a token by which the recorded next action is less probable (`langchain_ctxwin.replay.reader`)
 questions  share of short questions about early results whose answer the model would write, word for word
@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -271,13 +270,10 @@ def main() -> None:
         "--window", type=int, default=WINDOW, help="context window in tokens"
     )
     parser.add_argument(
-        "--minutes",
+        "--steps",
         type=float,
-        default=9.0,
-        help="after which no conversation is begun",
-    )
-    parser.add_argument(
-        "--steps", type=float, default=inf, help="after so many steps it ends"
+        default=inf,
+        help="no conversation is begun after so many",
     )
     options = parser.parse_args()
     quiet()
@@ -285,12 +281,11 @@ def main() -> None:
     if options.model is None:
         print_rules([c for c in conversations if len(c.messages) >= 4 * FAR_MESSAGES])
         return
-    reader, began = LanguageModel(options.model), time.monotonic()
-    chosen, reads, answers = policies(), list[Read](), Counter[str]()
+    reader, chosen = LanguageModel(options.model), policies()
+    reads, answers = list[Read](), Counter[str]()
     for conversation in conversations:
         steps = {(read.conversation, read.step) for read in reads}
-        is_late = time.monotonic() - began > 60 * options.minutes
-        if is_late or len(steps) >= options.steps:
+        if len(steps) >= options.steps:
             break
         if found := [*read_conversation(reader, conversation, chosen, options.window)]:
             reads += found
