@@ -36,21 +36,15 @@ LABEL = re.compile(r"^\[#(\d+), [^\]\n]*\]$", re.MULTILINE)
 
 State = dict[str, Any]
 Shown = list[tuple[str, str]]
-"""Ids of messages, and the texts of them that are shown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    text: str
-    evidence: list[tuple[str, str]]
-    """Ids of messages, and what of each has to be shown."""
+"""Ids of messages, and texts of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
     name: str
     messages: list[AnyMessage]
-    questions: list[Question]
+    questions: list[tuple[str, Shown]]
+    """With their evidence: what of which messages has to be shown."""
 
 
 def load(data: Path) -> Iterator[Conversation]:
@@ -59,11 +53,9 @@ def load(data: Path) -> Iterator[Conversation]:
             messages = list(map(_message, found["messages"]))
             said = {message.id: message.content.strip() for message in messages}
             questions = [
-                Question(
-                    text=row["q"],
-                    evidence=[
-                        (key, said[key]) for key in map(message_id, row["evidence"])
-                    ],
+                (
+                    row["q"],
+                    [(key, said[key]) for key in map(message_id, row["evidence"])],
                 )
                 for row in found["questions"]
                 if row["evidence"]
@@ -144,12 +136,12 @@ def measure(chat: Conversation) -> tuple[Conversation, Counter[str]]:
     """Count the evidence of all questions, and what of it each way shows."""
     nodes, found = nodes_of(), Counter[str]()
     state = fed(nodes, chat.messages)
-    for question in chat.questions:
-        found[""] += len(question.evidence)
-        for way, shown in reach(nodes, state, question.text).items():
+    for question, evidence in chat.questions:
+        found[""] += len(evidence)
+        for way, shown in reach(nodes, state, question).items():
             found[way] += sum(
                 any(at == key and text in part for at, part in shown)
-                for key, text in question.evidence
+                for key, text in evidence
             )
     return chat, found
 
