@@ -55,26 +55,23 @@ class Watch:
 class TimedNodes(ContextNodes):
     """The nodes under a watch."""
 
-    def __init__(self, engine: ContextEngine, watch: Watch) -> None:
-        super().__init__(engine)
-        self.watch = watch
-        for name in (
-            "budget_check",
-            "maybe_summarize",
-            "force_compress",
-            "build_messages",
-        ):
-            self._watch(getattr(self, name))
+    watch: Watch
 
     def model_node(self, call: Any) -> Any:
-        return self._watch(super().model_node(call))
+        model = super().model_node(call)
+        for node in (
+            self.budget_check,
+            self.maybe_summarize,
+            self.force_compress,
+            self.build_messages,
+            model,
+        ):
+            self._time(node)
+        return model
 
-    def _watch(self, node: Any) -> Any:
+    def _time(self, node: Any) -> None:
         invoke = node.invoke
-        node.invoke = lambda state, config=None, **_: self.watch.timed(
-            invoke, state, config
-        )
-        return node
+        node.invoke = lambda *given, **_: self.watch.timed(invoke, *given)
 
 
 class Script:
@@ -104,7 +101,8 @@ def soak(script: Script, turns: int) -> Iterator[dict[str, float]]:
     """What each block of turns took."""
     watch, turn = Watch(), 0
     limits = ModelLimits(context_window=WINDOW, requested_output_tokens=WINDOW // 8)
-    nodes = TimedNodes(ContextEngine(limits, counter=TokenEstimator("openai")), watch)
+    nodes = TimedNodes(ContextEngine(limits, counter=TokenEstimator("openai")))
+    nodes.watch = watch
     builder = StateGraph(
         ContextState, input_schema=ContextInput, output_schema=ContextOutput
     )
