@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import mean
 from typing import Any
 
@@ -201,31 +202,25 @@ def deep_middleware(parts: Parts) -> Any:
 
 
 def trim(parts: Parts) -> Any:
-    from langchain.agents.middleware import wrap_model_call
-
-    max_tokens = int(TRIGGER_SHARE * parts.room_tokens)
-
-    @wrap_model_call
-    def trimmed(request: Any, handler: Any) -> Any:
-        messages = trim_messages(
-            request.messages,
-            max_tokens=max_tokens,
-            token_counter="approximate",  # noqa: S106  # the name of a counter
-            strategy="last",
-            start_on="human",
-            end_on=("human", "tool"),
-            include_system=True,
-        )
-        return handler(request.override(messages=messages))
-
-    return _agent(parts, trimmed)
+    policy = partial(
+        trim_messages,
+        max_tokens=int(TRIGGER_SHARE * parts.room_tokens),
+        token_counter="approximate",  # noqa: S106  # the name of a counter
+        strategy="last",
+        start_on="human",
+        end_on=("human", "tool"),
+        include_system=True,
+    )
+    return _shortened(parts, policy)
 
 
 def listed_tail(parts: Parts) -> Any:
     """The strongest plain way: a tail that drops to .3 of the room when it is full, and lists identifiers that left."""
-    from langchain.agents.middleware import wrap_model_call
+    return _shortened(parts, Dropped(parts.room_tokens))
 
-    policy = Dropped(parts.room_tokens)
+
+def _shortened(parts: Parts, policy: Callable[[Any], Any]) -> Any:
+    from langchain.agents.middleware import wrap_model_call
 
     @wrap_model_call
     def shortened(request: Any, handler: Any) -> Any:
@@ -234,16 +229,15 @@ def listed_tail(parts: Parts) -> Any:
     return _agent(parts, shortened)
 
 
-def _agent(parts: Parts, *middleware: Any, **options: Any) -> Any:
+def _agent(parts: Parts, middleware: Any) -> Any:
     from langchain.agents import create_agent
 
     return create_agent(
         parts.provider,
         parts.tools,
         system_prompt=SYSTEM_PROMPT,
-        middleware=list(middleware),
+        middleware=[middleware],
         checkpointer=InMemorySaver(),
-        **options,
     )
 
 

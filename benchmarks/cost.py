@@ -16,6 +16,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from math import inf
 from typing import Any
 
 from langchain.agents.middleware import SummarizationMiddleware
@@ -141,28 +142,24 @@ class Request:
         ]
 
 
-Marked = tuple[list[Any], bool]
-"""Messages with breakpoints, and whether an argument of the call marks the end."""
-
-
 def marked_by_us(
     rules: CacheRules, messages: list[Any], tools: Sequence[Any]
-) -> Marked:
+) -> list[Any]:
     """The breakpoints that this package sends to the provider."""
     if rules.marks_end:
-        return with_breakpoints(messages, (), EXPLICIT, OPENAI_BREAKPOINT), False
-    return with_breakpoints(messages, tools, MINUTES), True
+        return with_breakpoints(messages, (), EXPLICIT, OPENAI_BREAKPOINT)
+    return with_breakpoints(messages, tools, MINUTES)
 
 
 def marked_by_middleware(
     rules: CacheRules, messages: list[Any], tools: Sequence[Any]
-) -> Marked:
+) -> list[Any]:
     """Those of `AnthropicPromptCachingMiddleware`: behind the system prompt and the newest message; none elsewhere."""
     if rules.marks_end:
-        return messages, False
+        return messages
     is_prompted = messages and messages[0].type == "system"
     first = with_breakpoints(messages[:1], tools, MINUTES)[:1] if is_prompted else []
-    return [*first, *messages[len(first) :]], True
+    return [*first, *messages[len(first) :]]
 
 
 def laid_out(
@@ -173,7 +170,10 @@ def laid_out(
     *,
     end: bool,
 ) -> Request:
-    """Return a request as providers read it: tools, system prompt, messages in blocks with their breakpoints."""
+    """Return a request as providers read it: tools, system prompt, messages in blocks with their breakpoints.
+
+    An argument of the call marks the `end`.
+    """
     blocks = [_tool(tool) for tool in tools]
     for message in messages:
         blocks += _blocks(message)
@@ -198,25 +198,27 @@ def without_breakpoints(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _blocks(message: BaseMessage) -> list[Block]:
     """The blocks of a message; the first one carries the framing."""
-    found = [(message.type, *one) for one in _content(message.content)]
+    found = list(_content(message))
     for call in getattr(message, "tool_calls", ()):
         text = json.dumps([call["name"], call["args"]], ensure_ascii=False)
-        found.append(("call", text, exact.text_tokens(text), False))
-    blocks = [
-        Block(kind=kind, text=text, tokens=tokens, is_marked=is_marked)
-        for kind, text, tokens, is_marked in found or [(message.type, "", 0, False)]
-    ]
-    tokens = blocks[0].tokens + exact.MESSAGE_TOKENS
-    return [replace(blocks[0], tokens=tokens), *blocks[1:]]
+        found.append(Block(kind="call", text=text, tokens=exact.text_tokens(text)))
+    first, *others = found or [Block(kind=message.type, text="", tokens=0)]
+    return [replace(first, tokens=first.tokens + exact.MESSAGE_TOKENS), *others]
 
 
-def _content(content: Any) -> Iterator[tuple[str, int, bool]]:
-    """Text, tokens and whether a breakpoint follows, of each block; a breakpoint changes nothing that is cached."""
+def _content(message: BaseMessage) -> Iterator[Block]:
+    """The blocks of the content; a breakpoint changes nothing that is cached."""
+    content: Any = message.content
     for item in content if isinstance(content, list) else [content]:
         plain = item if isinstance(item, str) else without_breakpoints(item)
         for text, media_tokens in exact.content_blocks([plain]):
             if text or media_tokens:
-                yield text, exact.text_tokens(text) + media_tokens, plain != item
+                yield Block(
+                    kind=message.type,
+                    text=text,
+                    tokens=exact.text_tokens(text) + media_tokens,
+                    is_marked=plain != item,
+                )
 
 
 class Clock:
@@ -279,8 +281,9 @@ class CacheLedger:
         for at in range(mark, 0, -1):
             if window is not None and places[mark] - places[at] >= window:
                 return 0
-            if self._is_kept(request.keys[at], request.seconds):
-                self._used[request.keys[at]] = request.seconds
+            key, now = request.keys[at], request.seconds
+            if now - self._used.get(key, -inf) <= self.rules.life_seconds:
+                self._used[key] = now
                 return at
         return 0
 
@@ -292,9 +295,6 @@ class CacheLedger:
             for before, kind in pairwise(kinds)
         )
         return [0, *accumulate(is_new)]
-
-    def _is_kept(self, key: int, now: float) -> bool:
-        return key in self._used and now - self._used[key] <= self.rules.life_seconds
 
 
 # ---- the arms ------------------------------------------------------------------------------------------------------
@@ -401,12 +401,14 @@ class Session(Talk):
                 is_ours = arm in {OURS, IDLE, NOT_IDLE}
                 marked_by = marked_by_us if is_ours else marked_by_middleware
                 for rules in RULES:
-                    marked, end = marked_by(rules, messages, self.tools)
-                    ledgers[arm, rules].record(
-                        laid_out(
-                            marked, self.tools, answer, self.clock.seconds, end=end
-                        )
+                    request = laid_out(
+                        marked_by(rules, messages, self.tools),
+                        self.tools,
+                        answer,
+                        self.clock.seconds,
+                        end=not rules.marks_end,
                     )
+                    ledgers[arm, rules].record(request)
             self._wait(answer, self.rest[at + 1 : at + 2])
         for (arm, rules), ledger in ledgers.items():
             tally[arm, rules.name] += ledger.cost

@@ -10,7 +10,6 @@ Queries for several servers: what stands before the first `/` of a gold tool dif
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ import exact
 from common import parser_of, rows_of
 from langchain_ctxwin.text import TermIndex, query_terms, terms
 from langchain_ctxwin.tools import ToolSelector
+from sufficiency import half_of
 
 COLLECTIONS = ("stabletoolbench", "bfcl_pooled", "metatool")
 BUDGETS = (4_000, 2_000, 1_000)
@@ -141,13 +141,9 @@ def read(folder: Path, name: str) -> tuple[dict[str, dict[str, Any]], list[Case]
     cases = [
         Case(text=row["query"], gold=frozenset(row["gold"]))
         for row in rows_of(folder / f"{name}.queries.jsonl.gz")
-        if is_held_out(row["id"])
+        if half_of(row["id"]) == "b"
     ]
     return tools, cases
-
-
-def is_held_out(identifier: str) -> bool:
-    return hashlib.sha256(identifier.encode()).digest()[0] % 2 == 1
 
 
 if __name__ == "__main__":

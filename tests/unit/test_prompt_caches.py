@@ -76,7 +76,7 @@ def test_the_breakpoints_that_are_billed_are_those_that_we_send(name, marks):
         AIMessage("I."),
         HumanMessage("Why?"),
     ]
-    sent, end = caches.marked_by_us(rules_of(name), messages, [])
-    assert (
-        caches.laid_out(sent, [], AIMessage("So."), seconds=0.0, end=end).marks == marks
-    )
+    rules = rules_of(name)
+    sent, said = caches.marked_by_us(rules, messages, []), AIMessage("So.")
+    request = caches.laid_out(sent, [], said, seconds=0.0, end=not rules.marks_end)
+    assert request.marks == marks
