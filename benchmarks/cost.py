@@ -27,7 +27,6 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     RemoveMessage,
-    SystemMessage,
 )
 
 import exact
@@ -329,11 +328,11 @@ class Timed(Ours):
         self.clock = clock
 
     def __call__(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
-        fitted = self.engine.fit(history, session=self.session, **self.about)
-        counts = dict(fitted.session.get("context_counts") or {})
-        counts["answered_seconds"] = self.clock.seconds + FIRST_TOKEN_SECONDS
-        self.session = {**fitted.session, "context_counts": counts}
-        return [m for m in fitted.request if not isinstance(m, SystemMessage)]
+        shown = super().__call__(history)
+        answered = {"answered_seconds": self.clock.seconds + FIRST_TOKEN_SECONDS}
+        counts = {**(self.session.get("context_counts") or {}), **answered}
+        self.session = {**self.session, "context_counts": counts}
+        return shown
 
 
 class Summarized:

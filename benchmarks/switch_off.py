@@ -14,8 +14,8 @@ import pkgutil
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,21 +43,15 @@ class SeamGoneError(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     name: str
-    seams: Mapping[str, StandIn]
+    seam: str
+    off: StandIn
     instead: str = "nothing"
 
 
 @contextmanager
 def applied(row: Row) -> Iterator[None]:
-    """Hold the mechanism of a row off; raises `SeamGoneError` where a seam of it is gone."""
-    with ExitStack() as stack:
-        for seam, stand_in in row.seams.items():
-            _replace(stack, row, seam, stand_in)
-        yield
-
-
-def _replace(stack: ExitStack, row: Row, seam: str, stand_in: StandIn) -> None:
-    module_name, _, path = seam.partition(":")
+    """Hold the mechanism of a row off; raises `SeamGoneError` where its seam is gone."""
+    module_name, _, path = row.seam.partition(":")
     *owners, name = path.split(".")
     try:
         owner: Any = importlib.import_module(f"{PACKAGE}.{module_name}")
@@ -66,19 +60,19 @@ def _replace(stack: ExitStack, row: Row, seam: str, stand_in: StandIn) -> None:
         old = vars(owner)[name]
     except (ImportError, AttributeError, KeyError) as error:
         raise SeamGoneError(
-            f"{row.name}: the package has no {seam} any more; mend the row or take it out"
+            f"{row.name}: the package has no {row.seam} any more; mend the row or take it out"
         ) from error
-    new = stand_in(old)
-    modules = [
-        module
-        for key, module in [*sys.modules.items()]
-        if key.partition(".")[0] == PACKAGE
-    ]
-    for place in (
-        [owner] if owners else [m for m in modules if vars(m).get(name, stack) is old]
-    ):
+    new, places = row.off(old), [owner]
+    if not owners:
+        modules = [m for key, m in sys.modules.items() if key.startswith(PACKAGE)]
+        places = [module for module in modules if vars(module).get(name) is old]
+    for place in places:
         setattr(place, name, new)
-        stack.callback(setattr, place, name, old)
+    try:
+        yield
+    finally:
+        for place in places:
+            setattr(place, name, old)
 
 
 # ---- what stands in --------------------------------------------------------------------------------------------------
@@ -92,11 +86,9 @@ def returning(result: Any) -> StandIn:
     return value(lambda *_, **__: result)
 
 
-def with_settings(**changes: Any) -> StandIn:
-    """The settings of an engine, with some changed."""
-    return lambda old: property(
-        lambda engine: old.fget(engine).model_copy(update=changes)
-    )
+def _unprepared(old: Any) -> Any:
+    """The settings of an engine, under which nothing is begun ahead of need."""
+    return property(lambda engine: old.fget(engine).model_copy(update={"prepare": 1.0}))
 
 
 def _plain_estimate(old: Any) -> Any:
@@ -123,92 +115,95 @@ def _waiting(start: Any) -> Any:
 
 
 PROMPT = Row(
-    name="summaries take no time", seams={"summarize.jobs:SummaryJobs.start": _waiting}
+    name="summaries take no time", seam="summarize.jobs:SummaryJobs.start", off=_waiting
 )
 """Otherwise figures would depend on how busy the machine is."""
 
 ROWS = (
     Row(
         name="anchor (last reported size)",
-        seams={"core.measuring:last_report_of": returning(None)},
+        seam="core.measuring:last_report_of",
+        off=returning(None),
     ),
     Row(
         name="estimator by family",
         instead="count_tokens_approximately",
-        seams={"pricing:Pricings": _plain_estimate},
+        seam="pricing:Pricings",
+        off=_plain_estimate,
     ),
     Row(
         name="tokens of tool schemas by their parts",
         instead="their JSON as text",
-        seams={"core.tool_schemas:schema_tokens": value(_json_tokens)},
+        seam="core.tool_schemas:schema_tokens",
+        off=value(_json_tokens),
     ),
     Row(
         name="steps of the current turn leave",
         instead="whole turns alone, then clamps",
-        seams={"core.compaction:step_cuts": returning([])},
+        seam="core.compaction:step_cuts",
+        off=returning([]),
     ),
     Row(
         name="record: standing instructions",
         instead="statements like others",
-        seams={"core.standing:is_standing": returning(False)},
+        seam="core.standing:is_standing",
+        off=returning(False),
     ),
     Row(
         name="record: names and numbers of results",
-        seams={"core.notes:_seen": returning(())},
+        seam="core.notes:_seen",
+        off=returning(()),
     ),
     Row(
         name="record: calls and outcomes",
-        seams={"core.notes:_of_answer": returning(())},
+        seam="core.notes:_of_answer",
+        off=returning(()),
     ),
     Row(
         name="record: titles of objects before their keys",
-        seams={"core.notes:_title": returning("")},
+        seam="core.notes:_title",
+        off=returning(""),
     ),
     Row(
         name="record: room is left when it is written anew",
         instead="all of its room is filled",
-        seams={"core.record:REWRITTEN_SHARE": lambda _: 1.0},
+        seam="core.record:REWRITTEN_SHARE",
+        off=lambda _: 1.0,
     ),
     Row(
         name="record: a choice of lines stays",
         instead="chosen at each compaction",
-        seams={"core.record:HALF": lambda _: 2.0},
+        seam="core.record:HALF",
+        off=lambda _: 2.0,
     ),
     Row(
         name="recovery from a refusal",
         instead="the error is raised",
-        seams={"core.overflow:classify_overflow": returning(None)},
+        seam="core.overflow:classify_overflow",
+        off=returning(None),
     ),
     Row(
         name="record",
-        seams={
-            "core.record:extended": value(
-                lambda record, *_, **__: replace(record, lines=())
-            )
-        },
+        seam="core.record:extended",
+        off=value(lambda record, *_, **__: replace(record, lines=())),
     ),
     Row(
         name="summaries by a model",
         instead="the record alone",
-        seams={
-            "summarize.model:as_summarizer": lambda old: (
-                lambda _, **named: old(None, **named)
-            )
-        },
+        seam="summarize.model:as_summarizer",
+        off=lambda old: lambda _, **named: old(None, **named),
     ),
     Row(
         name="summary begun ahead of need",
         instead="at the limit",
-        seams={"engine:ContextEngine.config": with_settings(prepare=1.0)},
+        seam="engine:ContextEngine.config",
+        off=_unprepared,
     ),
     Row(
         name="pairing repair",
         instead="sent as it is",
-        seams={
-            "core.pairing:repair_step": value(
-                lambda messages, *_, **__: tuple(messages)
-            )
-        },
+        seam="core.pairing:repair_step",
+        off=value(lambda messages, *_, **__: tuple(messages)),
     ),
 )
 

@@ -23,7 +23,7 @@ def test_every_seam_of_a_row_is_there(row):
 
 def test_a_seam_that_is_gone_names_the_row():
     row = switch_off.Row(
-        name="wheels", seams={"engine:Wheels.turn": switch_off.value(None)}
+        name="wheels", seam="engine:Wheels.turn", off=switch_off.value(None)
     )
     with (
         pytest.raises(
@@ -36,7 +36,7 @@ def test_a_seam_that_is_gone_names_the_row():
 
 def test_a_mechanism_is_off_wherever_it_was_imported_and_on_again_afterwards():
     before = overflow.classify_overflow
-    row = next(row for row in switch_off.ROWS if "core.overflow" in str(row.seams))
+    row = next(row for row in switch_off.ROWS if "core.overflow" in row.seam)
     with switch_off.applied(row):
         found = model_call.classify_overflow
         assert found is overflow.classify_overflow is not before
@@ -47,7 +47,7 @@ def test_a_mechanism_is_off_wherever_it_was_imported_and_on_again_afterwards():
 def test_a_method_is_replaced_in_its_class():
     cls = importlib.import_module("langchain_ctxwin.core.request").Request
     before = vars(cls)["is_low"]
-    seams = {"core.request:Request.is_low": switch_off.value(1)}
-    with switch_off.applied(switch_off.Row(name="low water", seams=seams)):
+    seam, off = "core.request:Request.is_low", switch_off.value(1)
+    with switch_off.applied(switch_off.Row(name="low water", seam=seam, off=off)):
         assert cls.is_low == 1
     assert vars(cls)["is_low"] is before
