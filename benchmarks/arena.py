@@ -489,9 +489,11 @@ class FakeModel(ScriptedChatModel):
         self.desk.outcome.summaries.append(summary)
         faults = [fault for fault in request_faults(messages) if "call" in fault]
         self._checked(summary, faults, messages, tools)
-        text = summary_of(messages, longest_tokens)
-        summary.output_tokens = exact.text_tokens(text)
-        return AIMessage(text)
+        text = "\n".join(map(exact.payload, messages))
+        asked = [int(found.replace(",", "")) for found in ASKED_TOKENS.findall(text)]
+        written = extract(text, min([longest_tokens, *asked]))
+        summary.output_tokens = exact.text_tokens(written)
+        return AIMessage(written)
 
     def _answer(self, messages: list[BaseMessage], tools: list[Any]) -> AIMessage:
         desk: Desk = self.desk
@@ -613,13 +615,6 @@ class Desk:
 # ---- the summarizer ------------------------------------------------------------------------------------------------
 
 
-def summary_of(messages: Sequence[BaseMessage], longest_tokens: int) -> str:
-    """The summary of a request, as long as it asks for."""
-    text = "\n".join(map(exact.payload, messages))
-    asked = [int(found.replace(",", "")) for found in ASKED_TOKENS.findall(text)]
-    return extract(text, min([longest_tokens, *asked]))
-
-
 def extract(text: str, max_tokens: int) -> str:
     """Key sentences, chosen by their digest where they do not all fit so that no place is favoured, then others."""
     keys = list(dict.fromkeys(KEY_SENTENCE.findall(text)))
@@ -631,12 +626,12 @@ def extract(text: str, max_tokens: int) -> str:
             hashlib.sha256(s.encode()).digest(),
         ),
     ):
-        used += exact.text_tokens(sentence) + 1
-        if used > KEY_SHARE * max_tokens:
+        size = exact.text_tokens(sentence) + 1
+        if used + size > KEY_SHARE * max_tokens:
             break
         kept.add(sentence)
+        used += size
     lines = [sentence for sentence in keys if sentence in kept]
-    used = sum(exact.text_tokens(line) + 1 for line in lines)
     for found in SENTENCE.finditer(text):
         size = exact.text_tokens(found.group()) + 1
         if used + size > FILLED_SHARE * max_tokens:

@@ -48,13 +48,8 @@ def message_tokens(message: BaseMessage) -> int:
     return text_tokens(payload(message)) + media + MESSAGE_TOKENS
 
 
-@lru_cache(maxsize=4_096)
-def _definition_tokens(definition: str) -> int:
-    return text_tokens(definition) + TOOL_TOKENS
-
-
 def tools_tokens(tools: Sequence[dict[str, Any]]) -> int:
-    return sum(_definition_tokens(_typescript(tool)) for tool in tools)
+    return sum(text_tokens(_typescript(tool)) + TOOL_TOKENS for tool in tools)
 
 
 def request_tokens(
