@@ -73,12 +73,6 @@ def _message(row: dict[str, Any]) -> AnyMessage:
     return kind(row["content"], id=message_id(row["mid"]), name=row.get("name"))
 
 
-def nodes_of() -> ContextNodes:
-    # The input limit is what is compared; a window this much larger leaves room for the answer beside it.
-    limits = ModelLimits(context_window=2 * LIMIT, max_input_tokens=LIMIT)
-    return ContextNodes(ContextEngine(limits))
-
-
 def fed(nodes: ContextNodes, messages: list[AnyMessage]) -> State:
     """The state after a conversation that came turn by turn."""
     state: State = {"messages": []}
@@ -134,7 +128,9 @@ def reach(nodes: ContextNodes, state: State, question: str) -> dict[str, Shown]:
 
 def measure(chat: Conversation) -> tuple[Conversation, Counter[str]]:
     """Count the evidence of all questions, and what of it each way shows."""
-    nodes, found = nodes_of(), Counter[str]()
+    # The input limit is what is compared; a window this much larger leaves room for the answer beside it.
+    limits = ModelLimits(context_window=2 * LIMIT, max_input_tokens=LIMIT)
+    nodes, found = ContextNodes(ContextEngine(limits)), Counter[str]()
     state = fed(nodes, chat.messages)
     for question, evidence in chat.questions:
         found[""] += len(evidence)

@@ -63,12 +63,11 @@ class Catalog:
     def fetch(self, _):
         for name, row in self.models.items():
             provider, _, model = name.partition("/")
-            prices = {
-                "input": "cost_in",
-                "output": "cost_out",
-                "cache_read": "cache_read",
+            cost = {
+                "input": row.get("cost_in"),
+                "output": row.get("cost_out"),
+                "cache_read": row.get("cache_read"),
             }
-            cost = {key: row.get(field) for key, field in prices.items()}
             stated = {"limit": row, "cost": cost, "status": row.get("status")}
             yield read_provider_row(provider, model, stated)
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 import sqlite3
 import statistics
 import tempfile
-import time
-from collections.abc import Callable
+import timeit
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,8 @@ def figures(state: Any, messages: list[AnyMessage]) -> str:
         graph = played(state, messages, SqliteSaver(connection))
         kept = graph.get_state(THREAD).values["messages"]
         assert [m.content for m in kept] == [m.content for m in messages[: len(kept)]]
-        load_ms = milliseconds(lambda: graph.get_state(THREAD))
+        loads = timeit.repeat(lambda: graph.get_state(THREAD), repeat=TIMED, number=1)
+        load_ms = statistics.median(loads) * 1e3
         before = megabytes(connection)
         prune_thread(graph, THREAD["configurable"]["thread_id"])
         connection.execute("VACUUM")
@@ -112,16 +112,6 @@ def played(state: Any, messages: list[AnyMessage], saver: Any) -> Any:
         else:
             given.append(message)
     return graph
-
-
-def milliseconds(work: Callable[[], Any]) -> float:
-    """Return the median time of the work."""
-    times = []
-    for _ in range(TIMED):
-        began = time.perf_counter()
-        work()
-        times.append((time.perf_counter() - began) * 1e3)
-    return statistics.median(times)
 
 
 def megabytes(connection: sqlite3.Connection) -> float:
