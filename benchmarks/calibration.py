@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from statistics import mean
@@ -71,11 +71,9 @@ State = dict[str, Any]
 class Sized:
     """One conversation; its AI messages carry the reported sizes as `usage_metadata`, the way LangChain states them."""
 
-    source: str
+    transcript: Transcript
     model: str
     family: str
-    tools: list[Any]
-    messages: list[AnyMessage]
     true: dict[int, int]
     """Reported sizes of tools and what is before an answer, by the position of the answer."""
 
@@ -148,11 +146,9 @@ def sized(
             stated = {"response_metadata": metadata, "usage_metadata": usage}
             messages[at] = message.model_copy(update=stated)
     return Sized(
-        source=transcript.source,
+        transcript=replace(transcript, messages=messages),
         model=model,
         family=family,
-        tools=transcript.tools,
-        messages=messages,
         true={
             at: sizes[at][0]
             for at in sorted(sizes)
@@ -180,31 +176,31 @@ class Replay:
     """One conversation, request by request, with the state that the package keeps between them."""
 
     def __init__(self, talk: Sized) -> None:
-        self.talk, self.state = talk, State()
+        self.talk, self.transcript, self.state = talk, talk.transcript, State()
+        self.messages = self.transcript.messages
         self.engine = ContextEngine(
             ModelLimits(WINDOW), counter=TokenEstimator(talk.family)
         )
         self.model = ModelInfo(name=talk.model, context_window=WINDOW)
 
     def run(self) -> Iterator[Sighting]:
-        talk = self.talk
-        for number, (point, true) in enumerate(talk.true.items()):
-            window = self.measure(talk.messages[:point], self.state)
+        for number, (point, true) in enumerate(self.talk.true.items()):
+            window = self.measure(self.messages[:point], self.state)
             yield self.sighting("next", number, window, true)
             if number >= FIRST_COMPACTED and (found := self.compacted(window, point)):
                 yield self.sighting("compacted", number, *found)
-            answer = talk.messages[point]
+            answer = self.messages[point]
             assert isinstance(answer, AIMessage)
             counts, _ = from_answer(window, answer)
             self.state = {**after_measure(window).to_json(), "context_counts": counts}
 
     def measure(self, messages: Sequence[AnyMessage], state: State) -> Window:
         return self.engine.measure(
-            messages, tools=self.talk.tools, session=state, model=self.model
+            messages, tools=self.transcript.tools, session=state, model=self.model
         )
 
     def sighting(self, kind: str, number: int, window: Window, true: int) -> Sighting:
-        shown, tools = self.engine.build(window), self.talk.tools
+        shown, tools = self.engine.build(window), self.transcript.tools
         counts = {
             OURS: window.total_tokens,
             PLAIN: window.estimates.total_tokens,
@@ -214,7 +210,7 @@ class Replay:
             ),
         }
         return Sighting(
-            source=self.talk.source,
+            source=self.transcript.source,
             kind=kind,
             responses=number,
             true=true,
@@ -232,7 +228,7 @@ class Replay:
         begin = next(iter(true))
         if (cut := self.cut(window, begin, point)) is None:
             return None
-        messages = self.talk.messages[:point]
+        messages = self.messages[:point]
         before = range(window.parts.first, begin)
         pinned = tuple(position_of(messages, i) for i in before)
         view = View(start=position_of(messages, cut), pinned=pinned)
@@ -251,7 +247,7 @@ class Replay:
     def cut(self, window: Window, begin: int, point: int) -> int | None:
         """The answer nearest half of the history, at a step, and not after the current question: that one stays."""
         steps = [step for step in window.steps if step.index >= begin]
-        asked = last_user(self.talk.messages[:point])
+        asked = last_user(self.messages[:point])
         latest = point if asked is None or asked < begin else asked
         half, gone = sum(step.tokens for step in steps) / 2, 0
         candidates = list[tuple[float, int]]()
