@@ -46,6 +46,7 @@ from langchain_ctxwin.core.provider_call import (
 from langchain_ctxwin.replay.playing import Show, keep_last
 from sufficiency import (
     ANSWER_TOKENS,
+    CACHED_PRICE,
     LISTED,
     OURS,
     TO_HALF,
@@ -68,6 +69,10 @@ SLOW_TOOLS = ((0.97, 0.0), (0.03, 420.0))
 """The same for what a tool takes on top: a test suite, an approval."""
 
 
+LEAST_TOKENS = 1_024  # shorter prefixes are not kept
+WRITE_PRICE = 1.25
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRules:
     """What a provider publishes about its prompt cache: what ends at a mark can be read again."""
@@ -77,11 +82,6 @@ class CacheRules:
     """From the last use on."""
 
     output: float
-    least_tokens: int = 1_024
-    """Shorter prefixes are not kept."""
-
-    read: float = 0.1
-    write: float = 1.25
     window_positions: int | None = None
     """How far back from each mark an entry is looked for, the mark counted; None is to the start.
 
@@ -257,7 +257,7 @@ class CacheLedger:
         rules = self.rules
         read, written = self.taken(request)
         self.cost += request.ends[-1] - read - written
-        self.cost += rules.read * read + rules.write * written
+        self.cost += CACHED_PRICE * read + WRITE_PRICE * written
         self.cost += rules.output * sum(block.tokens for block in request.answer)
 
     def taken(self, request: Request) -> tuple[int, int]:
@@ -269,7 +269,7 @@ class CacheLedger:
         hit = max((self._found(request, places, mark) for mark in marks), default=0)
         last = hit
         for mark in marks:
-            if request.ends[mark] >= rules.least_tokens:
+            if request.ends[mark] >= LEAST_TOKENS:
                 self._used[request.keys[mark]] = request.seconds
                 last = max(last, mark)
         return request.ends[hit], request.ends[last] - request.ends[hit]
