@@ -71,17 +71,12 @@ def tau_airline() -> Iterator[dict[str, Any]]:
 
 def stated_tool(source: str) -> dict[str, Any]:
     """The definition that the module of a tool returns as a literal; nothing of it is executed."""
-    info = next(
-        n
-        for n in ast.walk(ast.parse(source))
-        if isinstance(n, ast.FunctionDef) and n.name == "get_info"
-    )
     returned = next(
-        node
-        for node in ast.walk(info)
-        if isinstance(node, ast.Return) and node.value is not None
+        node.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict)
     )
-    tool: dict[str, Any] = ast.literal_eval(returned.value)
+    tool: dict[str, Any] = ast.literal_eval(returned)
     return tool
 
 

@@ -23,7 +23,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from common import parser_of
 from langchain_ctxwin import ContextConfig
@@ -156,11 +156,7 @@ def questions(history: Sequence[AnyMessage]) -> list[tuple[str, str]]:
     }
     found = list[tuple[str, str]]()
     for message in history[:-FAR_MESSAGES]:
-        call = (
-            calls.get(message.tool_call_id)
-            if isinstance(message, ToolMessage)
-            else None
-        )
+        call = calls.get(getattr(message, "tool_call_id", None))
         try:
             fields = leaves(json.loads(message.text)) if call else {}
         except ValueError:
@@ -228,12 +224,9 @@ def planted(conversation: Conversation, rules: Sequence[str]) -> Conversation:
 def kept(conversations: Sequence[Conversation], window: int) -> dict[str, float]:
     """Return the share of each form of rule that stands whole in a line of the last request, after it left."""
     shown, tried = Counter[str](), Counter[str]()
-    forms = list(RULES)
-    for number, conversation in enumerate(conversations):
-        chosen = [
-            forms[(number * RULES_AT_ONCE + k) % len(forms)]
-            for k in range(RULES_AT_ONCE)
-        ]
+    forms = itertools.cycle(RULES)
+    for conversation in conversations:
+        chosen = list(itertools.islice(forms, RULES_AT_ONCE))
         sent = list[Sent]()
         replay(
             planted(conversation, [RULES[form] for form in chosen]),

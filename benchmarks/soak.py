@@ -152,12 +152,8 @@ def soak(script: Script, turns: int) -> Iterator[dict[str, float]]:
 def _texts(transcripts: list[Transcript], kind: str) -> Iterator[str]:
     for transcript in transcripts:
         for message in transcript.messages:
-            if (
-                message.type == kind
-                and isinstance(message.content, str)
-                and message.content.strip()
-            ):
-                yield message.content[:MAX_CHARS]
+            if message.type == kind and message.text.strip():
+                yield message.text[:MAX_CHARS]
 
 
 def main() -> None:

@@ -36,9 +36,9 @@ from langchain_ctxwin.agent import nodes as our_nodes
 from langchain_ctxwin.agent.storage import RunPlace
 
 SIZES = (1_000, 10_000, 100_000)
-WAYS = ("the same objects", "loaded anew", "first sight")
-REPEATS = {"the same objects": 12, "loaded anew": 4, "first sight": 2}
-WARM_UP = {"the same objects": 4, "loaded anew": 2, "first sight": 0}
+WAYS = {"the same objects": (4, 12), "loaded anew": (2, 4), "first sight": (0, 2)}
+"""Steps that warm up, and steps that are measured."""
+
 ROOMY, SMALL = 100_000_000, 32_768
 OUT_OF_REACH = ("tokens", 10**9)
 KEPT = ("messages", 20)
@@ -128,7 +128,8 @@ def cost(messages: list[AnyMessage], make: Callable[[], Step], way: str) -> str:
         step, taken = make(), list[float]()
     except ImportError:
         return "not installed"
-    for number in range(WARM_UP[way] + REPEATS[way]):
+    warm_up, repeats = WAYS[way]
+    for number in range(warm_up + repeats):
         if way == "first sight":
             state = {"messages": messages}
         if way != "the same objects":
@@ -147,7 +148,7 @@ def cost(messages: list[AnyMessage], make: Callable[[], Step], way: str) -> str:
             f"row {number}", tool_call_id=f"c{number}", id=f"t{number}"
         )
         state = {**state, "messages": [*state["messages"], reply, result]}
-    return f"{median(taken[WARM_UP[way] :]) * 1_000:.2f}"
+    return f"{median(taken[warm_up:]) * 1_000:.2f}"
 
 
 def main() -> None:

@@ -255,8 +255,7 @@ class Play(Talk):
             text = "\n".join(map(exact.payload, request))
             shown = [value for value in needed if value in text]
             self._count(arm, shown, far, steps=len(shown) == len(needed))
-            if missing := [value for value in needed if value not in text]:
-                self._look_again(arm, at, missing)
+            self._look_again(arm, at, {*needed} - {*shown})
 
     def _count(self, arm: str, shown: list[str], far: set[str], steps: int) -> None:
         counts = (len(shown), len(far.intersection(shown)), steps)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -136,12 +136,11 @@ def list_stock(depot: str) -> list[dict[str, object]]:
     return script.rows_of(depot)
 
 
-def where_it_stopped(state: Mapping[str, Any]) -> str:
+def where_it_stopped(state: dict[str, Any]) -> str:
     """Where a turn goes on that a dead worker began: it is begun anew, with the same question by its id."""
-    last = state["messages"][-1]
-    if not isinstance(last, AIMessage):
+    if not isinstance(state["messages"][-1], AIMessage):
         return "budget_check"
-    return "tools" if last.tool_calls else END
+    return tools_condition(state)
 
 
 class FleetModel(ScriptedChatModel):
