@@ -555,7 +555,9 @@ class ContextEngine:
         holds for this conversation alone.
         """
         if is_stated and self._learned is not None:
-            stated = stated_limit(overflow, accepted_tokens(window))
+            stated = stated_limit(
+                overflow, accepted_tokens(window), window.parts.declared
+            )
             if learned := for_everybody(stated, window.parts.declared):
                 self._learned.learn(window.parts.model, learned)
         return self._again(window, refused(window, overflow), was_refused=True)

@@ -302,7 +302,9 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
     is_own = model == window.answering_model or may_be(model, asked)
     learned = remembered_limit(window.session, asked)
     if is_own and learned and not is_possible(learned, tokens):
-        counts["limits"] = {}
+        counts["limits"] = {
+            name: one for name, one in counts["limits"].items() if name != asked
+        }
     counts["speakers"] = {asked: model}
     if extended:
         answer = Position(id=reply.id or "", index=window.stop)

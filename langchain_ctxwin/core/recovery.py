@@ -46,11 +46,12 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     """
     counts, model = window.session.counts, window.parts.model
     if media := learned_limits(overflow, MediaSize.of_all(window.assembled())):
-        before = (counts.get("media") or {}).get(model) or {}
-        return {**counts, "media": {model: smaller_of(media, before)}}
+        before = counts.get("media") or {}
+        own = smaller_of(media, before.get(model) or {})
+        return {**counts, "media": {**before, model: own}}
     counts = from_refusal(window, stated_input(overflow))
     taken = accepted_tokens(window)
-    limit = stated_limit(overflow, taken)
+    limit = stated_limit(overflow, taken, window.parts.declared)
     if limit is None and not window.over_by:
         refused_tokens = window.total_tokens
         least = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
@@ -60,7 +61,7 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
         limit = least + beside if is_possible(least, taken) else None
     if limit is None or limit > (remembered_limit(window.session, model) or inf):
         return counts
-    return {**counts, "limits": {model: limit}}
+    return {**counts, "limits": {**(counts.get("limits") or {}), model: limit}}
 
 
 def accepted_tokens(window: Window) -> int:

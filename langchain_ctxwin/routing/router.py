@@ -315,7 +315,7 @@ class ModelRouter:
         A registry with a `LearnedSource` learns it, too. Nothing follows where no limit was stated.
         """
         refusing = self.candidate(route.name)
-        limit = stated_limit(overflow)
+        limit = stated_limit(overflow, limits=refusing.limits)
         by_field = for_everybody(limit, refusing.limits)
         if limit is None or not by_field:
             return

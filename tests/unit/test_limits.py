@@ -26,6 +26,7 @@ from langchain_ctxwin import (
     UnknownModelError,
 )
 from langchain_ctxwin.core.limits import NamedLimits
+from langchain_ctxwin.core.measuring import from_answer
 from langchain_ctxwin.models.sources import LearnedSource
 from support.agents import ask
 from support.fakes import (
@@ -343,6 +344,39 @@ def test_an_accepted_request_above_a_learned_limit_removes_it_from_its_conversat
     node = ContextNodes(engine, system_prompt=prompt).model_node(ScriptedChatModel())
     update = node.invoke({**stored, "messages": [HumanMessage("hello", id="1")]})
     assert update["context_counts"]["limits"] == {}
+
+
+def test_a_limit_holds_until_its_own_model_takes_more():
+    engine, models = (
+        engine_of(),
+        [NamedLimits(ModelLimits(WINDOW), name) for name in "ab"],
+    )
+    session = {}
+    for model, limit in zip(models, (SMALL, 2 * SMALL), strict=True):
+        window = engine.measure(
+            [HumanMessage(LONG, id="1")], session=session, model=model
+        )
+        refusal = ContextOverflow(limit, None, "input")
+        session = engine.learn(window, refusal).session.to_json()
+    large, _ = (engine.measure([], session=session, model=one) for one in models)
+    assert large.input_limit == SMALL
+    window = engine.measure(
+        [HumanMessage("hello", id="1")],
+        system_prompt=LONG * 6,
+        session=session,
+        model=models[0],
+    )
+    tokens = window.total_tokens
+    usage = {"input_tokens": tokens, "output_tokens": 0, "total_tokens": tokens}
+    counts, _ = from_answer(window, AIMessage("", usage_metadata=usage))
+    assert counts["limits"] == {"b": 2 * SMALL}
+
+
+def test_an_input_limit_of_its_own_is_what_a_stated_window_leaves_beside_the_output():
+    engine = ContextEngine(ModelLimits(WINDOW, max_input_tokens=WINDOW), exact_count)
+    refusal = ContextOverflow(SMALL, SMALL + 1, "input_plus_output", 300)
+    window = engine.measure([HumanMessage(LONG, id="1")])
+    assert engine.learn(window, refusal).input_limit == SMALL - 300
 
 
 # State from outside
