@@ -36,7 +36,7 @@ RECORD_FRAME_TOKENS = (
     24  # tokens around the lines of the record: its marks, and the count of what left
 )
 RECORDED_SHARE = 0.98  # of the limit: where record and messages that had to be cut end, so that a short step fits, too
-NEWEST_SHARE = 0.5  # of the room beside fixed regions: what the newest results take at least, beside the record
+NEWEST_SHARE = 0.6  # of the room beside fixed regions: what the newest results take at least, beside the record
 MIN_PROGRESS = 0.1  # smallest reduction of the request that a summary must promise; less would be repeated at once
 FOCUS_CHARS = 4  # of a word of a focus: shorter ones stand in every line
 # Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates.
@@ -275,8 +275,8 @@ def recorded(
     """Return the request with the record of what left since `before`, as much of it as its room holds.
 
     `summary_tokens` is the size of a summary that is still to be written, and will stand above the record. With
-    `is_first`, before anything is clamped, it may take half of what the newest results would fill, but no room of old
-    messages that are kept. With `is_cut`, once messages were cut to make room, it fills all that they leave.
+    `is_first`, before anything is clamped, it may take two fifths of what the newest results would fill, but no room
+    of old messages that are kept. With `is_cut`, once messages were cut to make room, it fills all that they leave.
     """
     old = before.view
     new = after.view
@@ -299,6 +299,7 @@ def recorded(
         messages=max(0, record.messages + len(dropped) - len(back)),
     )
     room, free = record_room(after, summary_tokens=summary_tokens)
+    chosen_share = 1.0 if is_cut else REWRITTEN_SHARE
     if is_first:
         beside = replace(after, limit=int(RECORDED_SHARE * after.limit))
         most = max(
@@ -309,6 +310,7 @@ def recorded(
             int((1 - NEWEST_SHARE) * most), most - portion(parts.settings.keep, most)
         )
         free = max(record_room(beside)[1], share)
+        chosen_share = max(REWRITTEN_SHARE, share / max(1, free))
     lines: Iterable[RecordLine] = _lines(after, sorted({*dropped, *edited}), room)
     if parts.focus:
         lines = _named([*record.lines, *lines], parts.focus)
@@ -319,7 +321,7 @@ def recorded(
         room_tokens=room,
         free_tokens=free,
         price=after.text_tokens,
-        chosen_share=1.0 if is_cut else REWRITTEN_SHARE,
+        chosen_share=chosen_share,
     )
     return after.shown_as(replace(new, record=record))
 

@@ -1,7 +1,7 @@
 """What is newest is cut last, to what fits, and aloud."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
@@ -111,6 +111,13 @@ def test_results_after_a_question_that_filled_the_window_are_cut_to_what_fits(
         (("balanced", "balanced"), ("roomy", "roomy"), ("balanced", "roomy"))
     ),
     counter=st.sampled_from((CharCounter(), None)),
+)
+@example(
+    made=result,
+    shares=[0.5, 1.0],
+    old=37,
+    presets=("balanced", "balanced"),
+    counter=None,
 )
 def test_a_larger_newest_message_and_a_roomier_preset_show_no_less_of_it(
     made, shares, old, presets, counter
