@@ -211,11 +211,12 @@ def _kinds(request: Request) -> tuple[list[set[int]], ...]:
     """
     messages = request.parts.messages
     current = last_user(messages)
+    pins = request.parts.pins - {current}
     if current is not None and current < request.newest_index:
         is_cut = message_id(messages, current) in request.view.clamped
         current = None if is_cut else current
     visible = request.parts.visible_indexes(request.view, len(messages))
-    free = {*visible} - request.parts.pins - {current}
+    free = {*visible} - pins - {current}
     begin = request.newest_index if request.newest else len(messages)
     old = {index for index in free if index < begin}
     answers = {index for index in free if isinstance(messages[index], AIMessage)}

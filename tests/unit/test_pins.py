@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -145,6 +145,14 @@ def pinned_conversations(draw):
 
 @RUNS
 @given(messages=pinned_conversations(), window=st.sampled_from((1200, 2000)))
+@example(
+    messages=[
+        pin(HumanMessage(text("keep this", 1500), id="q")),
+        AIMessage("", id="b", tool_calls=[{"name": "read", "args": {}, "id": "c"}]),
+        ToolMessage(text("found", 50), tool_call_id="c", id="r"),
+    ],
+    window=1200,
+)
 def test_a_single_pin_never_causes_a_refusal(messages, window):
     engine, state = engine_of(window), {}
     for stop in range(1, len(messages) + 1):
