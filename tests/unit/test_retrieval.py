@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_anthropic import ChatAnthropic
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
+from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import Field
 from structlog.testing import capture_logs
 
@@ -206,6 +208,37 @@ def test_scores_that_rise_in_the_order_of_the_base_are_distances(scores, options
         == kept
     )
     assert "".join(names(compressor.compress_documents(found, "q"))) == kept
+
+
+def search_of(kind, documents):
+    """Make the search of a vector store, whose scores are similarities, or distances as those of Chroma and FAISS."""
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    if kind == "Chroma":
+        chroma = pytest.importorskip(
+            "langchain_chroma", reason="langchain-chroma is not installed"
+        )
+        store = chroma.Chroma(embedding_function=store.embeddings)
+    store.add_documents(documents)
+
+    def search(query):
+        found = store.similarity_search_with_score(query, k=len(documents))
+        if kind == "FAISS":  # squared distances of vectors of length 1
+            return [(document, 2 - 2 * score) for document, score in found]
+        return found
+
+    return search
+
+
+@pytest.mark.parametrize("kind", ["Chroma", "FAISS", "InMemory"])
+def test_what_a_vector_store_finds_nearest_is_kept(kind):
+    """With the scores that each store hands out beside its documents."""
+    documents = [Document(f"rule {number}; " * 9) for number in range(9)]
+    query, search = documents[4].page_content, search_of(kind, documents)
+    nearest = [document.page_content for document, _ in search(query)]
+    result = budgeted(base=search, max_context_tokens=300).retrieve(query)
+    assert [one.page_content for one in result.documents] == nearest[:4]
+    assert nearest[0] == query
+    assert result.truncated
 
 
 def test_distances_are_said_once():
