@@ -486,7 +486,7 @@ class RoutingConfig(Settings):
 class AlertConfig(Settings):
     """Thresholds of `langchain_ctxwin.observe.Alerts`; None is off.
 
-    Environment variables: `CTXWIN_ALERTS_<FIELD>`, e.g. `CTXWIN_ALERTS_CONVERSATION_COST=2.5`.
+    Environment variables: `CTXWIN_ALERTS_<FIELD>`, e.g. `CTXWIN_ALERTS_UTILIZATION=0.8`.
 
     Attributes:
         utilization: Alert when each of the last `utilization_steps` requests of a conversation took more than this
@@ -560,9 +560,16 @@ class LiveConfig(Protocol):
 
 
 def group_of(config: Any, name: str) -> Any:
-    """Return the group of this name as it is now, from a `FileConfig` or a live configuration; a group is itself."""
+    """Return the group of this name as it is now, from a `FileConfig` or a live configuration; a group is itself.
+
+    Raises:
+        ConfigError: the configuration is none of these.
+    """
     current = getattr(config, "current", config)
-    return getattr(current, name) if isinstance(current, FileConfig) else current
+    group = getattr(current, name) if isinstance(current, FileConfig) else current
+    kind: Any = FileConfig.model_fields[name].annotation
+    wanted = f"{kind.__name__}(...), a FileConfig or a ConfigFile, or None"
+    return expect(group, kind, "config", wanted)
 
 
 def listed(settings: BaseModel) -> dict[str, Any]:
@@ -661,6 +668,8 @@ def _fault(
         close = get_close_matches(name, fields)
         meant = f" (did you mean {close[0]}?)" if close else ""
         return f"unknown setting {name}{meant}: remove it or correct its name"
+    if kind == "missing":
+        return f"{name} is missing: pass it"
     origin = "" if place[0] in settings else " (from the environment)"
     # A list or table may hold a secret, and so may a text in the place of one.
     may_be_secret = kind == "model_type" or SECRET_NAMES.intersection(map(str, place))

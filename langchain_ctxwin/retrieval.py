@@ -135,12 +135,14 @@ class _Budgeted(BaseModel):
 
     def _select(
         self,
-        results: Iterable[Any],
+        results: Any,
         k: int | None,
         max_context_tokens: int | None = None,
     ) -> RetrievalResult:
         budget, score = max_context_tokens or self.max_context_tokens, self.score
-        documents = [_scored(one, score) for one in results]
+        # what cannot be gone through is refused as a document that is none
+        found = results if isinstance(results, Iterable) else [results]
+        documents = [_scored(one, score) for one in found]
         of = score if callable(score) else (lambda one: one.metadata.get(score))
         numbers = [_number(of(one)) for one in documents]
         ranked = _by_relevance(

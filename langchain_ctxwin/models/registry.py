@@ -322,7 +322,7 @@ def _catalogs(catalogs: Catalogs) -> list[ModelSource]:
         return [SnapshotSource()]
     if catalogs == "online":
         return [CatalogSource(MODELS_DEV), SnapshotSource()]
-    if isinstance(catalogs, str):
+    if isinstance(catalogs, str) or not isinstance(catalogs, Iterable):
         raise ConfigError(
             f'catalogs={catalogs!r}: give "offline", "online", or a list of files and URLs'
         )

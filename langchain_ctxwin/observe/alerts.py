@@ -104,6 +104,7 @@ class Alerts:
         wanted = "a function of the alert, such as the emit of a sink"
         expect(then, Callable, "then", wanted)
         self._config: Any = AlertConfig() if config is None else config
+        group_of(self._config, "alerts")  # refuses what holds no thresholds
         self._reporter = Reporter([SimpleNamespace(emit=then)], own=(LogSink,))
         self._samples: Lru[deque[float]] = Lru(MAX_MEASURES)
         self._raised: dict[Key, AlertEvent] = {}

@@ -143,12 +143,7 @@ class ModelRouter:
         strengths: Mapping[str, float] | None = None,
     ) -> None:
         self._settings = RoutingConfig() if config is None else config
-        expect(
-            self.config,
-            RoutingConfig,
-            "config",
-            "a RoutingConfig, a FileConfig or a ConfigFile, or None",
-        )
+        group_of(self._settings, "routing")  # refuses what holds no weights
         if registry is None:
             registry = ModelRegistry()
         wanted = "a ModelRegistry, or None for what comes with the package"

@@ -134,8 +134,6 @@ class ToolResultGuard:
         sinks: Iterable[MetricsSink] | Reporter = (),
     ) -> None:
         settings = group_of(config or ToolResultConfig(), "tool_results")
-        wanted = "a ToolResultConfig, a FileConfig or a ConfigFile, or None"
-        expect(settings, ToolResultConfig, "config", wanted)
         wanted = "a store with the methods put, get and delete, or None"
         expect(store, ResultStore | None, "store", wanted)
         if not isinstance(signer, CursorSigner | None):

@@ -24,6 +24,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.errors import brief
 from langchain_ctxwin.middleware import ContextWindowMiddleware
+from langchain_ctxwin.observe import Alerts
 from support.agents import ADAPTERS, agent_on
 from support.desk import CONFIG, TOOLS, state_of
 from support.fakes import ScriptedChatModel, script
@@ -190,6 +191,10 @@ USUAL = {
     "a path as the memory of limits": (
         lambda: ctx.ContextEngine(LARGE, learned="limits.json"), "learned='limits.json': pass LearnedSource(",
     ),
+    "a number as thresholds": (lambda: Alerts(5), "config=5: pass AlertConfig(...)"),
+    "a number as catalogs": (lambda: ctx.ModelRegistry(catalogs=5), "catalogs=5: give"),
+    "a search without an answer": (lambda: ctx.BudgetedRetriever(base=lambda _: None).invoke("q"), "found None"),
+    "a retriever of nothing": (ctx.BudgetedRetriever, "BudgetedRetriever: base is missing"),
     "one message": (lambda: ENGINE.measure(ASKED[0]), "a list of messages"),
     "a state in the place of its messages": (lambda: ENGINE.measure({"messages": ASKED}), "a list of messages"),
 }  # fmt: skip

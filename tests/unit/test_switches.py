@@ -96,7 +96,5 @@ def test_a_router_follows_a_live_configuration():
     assert routes.route("hi").name == "large"
     live.current = FileConfig(routing={"complexity": "low"})
     assert routes.route("hi").name == "small"
-    with pytest.raises(
-        ConfigError, match="pass a RoutingConfig, a FileConfig or a ConfigFile"
-    ):
+    with pytest.raises(ConfigError, match=r"pass RoutingConfig\(...\), a FileConfig"):
         router(RetrievalConfig())
