@@ -367,11 +367,12 @@ class Talk:
 
     def _print_event(self, event: Mapping[str, Any]) -> None:
         """Print what the package did and why."""
-        done = event["type"].removeprefix("context.").replace("_", " ")
+        done = re.sub("[._]", " ", event["type"].removeprefix("context."))
         if event["type"] == "context.compacted":
             sizes = f"{event['tokens_before']:,} -> {event['tokens_after']:,} tokens"
             done = f"{done} {sizes}: {event['left_messages']} messages left"
-        say(f"{INDENT}~ {done}  ({event.get('reason') or event.get('fault') or ''})")
+        why = event.get("reason") or event.get("fault")
+        say(f"{INDENT}~ {done}" + (f"  ({why})" if why else ""))
 
     def claims(self) -> list[Claim]:
         """Return the claims of every conversation, each with the figure that was measured."""

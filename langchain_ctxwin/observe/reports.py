@@ -232,6 +232,7 @@ MEASURES: Mapping[str, Callable[[Sequence[Event]], Iterable[Pair]]] = {
     "utilization": lambda events: (
         _over(step.input_tokens, step.input_limit) for step in _steps(events)
     ),
+    "accuracy": lambda events: (_over(step.accuracy, 1) for step in _steps(events)),
     "token_efficiency": _token_efficiency,
     "reserve_waste": lambda events: (
         _over(one.unused_reserve_tokens, one.reserved_tokens) for one in _steps(events)

@@ -29,6 +29,7 @@ def test_the_default_run_tells_two_stories_and_ends_with_what_was_checked(capsys
     assert ("FAILED" in out, "WRONG" in out, "\x1b" in out) == (False, False, False)
     assert out.index("\nLong work: ") < out.index("\nLarge results: ")
     assert len(re.findall(r"~ compacted [\d,]+ -> [\d,]+ tokens: .*\(.+\)", out)) > 5
+    assert "~ tool result reduced\n" in out
     assert out.count("verified, rule kept") == out.count("\nTurn ") > 7
     assert out.endswith("\nAll 11 claims that were checked hold.\n")
 

@@ -63,6 +63,15 @@ def measured(name, *events):
             [replace(STEP, tools_called=()), replace(STEP, tools_called=("write",))],
             (0.9, 0),
         ),
+        (
+            "accuracy",
+            [
+                replace(STEP, estimated_tokens=300),
+                replace(STEP, estimated_tokens=400),
+                STEP,
+            ],
+            (0.875, 1),
+        ),
         ("reserve_waste", [STEP, UNSIZED], (0.5, 1)),
         (
             "tools_needed",
