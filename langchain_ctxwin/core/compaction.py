@@ -158,6 +158,7 @@ class Compaction:
             session=after,
             view=view,
             limit=request.input_limit,
+            needs_room=False,
             unbound=unbound,
         )
 

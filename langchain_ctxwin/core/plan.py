@@ -333,7 +333,7 @@ def _cut_goal(request: Request) -> Request:
 def emergency(request: Request, target_tokens: int | None = None) -> Compaction | None:
     """Return the compaction with which the request fits, or raise `BudgetExceededError`."""
     limit = request.input_limit if target_tokens is None else target_tokens
-    before = replace(request, limit=limit, was_refused=target_tokens is not None)
+    before = replace(request, limit=limit, needs_room=target_tokens is not None)
     need = before.need()
     if need is None or need.level != "hard":
         return None
@@ -373,8 +373,9 @@ def summary_due(request: Request, *, is_local: bool) -> Compaction | None:
 def compaction_on_request(request: Request, *, is_local: bool) -> Compaction | None:
     """Return the compaction that the host asks for, although the request may fit: a summary where one is due."""
     may_write = not is_local and request.parts.settings.summarize != "off"
-    summary = _summary(request, ASKED_BY_HOST) if may_write and request.fits else None
-    return summary or _worthwhile(request, ASKED_BY_HOST)
+    before = replace(request, needs_room=True)
+    summary = _summary(before, ASKED_BY_HOST) if may_write and before.fits else None
+    return summary or _worthwhile(before, ASKED_BY_HOST)
 
 
 def _worthwhile(request: Request, reason: str) -> Compaction | None:
@@ -385,7 +386,7 @@ def _worthwhile(request: Request, reason: str) -> Compaction | None:
 
 
 def _compaction(before: Request, reason: str) -> Compaction | None:
-    after = replace(smaller(before), was_refused=False)
+    after = smaller(before)
     if after.view == before.view and after.summary == before.summary:
         return None
     return Compaction(kind="force", reason=reason, before=before, after=after)

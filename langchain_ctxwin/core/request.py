@@ -99,8 +99,9 @@ class Request:
     limit: int = 0
     """What the request has to fit: the input limit, or less after a refusal."""
 
-    was_refused: bool = False
-    """Half of `keep` stays: the provider refused the request, and may state another limit than that of its model."""
+    needs_room: bool = False
+    """Half of `keep` stays: the host asked for room, or the provider refused the request, and may state another limit
+    than that of its model."""
 
     unbound: int = 0
     """Position up to which reasoning is tied to what requests under the stored view no longer begin with."""
@@ -553,7 +554,7 @@ class Request:
         kept = portion(self.parts.settings.keep, self.room)
         if self.parts.settings.trigger is not None and kept >= self.most_history:
             kept = self.most_history // 2  # a low trigger beside the default of `keep`
-        if self.was_refused:
+        if self.needs_room:
             return self.fixed_tokens + kept // 2
         newest = self.newest.tokens if self.newest else 0
         beside = min(kept + newest, int(KEPT_WITH_NEWEST_SHARE * self.most_history))
