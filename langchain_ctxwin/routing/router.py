@@ -431,8 +431,8 @@ def _largest(
     """The largest window, for a request that it may take, or that is made smaller for it."""
     able = [one for one in candidates if not one.unable(request)]
     for one in sorted(able, key=lambda one: -one.input_limit(request))[:1]:
-        size = request.sizes[one.family]
-        if request.shrinks or size.lower <= one.input_limit(request):
+        size, limit = request.sizes[one.family], one.input_limit(request)
+        if limit and (request.shrinks or size.lower <= limit):
             return one, f"largest window: nothing else fits {size.tokens:,} tokens"
     lines = "".join(f"\n  {name}: {why}" for name, why in rejected.items())
     raise NoModelFitsError(

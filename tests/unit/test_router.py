@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import ceil
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
@@ -338,6 +338,7 @@ sizes = st.lists(st.integers(0, 60_000), min_size=1, max_size=8)
 
 
 @given(windows=windows, sizes=sizes, reserve=st.none() | st.integers(0, 4_000))
+@example(windows=[300], sizes=[0], reserve=300)
 def test_what_is_chosen_fits_and_everyone_is_accounted_for(windows, sizes, reserve):
     """Over whole conversations: the size is within the limit, and rejected + chosen = candidates."""
     routes = of_infos(*(info(f"m{w}", w, str(w)) for w in windows))
