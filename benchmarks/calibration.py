@@ -305,10 +305,10 @@ COUNTED = {
     "openai": "o200k", "cl100k": "cl100k", "anthropic": "claude47", "claude3": "claude3", "gemini": "gemma3",
     "llama": "llama3", "qwen": "qwen3", "deepseek": "deepseek",
 }  # fmt: skip
-AGENT_LIKE = {
-    "agent_obs", "chat", "tool_json", "tool_calls", "json", "jsonmin", "log", "py", "js", "ts", "java", "diff", "sh",
-    "md", "mdtable", "yaml", "sql", "html", "csv", "trace", "prose_en", "c", "rust", "css",
-}  # fmt: skip
+ODD = {"b64", "emoji", "hex", "latex", "minjs", "num", "roff"}
+OTHER_LANGUAGES = "ml_"
+"""What agents hardly send: kinds of texts, and how the kinds of texts that are not in English begin."""
+
 VOCABULARIES = {
     "openai": "o200k_base",
     "cl100k": "cl100k_base",
@@ -327,7 +327,7 @@ MOST_PERCENT = 8.5
 def of_texts(data: Path | None, *, is_quick: bool) -> None:
     """The estimator of single texts, beside the published heuristics and an exact tokenizer."""
     rows = list(rows_of(data / "tokens" / "fit.jsonl.gz")) if data else []
-    rows = [one for one in rows if one["cat"] in AGENT_LIKE]
+    rows = [one for one in rows if not one["cat"].startswith((*ODD, OTHER_LANGUAGES))]
     if rows := rows[:: 20 if is_quick else 1]:
         true = {
             name: [one["tokens"][key] for one in rows] for name, key in COUNTED.items()

@@ -74,11 +74,10 @@ def report_two(prompts: list[Prompt]) -> None:
     cheap, dear = (
         np.array([prompt.cost[name] for prompt in prompts]) for name in (WEAK, STRONG)
     )
-    is_chosen_on = np.arange(len(prompts)) % 2 == 0
     parts = {
-        "all": np.ones(len(prompts), bool),
-        "chosen on": is_chosen_on,
-        "others": ~is_chosen_on,
+        "all": slice(None),
+        "chosen on": slice(0, None, 2),
+        "others": slice(1, None, 2),
     }
     print(
         f"\n{len(prompts)} prompts: cheap {weak.mean():.3f} right, strong {strong.mean():.3f}\n"
