@@ -393,7 +393,7 @@ class Session(Talk):
         ledgers = {
             (arm, rules): CacheLedger(rules) for arm in self.job.arms for rules in RULES
         }
-        for at, answer, requests in self.requests(self.arms()):
+        for at, answer, requests in self.requests(self.everybody()):
             tally["", "calls"] += 1
             for arm, messages in requests.items():
                 tally[arm, "over"] += self.tokens(messages) > self.job.limit
@@ -416,15 +416,14 @@ class Session(Talk):
             tally[SUMMARIZED, rules.name] += read + rules.output * written
         return tally
 
-    def arms(self) -> dict[str, Show]:
-        policies: dict[str, Show] = {
+    def everybody(self) -> dict[str, Show]:
+        return {
             **self.policies(Ours(self.job, self.prompt)),
             SUMMARIZED: self.summarized,
             NEVER: keep_last(1, lambda _: 0),
             IDLE: Timed(self.job, self.prompt, self.clock, when_idle=True),
             NOT_IDLE: Timed(self.job, self.prompt, self.clock, when_idle=False),
         }
-        return {arm: policies[arm] for arm in self.job.arms}
 
     def _wait(self, answer: AIMessage, following: list[AnyMessage]) -> None:
         has_users = self.job.transcript.source not in MACHINE_TURNS

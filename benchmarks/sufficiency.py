@@ -184,26 +184,24 @@ class Talk:
         }
 
     def requests(
-        self, arms: Mapping[str, Show]
+        self, policies: Mapping[str, Show]
     ) -> Iterator[tuple[int, AIMessage, dict[str, list[AnyMessage]]]]:
-        """Yield each reply with its place and the requests before it, until one is refused.
+        """Yield each reply with its place and the requests of the arms before it, until one is refused.
 
         The first arm hears what its request took, as a provider reports it.
         """
-        history, first = list[AnyMessage](), next(iter(arms))
+        history, arms = list[AnyMessage](), self.job.arms
         for at, message in enumerate(self.rest):
             if not isinstance(message, AIMessage):
                 history.append(message)
                 continue
             try:
-                found = {
-                    arm: [*self.head, *policy(history)] for arm, policy in arms.items()
-                }
+                found = {arm: [*self.head, *policies[arm](history)] for arm in arms}
             except BudgetExceededError:  # the conversation ends for everybody
                 self.is_refused = True
                 return
             yield at, message, found
-            usage = usage_of(self.tokens(found[first]))
+            usage = usage_of(self.tokens(found[arms[0]]))
             history.append(message.model_copy(update={"usage_metadata": usage}))
 
 
@@ -214,8 +212,6 @@ class Play(Talk):
         super().__init__(job)
         self.tally = Tally()
         self.texts = list(map(exact.payload, self.rest))
-        made = self.policies(Ours(job, self.prompt))
-        self.arms = {arm: made[arm] for arm in job.arms}
         self.sent: dict[str, list[AnyMessage]] = {}
         # when an arm last looked up again what a message told
         self.again: dict[tuple[str, int], int] = {}
@@ -223,7 +219,8 @@ class Play(Talk):
     def run(self) -> Tally:
         if self.is_small:
             return self.tally
-        for at, reply, requests in self.requests(self.arms):
+        policies = self.policies(Ours(self.job, self.prompt))
+        for at, reply, requests in self.requests(policies):
             self._score(reply, at, requests)
             self._bill(requests)
         self.tally["", "refused"] += self.is_refused
