@@ -198,17 +198,6 @@ class Record:
             if line.kind != "said" or line.text not in written
         )
 
-    def of_messages(self, ids: Iterable[str]) -> Record:
-        """Return the record without lines of messages that are gone: what was deleted is not remembered."""
-        present_ids = {*ids}
-        lines = tuple(line for line in self.lines if line.source in present_ids)
-        selection = self.selection
-        if selection is not None:
-            number, first = selection
-            kept = sum(line.source in present_ids for line in self.lines[:first])
-            selection = (number, kept)
-        return replace(self, lines=lines, selection=selection)
-
 
 def render_record(record: Record | Mapping[str, Any]) -> str:
     """Return the record as a model sees it, without its frame; takes the JSON form too.

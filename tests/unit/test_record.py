@@ -705,7 +705,7 @@ NOW = [
 @given(st.lists(lines, max_size=12), st.lists(lines, max_size=12), st.integers(10, 200))
 @example(NOW, [], 200)
 def test_a_stored_record_goes_on_as_if_it_had_not_been_stored(before, more, room):
-    """The same lines give the same record, none change nothing, and those of deleted messages leave."""
+    """The same lines give the same record, and none change nothing."""
     record = added(Record(), before, room=room)
     stored = Record.from_json(json.loads(json.dumps(record.to_json())))
     assert (stored, added(stored, more, room=room)) == (
@@ -714,9 +714,6 @@ def test_a_stored_record_goes_on_as_if_it_had_not_been_stored(before, more, room
     )
     whole = added(Record(), before)
     assert added(Record(), before) == added(whole, []) == whole
-    assert whole.of_messages(["m2"]).lines == tuple(
-        line for line in whole.lines if line.source == "m2"
-    )
 
 
 # ---- room -------------------------------------------------------------------------------------------------------
@@ -791,21 +788,6 @@ def test_what_is_met_for_ever_is_stored_a_few_times(kind, text):
     for number in range(5 * room):
         record = added(record, [RecordLine(kind, text, f"m{number}", USED)], room=room)
     assert len(record.lines) <= room
-
-
-def test_a_deletion_takes_its_own_lines_and_hides_no_others():
-    lines_ = [RecordLine("done", f"look({at}) → ok", f"m{at}", USED) for at in range(9)]
-    record = Record(lines=tuple(lines_), selection=(2, 4))
-    shown = record.text.splitlines()
-    remaining = record.of_messages({line.source for line in lines_} - {"m0", "m8"})
-    assert remaining.text.splitlines() == shown[:-1]
-
-
-def test_a_statement_that_is_repeated_stays_when_the_first_one_is_deleted():
-    rule = "Never ship to Oslo."
-    record = added(record_of(said(rule, "u1")), lines_of(said(rule, "u9")))
-    assert render_record(record) == f"user: {rule}"
-    assert render_record(record.of_messages(["u9"])) == f"user: {rule}"
 
 
 # ---- data, never more -------------------------------------------------------------------------------------------
