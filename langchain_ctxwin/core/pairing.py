@@ -62,14 +62,10 @@ TEXT_ARGUMENT = (
 
 AnyCall = ToolCall | InvalidToolCall
 
-# Asked of each message of a history: a look at what a class inherits takes longer than all else.
-PLAIN_KINDS = frozenset({HumanMessage, AIMessage, SystemMessage})
-NO_ANSWERS = frozenset({HumanMessage, ToolMessage, SystemMessage})
-
 
 def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
     """Return the calls that a message states, in order; malformed ones last, because providers want them answered."""
-    if type(message) in NO_ANSWERS or not isinstance(message, AIMessage):
+    if not isinstance(message, AIMessage):
         return ()
     calls: list[AnyCall] = [*message.tool_calls, *message.invalid_tool_calls]
     if type(message.content) is list:
@@ -82,18 +78,15 @@ def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
 
 def call_ids(message: AnyMessage) -> tuple[str, ...]:
     """Ids of the calls that a message states, in order; empty texts for calls without one."""
-    if type(message) in NO_ANSWERS:
-        return ()
     return tuple([call["id"] or "" for call in calls_of(message)])
 
 
 def result_ids(message: AnyMessage) -> tuple[str, ...]:
     """Ids of the calls whose results a message states; empty texts for results without one."""
-    if type(message.content) is str and type(message) in PLAIN_KINDS:
-        return ()
     if isinstance(message, FunctionMessage):
         return ("",)
-    block_ids = tuple(map(_result_id, _result_blocks(message)))
+    is_text = type(message.content) is str
+    block_ids = () if is_text else tuple(map(_result_id, _result_blocks(message)))
     if isinstance(message, ToolMessage):
         return block_ids or (message.tool_call_id or "",)
     return block_ids
@@ -333,8 +326,36 @@ def repair_step(
         )
     if not rules.media_in_results:
         body = tuple(_media_behind_results(body))
-    opening = _opening(body[0], previous, rules) if body else ""
+    opening = opening_before(body[0], previous, rules) if body else ""
     return (note_message(opening, f"{body[0].id}:opening"), *body) if opening else body
+
+
+# Of `additional_kwargs`: what was spoken or thought, which not every provider takes as it is.
+SPECIAL_KEYS = frozenset({"audio", "reasoning"})
+
+
+def is_plain(messages: Sequence[AnyMessage], calls: Sequence[str]) -> bool:
+    """True for a text, and for calls with ids of their own and a text for each in order: no provider needs a repair."""
+    first, results = messages[0], messages[1:]
+    content: Any = first.content
+    if type(content) is not str or not SPECIAL_KEYS.isdisjoint(first.additional_kwargs):
+        return False
+    if not calls:
+        return type(first) in {AIMessage, HumanMessage} and bool(content.strip())
+    answered = [
+        result.tool_call_id
+        for result in results
+        if isinstance(result, ToolMessage)
+        and type(result.content) is str
+        and result.artifact is None
+    ]
+    return (
+        isinstance(first, AIMessage)
+        and len(first.tool_calls) == len(results) == len({*calls})
+        and answered == [*calls]
+        and all(calls)
+        and not content.isspace()
+    )
 
 
 def sendable(message: AnyMessage, provider: str) -> AnyMessage:
@@ -436,8 +457,8 @@ def _media_behind_results(messages: Sequence[AnyMessage]) -> Iterator[AnyMessage
             moved = []
 
 
-def _opening(first: AnyMessage, previous: AnyMessage | None, rules: Rules) -> str:
-    """The text of the user message that has to stand before an answer; empty where none is needed."""
+def opening_before(first: AnyMessage, previous: AnyMessage | None, rules: Rules) -> str:
+    """Return the text of the user message that has to stand before an answer; empty where none is needed."""
     if not isinstance(first, AIMessage):
         return ""
     is_free = rules.calls_after_ai or not call_ids(first)

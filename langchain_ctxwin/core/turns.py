@@ -33,7 +33,9 @@ from langchain_ctxwin.core.pairing import (
     NOTE_KEY,
     call_ids,
     is_empty,
+    is_plain,
     is_user,
+    opening_before,
     repair_step,
     result_ids,
     unanswered_in,
@@ -138,13 +140,24 @@ class Step:
     # the messages; in a `Window` as the model sees them
     messages: tuple[AnyMessage, ...]
     calls: tuple[str, ...] = ()  # ids of its calls
-    is_paired: bool = True  # its calls have ids of their own, and each of its results answers one of them
     price: Price | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def tokens(self) -> int:
         """Price of the messages, in tokens; 0 where nothing prices them. It is worked out when it is asked for."""
         return sum(map(self.price, self.messages)) if self.price else 0
+
+    @cached_property
+    def is_paired(self) -> bool:
+        """True when its calls have ids of their own, and each of its results answers one of them."""
+        results = {key for message in self.messages for key in result_ids(message)}
+        is_unique = all(self.calls) and len({*self.calls}) == len(self.calls)
+        return is_unique and results.issubset(self.calls)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """True when every provider takes it as it is."""
+        return is_plain(self.messages, self.calls)
 
     @property
     def stop(self) -> int:
@@ -187,27 +200,24 @@ class VisibleSteps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have sl
 CHECKSUM_BASE, CHECKSUM_MODULUS = 1_000_003, (1 << 61) - 1
 
 
-def checksum(messages: Iterable[AnyMessage], total: int = 0) -> int:
-    """Return a number that changes when texts, calls or the order of messages change: what a request is priced by.
+def checksums(messages: Iterable[AnyMessage], total: int = 0) -> list[int]:
+    """Return numbers that change when texts, calls or the order of messages change: what a request is priced by.
 
-    It goes on from `total`, the checksum of the messages before.
+    The first is `total`, the checksum of the messages before; each message adds that of all until it.
     """
+    totals = [total]
     for message in messages:
         content: Any = message.content
-        priced_text = (
-            content if isinstance(content, str) else repr(apart(message)[0].content)
-        )
-        if isinstance(message, AIMessage) and (
+        text = content if isinstance(content, str) else repr(apart(message)[0].content)
+        if isinstance(message, ToolMessage):
+            text = f"{text}{message.tool_call_id}"
+        elif isinstance(message, AIMessage) and (
             message.tool_calls or message.invalid_tool_calls
         ):
-            priced_text = (
-                f"{priced_text}{message.tool_calls}{message.invalid_tool_calls}"
-            )
-        elif isinstance(message, ToolMessage):
-            priced_text = f"{priced_text}{message.tool_call_id}"
-        number = crc32(priced_text.encode("utf-8", "surrogatepass"), len(message.type))
-        total = (total * CHECKSUM_BASE + number) % CHECKSUM_MODULUS
-    return total
+            text = f"{text}{message.tool_calls}{message.invalid_tool_calls}"
+        number = crc32(text.encode("utf-8", "surrogatepass"), len(message.type))
+        totals.append((totals[-1] * CHECKSUM_BASE + number) % CHECKSUM_MODULUS)
+    return totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +316,13 @@ def split_steps(
                 calls += others
                 end += 1
             end = _behind_results(messages, end, limit)
-        yield _step(index, tuple(messages[index:end]), calls, price)
+        yield Step(
+            index=index,
+            size=end - index,
+            messages=tuple(messages[index:end]),
+            calls=calls,
+            price=price,
+        )
         index = end
 
 
@@ -315,29 +331,13 @@ def _behind_results(messages: Sequence[AnyMessage], start: int, limit: int) -> i
     end = start
     for after in range(start, limit):
         message = messages[after]
+        if isinstance(message, AIMessage):
+            break
         if result_ids(message):
             end = after + 1
-        elif type(message) is AIMessage or not isinstance(message, SystemMessage):
+        elif not isinstance(message, SystemMessage):
             break
     return end
-
-
-def _step(
-    index: int,
-    messages: tuple[AnyMessage, ...],
-    calls: tuple[str, ...],
-    price: Price | None,
-) -> Step:
-    results = {call_id for message in messages for call_id in result_ids(message)}
-    is_unique = all(calls) and len({*calls}) == len(calls)
-    return Step(
-        index=index,
-        size=len(messages),
-        messages=messages,
-        calls=calls,
-        is_paired=is_unique and results.issubset(calls),
-        price=price,
-    )
 
 
 def starts_turn(step: Step) -> bool:
@@ -411,7 +411,7 @@ class MessageHistory:
         Leading system messages are shown as they are now.
         """
         start = view.start.index if view.start else 0
-        return checksum(cleared_in(view, self.messages), self.checksums[start])
+        return checksums(cleared_in(view, self.messages), self.checksums[start])[-1]
 
     def with_checksum(self, view: View) -> View:
         """Return the view with a checksum of the messages that left it, so that later edits of them are noticed."""
@@ -431,23 +431,22 @@ def read_history(
     if same and len(messages) == same:
         return before
     whole = [*before.messages, *messages[same:]]
-    first, checksums = first_after_system(whole), [*before.checksums]
+    first = first_after_system(whole)
+    known = [*before.checksums, *(0 for _ in whole[same:first])]
     new = [*enumerate(whole[same:], same)]
-    for index, message in new:
-        total = checksum([message], checksums[-1]) if index >= first else 0
-        checksums.append(total)
     steps = before.steps[: _closed(before.steps)]
     steps += split_steps(whole, steps[-1].stop if steps else first, price=price)
+    marked = [pair for pair in new if pair[1].additional_kwargs]
     with_blocks = [pair for pair in new if type(pair[1].content) is list]
     return replace(
         before,
         messages=whole,
         first=first,
         steps=steps,
-        marked=before.marked.union(_where(is_pinned, new)),
+        marked=before.marked.union(_where(is_pinned, marked)),
         compacted=before.compacted.union(_where(compaction_in, with_blocks)),
         media=before.media.union(_where(has_media, with_blocks)),
-        checksums=checksums,
+        checksums=known[:-1] + checksums(whole[max(same, first) :], known[-1]),
     )
 
 
@@ -519,21 +518,30 @@ def show_steps(
 ) -> Iterator[Step]:
     """Yield the steps of a history from `start` on as the model sees them.
 
-    One that the view does not edit is shown as it was shown last where nothing that it depends on has changed: the
-    message before it is the one before it in the history, and its calls have ids of their own.
+    One that the view does not edit, and whose calls have ids of their own, is shown as it is where every provider takes
+    it so; else as it was shown last where the message before it is the one before it in the history.
     """
-    messages, edited = history.messages, view.edited
-    memo = history.visible_steps.setdefault(before.rules, {})
+    messages, edited, rules = history.messages, view.edited, before.rules
+    memo = history.visible_steps.setdefault(rules, {})
     last = before.message
     for step in history.steps_from(start):
+        is_unsealed = step.index < before.unsealed
+        is_own = before.calls.isdisjoint(step.calls) and not (
+            edited and edited.intersection(_ids(step))
+        )
+        is_right = is_own and step.is_plain and not is_unsealed
+        if is_right and not opening_before(step.messages[0], last, rules):
+            before.calls.update(step.calls)
+            last = step.messages[-1]
+            yield step
+            continue
         is_same = (
-            step.is_paired
-            and before.calls.isdisjoint(step.calls)
+            is_own
+            and step.is_paired
             and last is messages[step.index - 1]
-            and not (edited and edited.intersection(_ids(step)))
             and not isinstance(step.messages[0], SystemMessage)
         )
-        key = (step.index, step.index < before.unbound, step.index < before.unsealed)
+        key = (step.index, step.index < before.unbound, is_unsealed)
         known, visible_step = memo.get(key) or (None, step)
         if known is not step or not is_same:
             is_answered = step.stop == len(messages) or _says(messages[step.stop])

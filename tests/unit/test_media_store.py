@@ -23,7 +23,7 @@ from langchain_ctxwin import (
     pin,
 )
 from langchain_ctxwin.core.provider_blocks import MediaSize, apart, digests_in, filled
-from langchain_ctxwin.core.turns import checksum
+from langchain_ctxwin.core.turns import checksums
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.pruning import forget
 from support.agents import THREAD, WAYS, agent_on, on_both, values
@@ -256,7 +256,7 @@ def test_what_is_apart_comes_back_as_it_was(content):
     assert digests_in(lean) == data.keys()
     assert apart(lean) == (lean, {})
     assert MediaSize.of_all([lean]).images == MediaSize.of_all([message]).images
-    assert checksum([lean]) == checksum([message])
+    assert checksums([lean]) == checksums([message])
     assert message.content == content
 
 
