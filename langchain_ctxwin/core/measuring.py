@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -232,6 +232,8 @@ def _unbound(session: Session, parts: Parts) -> int:
     return stop if session.unbound else unbound_before(messages, stop, parts.rules)
 
 
+MAX_MODELS = 4  # whose sizes are remembered in a conversation, about 1 KB each
+
 # ---- after an answer or a refusal ------------------------------------------------------------------------------------
 
 
@@ -288,8 +290,8 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
         limit_tokens=window.limits.input_limit(0),
         extended_tokens=extended.tokens if extended else 0,
     ):
-        counts["sizes"] = replace(sizes, doubted=report).to_json()
-        return counts, far_off(tokens, planned)
+        doubting = replace(sizes, doubted=report)
+        return _with_sizes(counts, model, doubting), far_off(tokens, planned)
     counts["anchor"] = {
         "id": reply.id,
         "model": model,
@@ -305,13 +307,21 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
         counts["limits"] = {
             name: one for name, one in counts["limits"].items() if name != asked
         }
-    counts["speakers"] = {asked: model}
+    counts["speakers"] = {**(counts.get("speakers") or {}), asked: model}
     if extended:
         answer = Position(id=reply.id or "", index=window.stop)
         sizes = _with_growth(sizes, extended, report, answer)
     known, text = sizes.explained(window.estimates, window.steps)
     sizes = sizes.with_request(tokens, known=known, text=text)
-    return {**counts, "sizes": sizes.to_json()}, ""
+    return _with_sizes(counts, model, sizes), ""
+
+
+def _with_sizes(counts: Mapping[str, Any], model: str, sizes: Sizes) -> dict[str, Any]:
+    """The counts with the sizes of one model; beyond `MAX_MODELS`, those that were learned first leave."""
+    stored = counts.get("sizes") or {}
+    others = [(name, one) for name, one in stored.items() if name != model]
+    newest = dict(others[1 - MAX_MODELS :])
+    return {**counts, "sizes": {**newest, model: sizes.to_json()}}
 
 
 def _with_growth(
@@ -344,7 +354,7 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
         return counts
     known, text = window.sizing.explained(window.estimates, window.steps)
     sizes = window.sizing.with_refusal(stated_tokens, known=known, text=text)
-    return {**counts, "sizes": sizes.to_json()}
+    return _with_sizes(counts, window.answering_model, sizes)
 
 
 def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
@@ -391,20 +401,17 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
         return session, newest
     known, text = sizes.explained(request.estimates, request.steps)
     text -= request.steps.between(newest.at, request.stop)
-    sizes = replace(sizes, model=model).with_request(
-        newest.tokens, known=known, text=text
-    )
-    learned = {"speakers": {parts.model: model}, "sizes": sizes.to_json()}
-    return replace(session, counts={**session.counts, **learned}), newest
+    sizes = sizes.with_request(newest.tokens, known=known, text=text)
+    speakers = {**(session.counts.get("speakers") or {}), parts.model: model}
+    counts = {**session.counts, "speakers": speakers}
+    return replace(session, counts=_with_sizes(counts, model, sizes)), newest
 
 
 def sizes_for(parts: Parts, session: Session, answering_model: str) -> Sizes:
     """Return the stored sizes as far as they hold for a request to the model of this name."""
-    stored = session.counts.get("sizes")
+    stored = (session.counts.get("sizes") or {}).get(answering_model)
     sizes = Sizes.from_json(stored) if stored else Sizes()
-    return sizes.valid_for(
-        answering_model, parts.tools_digest, parts.messages, parts.pricer.doubt
-    )
+    return sizes.valid_for(parts.tools_digest, parts.messages, parts.pricer.doubt)
 
 
 def remembered_limit(session: Session, model: str) -> int | None:

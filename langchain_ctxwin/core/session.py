@@ -244,13 +244,15 @@ _COUNTS = {
         "id": _or_none(str),
     },
     "sizes": {
-        "offset": lambda value: abs(value) < MAX_NUMBER,
-        **dict.fromkeys(NUMBERS[1:], lambda value: 0 <= value < MAX_NUMBER),
-        "is_reported": lambda value: isinstance(value, bool),
-        **dict.fromkeys(("model", "tools"), str),
-        "spans": _are_spans,
-        "last": _POSITION,
-        "doubted": (int, int, int),
+        str: {
+            "offset": lambda value: abs(value) < MAX_NUMBER,
+            **dict.fromkeys(NUMBERS[1:], lambda value: 0 <= value < MAX_NUMBER),
+            "is_reported": lambda value: isinstance(value, bool),
+            "tools": str,
+            "spans": _are_spans,
+            "last": _POSITION,
+            "doubted": (int, int, int),
+        }
     },
     "speakers": {str: str},
     "limits": {str: _is_limit},

@@ -156,7 +156,7 @@ class ReportedSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The sizes of a conversation's requests that its answering model reported, and the calibration from them."""
+    """The reported sizes of a conversation's requests to one model, and the calibration from them."""
 
     offset: float = 0.0
     """Tokens of each request that are in no region and no text, by the last report."""
@@ -172,9 +172,6 @@ class Sizes:
 
     is_reported: bool = False
     """Whether the size of a request with these tools was reported."""
-
-    model: str = ""
-    """Name of the model that answered."""
 
     tools: str = ""
     """Fingerprint of the tool definitions that the offset belongs to."""
@@ -278,13 +275,13 @@ class Sizes:
         )
 
     def valid_for(
-        self, model: str, tools: str, messages: Sequence[AnyMessage], doubt: Doubt
+        self, tools: str, messages: Sequence[AnyMessage], doubt: Doubt
     ) -> Sizes:
-        """Return what of these holds for a request: nothing for another model, for other tools only that of texts.
+        """Return what of these holds for a request: for other tools only that of texts.
 
         Spans hold where they still lie where they were counted.
         """
-        sizes = self if model == self.model else Sizes(model=model)
+        sizes = self
         if tools != sizes.tools:
             sizes = replace(
                 sizes, offset=0.0, offset_text=0.0, is_reported=False, tools=tools
@@ -304,7 +301,6 @@ class Sizes:
         return {
             **numbers,
             "is_reported": self.is_reported,
-            "model": self.model,
             "tools": self.tools,
             "spans": [list(span) for span in self.spans],
             "last": asdict(self.last) if self.last else None,
@@ -314,9 +310,7 @@ class Sizes:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Sizes:
         """Read what `to_json` returns."""
-        plain = {
-            name: value[name] for name in (*NUMBERS, "is_reported", "model", "tools")
-        }
+        plain = {name: value[name] for name in (*NUMBERS, "is_reported", "tools")}
         return cls(
             **plain,
             spans=tuple(Span(*row) for row in value["spans"]),

@@ -86,7 +86,7 @@ def test_a_margin_decides_compaction_but_never_refuses():
     messages = [HumanMessage("short " * 125, id="1")]
     checked = Sizes(is_reported=True)
     window = engine.measure(
-        messages, session={"context_counts": {"sizes": checked.to_json()}}
+        messages, session={"context_counts": {"sizes": {"": checked.to_json()}}}
     )
     assert window.total_tokens <= 200 < window.upper_tokens
     compaction = engine.emergency(window)

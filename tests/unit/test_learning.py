@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin import BudgetExceededError
-from support.reporting import Chat, Provider, model
+from support.reporting import COUNTER, PROMPT, Chat, Provider, model
 
 PROVIDERS = [(400, 30, 0.12), (-200, 0, -0.1), (400, 40, 0.15), (0, 0, 0.05)]
 
@@ -42,7 +42,8 @@ def test_counts_stay_right_after_a_compaction(numbers):
 
 def without_doubt(counts):
     """What is known about sizes but a report that was not believed."""
-    return {**counts, "sizes": {**counts["sizes"], "doubted": None}}
+    every = counts["sizes"].items()
+    return {**counts, "sizes": {name: {**one, "doubted": None} for name, one in every}}
 
 
 @pytest.mark.parametrize("tokens", [0, -7, True, 900.5, "900", 10**9, 5])
@@ -56,14 +57,24 @@ def test_a_size_that_cannot_be_is_ignored(tokens):
     assert chat.error(chat.ask()) < 0.02
 
 
-def test_sizes_of_a_fallback_are_not_mixed_with_those_of_the_model():
-    chat = Chat(Provider(300, 0, 0.1), model=model("one"))
-    chat.talk(6, by="one")
-    chat.provider = Provider(900, 0, -0.1)
-    assert chat.answer(chat.ask(), by="two") == ""
-    sizes = chat.ask().sizing
-    assert (sizes.model, sizes.is_reported, sizes.ratio) == ("two", True, 1.0)
-    assert chat.error(chat.ask()) < 0.02
+def test_models_that_take_turns_are_learned_each_under_its_own_name():
+    chat, own, other = (
+        Chat(model=model("one")),
+        Provider(300, 0, 0.1),
+        Provider(900, 0, -0.1),
+    )
+    for turn in range(24):
+        chat.provider = (own, other)[turn % 2]
+        assert chat.answer(chat.ask(), by=("one", "two")[turn % 2]) == ""
+    offsets = {
+        name: sizes["offset"]
+        for name, sizes in chat.state["context_counts"]["sizes"].items()
+    }
+    assert offsets.keys() == {"one", "two"}
+    # They never answer twice in a row, so that no text is counted on its own: what differs is in the offsets.
+    regions = chat.ask().estimates
+    texts = regions.history_tokens + COUNTER.count_text(PROMPT)
+    assert offsets["two"] - offsets["one"] == pytest.approx(600 - 0.2 * texts, abs=250)
 
 
 def test_upper_bounds_hold_and_the_interval_narrows():

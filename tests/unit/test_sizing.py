@@ -78,8 +78,8 @@ GOOD = Sizes(
 )  # fmt: skip
 def test_what_are_no_sizes_is_not_read(change):
     assert Sizes.from_json(GOOD).last == LAST
-    assert read_key("context_counts", {"sizes": GOOD})[1] == ()
-    assert read_key("context_counts", {"sizes": {**GOOD, **change}})[1]
+    assert read_key("context_counts", {"sizes": {"m": GOOD}})[1] == ()
+    assert read_key("context_counts", {"sizes": {"m": {**GOOD, **change}}})[1]
 
 
 # ---- counted spans price what they cover, while it lies where it was counted ---------------------------------------
@@ -240,16 +240,13 @@ def test_another_tool_set_keeps_what_texts_have():
         tools="one",
         spans=(Span(0, 1, 9, 9),),
     )
-    assert known.valid_for("", "one", [], FITTED) == known
-    assert known.valid_for("", "two", [], FITTED) == replace(
+    assert known.valid_for("one", [], FITTED) == known
+    assert known.valid_for("two", [], FITTED) == replace(
         known, offset=0.0, offset_text=0.0, is_reported=False, tools="two"
     )
 
 
-def test_another_model_and_another_history_keep_nothing_of_it():
-    known = Sizes(
-        offset=70, is_reported=True, model="one", spans=(Span(0, 1, 9, 9),), last=LAST
-    )
-    assert known.valid_for("two", "", [], FITTED) == Sizes(model="two")
-    elsewhere = known.valid_for("one", "", [HumanMessage("")], FITTED)
+def test_another_history_keeps_none_of_the_spans():
+    known = Sizes(offset=70, is_reported=True, spans=(Span(0, 1, 9, 9),), last=LAST)
+    elsewhere = known.valid_for("", [HumanMessage("")], FITTED)
     assert elsewhere == replace(known, spans=(), last=None)
