@@ -359,6 +359,10 @@ class ContextEngine:
             ConfigError: a learned or configured limit leaves no room for input, or something is no message or tool.
         """
         messages, tools = as_messages(messages), listed(tools)
+        wanted = "a text or a SystemMessage"
+        expect(system_prompt, str | SystemMessage, "system_prompt", wanted)
+        wanted = "the session that the call before returned, or None"
+        expect(session, Mapping | None, "session", wanted)
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
         rules = self.rules_of(called if called is not None else model)
@@ -402,7 +406,7 @@ class ContextEngine:
         It is None, too, when summaries are off, would not pay for themselves, or failed twice since the last user
         message.
         """
-        return planning.summary_due(window, is_local=self.is_local)
+        return planning.summary_due(_given(window), is_local=self.is_local)
 
     def relieve(self, window: Window) -> Compaction | None:
         """Return a compaction for a request that fits, or None; pure, calls no model.
@@ -411,7 +415,7 @@ class ContextEngine:
         bound of its own (`trigger`, `max_history_tokens`, `trigger_messages`): it shrinks to a summary that is ready,
         or without one, when none is to come or a quarter more has gathered meanwhile.
         """
-        return planning.relieve(window)
+        return planning.relieve(_given(window))
 
     def on_request(self, window: Window, *, focus: str = "") -> Compaction | None:
         """Return the compaction that the host asks for, or None when it would free less than a tenth; pure.
@@ -436,7 +440,7 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
-        return planning.emergency(window, target_tokens)
+        return planning.emergency(_given(window), target_tokens)
 
     def apply(
         self, compaction: Compaction | None, window: Window, *, call: Any = None
@@ -465,6 +469,7 @@ class ContextEngine:
     ) -> Work[dict[str, Any]]:
         if compaction is None:
             return {}
+        expect(compaction, Compaction, "compaction", "what plan returned")
         after = yield from self.applying(compaction, window, call=call)
         return after.session.to_json()
 
@@ -554,11 +559,11 @@ class ContextEngine:
         A stated limit is also given to the memory `learned`. One that was inferred from an answer (`is_stated=False`)
         holds for this conversation alone.
         """
+        declared = _given(window).parts.declared
+        expect(overflow, ContextOverflow, "overflow", "what classify_overflow returns")
         if is_stated and self._learned is not None:
-            stated = stated_limit(
-                overflow, accepted_tokens(window), window.parts.declared
-            )
-            if learned := for_everybody(stated, window.parts.declared):
+            stated = stated_limit(overflow, accepted_tokens(window), declared)
+            if learned := for_everybody(stated, declared):
                 self._learned.learn(window.parts.model, learned)
         return self._again(window, refused(window, overflow), was_refused=True)
 
@@ -696,11 +701,16 @@ class ContextEngine:
 
 def settings_of(window: Window) -> ContextConfig:
     """Return the settings that held when the request was measured."""
-    return cast("ContextConfig", window.parts.settings)
+    return cast("ContextConfig", _given(window).parts.settings)
 
 
 def _focused(window: Window, focus: str) -> Window:
-    return replace(window, parts=replace(window.parts, focus=focus))
+    expect(focus, str, "focus", "what matters, in a few words")
+    return replace(window, parts=replace(_given(window).parts, focus=focus))
+
+
+def _given(window: Any) -> Window:
+    return cast("Window", expect(window, Window, "window", "what measure returned"))
 
 
 def _written_as(summarizer: Any, config: ContextConfig) -> Any:

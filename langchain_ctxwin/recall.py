@@ -40,6 +40,7 @@ from langchain_ctxwin.core.tokens import (
 from langchain_ctxwin.core.tool_schemas import RECALL_KEY
 from langchain_ctxwin.core.turns import as_messages, last_user, read_history
 from langchain_ctxwin.core.view import View, first_after_system, message_id
+from langchain_ctxwin.errors import expect
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text import (
     TermIndex,
@@ -153,6 +154,7 @@ def search_messages(
     """
     require_tokens("max_tokens", max_tokens, minimum=1)
     history: Sequence[Any] = as_messages(messages)
+    expect(query, str, "query", "what to look for, as a text")
     count = counter or TokenEstimator()
     base = count([])
     matches = _matching(history, range(len(history)), query)

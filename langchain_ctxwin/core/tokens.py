@@ -83,6 +83,7 @@ class TokenEstimator:
     exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        expect(self.margin, int | float, "margin", "a share, for example 0.2")
         if (
             expect(self.family, str, "family", "the name of a tokenizer family")
             not in WEIGHTS

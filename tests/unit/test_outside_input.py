@@ -150,6 +150,12 @@ FAKE = FakeListChatModel(responses=["Hi"])
 ENGINE = ctx.ContextEngine(LARGE)
 ASKED = [HumanMessage("What is the weather like?")]
 
+MEASURED = ENGINE.measure(ASKED)
+ENTRIES = {
+    **dict.fromkeys(("plan", "relieve", "on_request", "emergency", "build"), ()),
+    **dict.fromkeys(("call_options", "recover", "learn"), (None,)),
+}
+
 
 def told(city):
     """Say what the weather is like."""
@@ -196,6 +202,20 @@ USUAL = {
     "a search without an answer": (lambda: ctx.BudgetedRetriever(base=lambda _: None).invoke("q"), "found None"),
     "a retriever of nothing": (ctx.BudgetedRetriever, "BudgetedRetriever: base is missing"),
     "one message": (lambda: ENGINE.measure(ASKED[0]), "a list of messages"),
+    "a number as the session of a fit": (lambda: ENGINE.fit(ASKED, session=5), "session=5: pass the session that"),
+    "a list as the session": (lambda: ENGINE.measure(ASKED, session=[{}]), "session=[{}]: pass the session that"),
+    "a number as the prompt": (lambda: ENGINE.measure(ASKED, system_prompt=5), "pass a text or a SystemMessage"),
+    "a number as what was planned": (lambda: ENGINE.apply(5, MEASURED), "compaction=5: pass what plan returned"),
+    "no refusal": (lambda: ENGINE.recover(MEASURED, None), "overflow=None: pass what classify_overflow returns"),
+    "a number as the focus": (lambda: ENGINE.on_request(MEASURED, focus=5), "focus=5: pass what matters"),
+    **{
+        f"a report to {name}": (
+            partial(getattr(ENGINE, name), MEASURED.report, *others), "pass what measure returned"
+        )
+        for name, others in ENTRIES.items()
+    },
+    "a number as what is looked for": (lambda: ctx.search_messages(ASKED, 5), "query=5: pass what to look for"),
+    "a margin in words": (lambda: ctx.TokenEstimator(margin="a fifth"), "margin='a fifth': pass a share"),
     "a state in the place of its messages": (lambda: ENGINE.measure({"messages": ASKED}), "a list of messages"),
 }  # fmt: skip
 
