@@ -188,21 +188,26 @@ class Talk:
     ) -> Iterator[tuple[int, AIMessage, dict[str, list[AnyMessage]]]]:
         """Yield each reply with its place and the requests of the arms before it, until one is refused.
 
-        The first arm hears what its request took, as a provider reports it.
+        Each arm hears what its own request took, as a provider reports it.
         """
-        history, arms = list[AnyMessage](), self.job.arms
+        histories = {arm: list[AnyMessage]() for arm in self.job.arms}
         for at, message in enumerate(self.rest):
             if not isinstance(message, AIMessage):
-                history.append(message)
+                for history in histories.values():
+                    history.append(message)
                 continue
             try:
-                found = {arm: [*self.head, *policies[arm](history)] for arm in arms}
+                found = {
+                    arm: [*self.head, *policies[arm](history)]
+                    for arm, history in histories.items()
+                }
             except BudgetExceededError:  # the conversation ends for everybody
                 self.is_refused = True
                 return
             yield at, message, found
-            usage = usage_of(self.tokens(found[arms[0]]))
-            history.append(message.model_copy(update={"usage_metadata": usage}))
+            for arm, history in histories.items():
+                usage = usage_of(self.tokens(found[arm]))
+                history.append(message.model_copy(update={"usage_metadata": usage}))
 
 
 class Play(Talk):
