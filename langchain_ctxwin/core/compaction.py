@@ -27,7 +27,7 @@ from langchain_ctxwin.errors import SummarizationError
 
 # The largest answer that a pinned question carries along: a share of the room for history, at least two sentences.
 ANSWER_SHARE, LEAST_ANSWER_TOKENS = 0.05, 60
-# messages that are read before it is asked whether older ones could have a place; then twice as many each time
+# messages that are read before it is asked whether older ones could have a place; then half as many more each time
 READ_AT_ONCE = 100
 
 # What the record may take where its share would be too little to say anything, and its most of the room then.
@@ -372,7 +372,7 @@ def _lines(
             before = messages[run[0] - 1] if run[0] else None
             older += record_lines([messages[i] for i in run], ids, before, holds, taken)
         lines = [*older, *lines]
-        stop, most = start, 2 * most
+        stop, most = start, 3 * most // 2
         reads_on = bool(stop) and has_place(older, lines, room_tokens)
     for i in positions[:stop]:
         before = messages[i - 1] if i else None
