@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from langchain_ctxwin.core.model_info import (
     model_name,
     unbound,
 )
-from langchain_ctxwin.core.tool_schemas import listed, name_of, recall_name
+from langchain_ctxwin.core.tool_schemas import name_of, recall_name
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import (
     ConfigError,
@@ -83,20 +83,6 @@ def with_recall(tools: Sequence[Any], model: Any) -> list[Any]:
     is_alone = ours.name not in map(name_of, others) and not recall_name(others)
     is_kept = len(others) < len(tools) and takes_tools and is_alone
     return [*others, ours] if is_kept else others
-
-
-def checked_tools(value: Any) -> list[Any]:
-    """Return the tools as a list; anything that is none raises a `ConfigError`."""
-    tools = listed(value)
-    for number, tool in enumerate(tools):
-        if not callable(tool):
-            expect(
-                tool,
-                BaseTool | Mapping,
-                f"tools[{number}]",
-                "a function, a BaseTool, or a definition as a dict",
-            )
-    return tools
 
 
 def limited_by(engine: ContextEngine, model: Any) -> Any:

@@ -15,10 +15,7 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, RetryPolicy
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.agent.choices import (
-    bind_inside,
-    checked_tools,
-)
+from langchain_ctxwin.agent.choices import bind_inside
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import (
     OUR_KEYS,
@@ -41,7 +38,7 @@ from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.sizing import sent_tokens
-from langchain_ctxwin.core.tool_schemas import listed, name_of
+from langchain_ctxwin.core.tool_schemas import checked_tools, listed, name_of
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.tools import ToolSelector

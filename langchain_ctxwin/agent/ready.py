@@ -23,7 +23,6 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
 from langchain_ctxwin.agent.choices import (
-    checked_tools,
     recall_tool,
     router_of,
     runnable_tools,
@@ -38,6 +37,7 @@ from langchain_ctxwin.core.limits import NamedLimits, limits_given
 from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.core.tool_schemas import checked_tools
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine, is_registry
 from langchain_ctxwin.errors import (

@@ -17,7 +17,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_ctxwin.core.provider_blocks import leaves
-from langchain_ctxwin.errors import expect_each
+from langchain_ctxwin.errors import expect, expect_each
 
 # sides of the squares that images are cut into
 LARGE_TILE_PIXELS, SMALL_TILE_PIXELS = (768, 512)
@@ -69,6 +69,20 @@ def listed(tools: Any, name: str = "tools") -> list[Any]:
     if isinstance(tools, BaseTool | Mapping | FunctionType):
         return [tools]
     return expect_each(tools, object, name, "a list of tools")
+
+
+def checked_tools(value: Any) -> list[Any]:
+    """Return the tools as a list; anything that is none raises a `ConfigError`."""
+    tools = listed(value)
+    for number, tool in enumerate(tools):
+        if not callable(tool):
+            expect(
+                tool,
+                BaseTool | Mapping,
+                f"tools[{number}]",
+                "a function, a BaseTool, or a definition as a dict",
+            )
+    return tools
 
 
 def name_of(tool: Any) -> str:

@@ -197,6 +197,7 @@ USUAL = {
     "a path as the memory of limits": (
         lambda: ctx.ContextEngine(LARGE, learned="limits.json"), "learned='limits.json': pass LearnedSource(",
     ),
+    "a number among the tools of a selector": (lambda: ctx.ToolSelector([5], 500), "tools[0]=5: pass a function"),
     "a number as thresholds": (lambda: Alerts(5), "config=5: pass AlertConfig(...)"),
     "a number as catalogs": (lambda: ctx.ModelRegistry(catalogs=5), "catalogs=5: give"),
     "a search without an answer": (lambda: ctx.BudgetedRetriever(base=lambda _: None).invoke("q"), "found None"),
