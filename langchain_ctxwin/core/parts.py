@@ -23,7 +23,7 @@ from langchain_core.messages import (
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ELSEWHERE, UNKNOWN, ModelInfo, Rules
-from langchain_ctxwin.core.pairing import is_user, note_message, result_ids
+from langchain_ctxwin.core.pairing import calls_of, is_user, note_message, result_ids
 from langchain_ctxwin.core.provider_blocks import (
     ALL,
     MediaSize,
@@ -392,14 +392,18 @@ def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> i
 def swaps_prefix(parts: Parts, session: Session, view: View) -> bool:
     """Return whether a new block of the provider stands in a view for just what preceded the rest.
 
-    Reasoning behind it then stays valid, because what is kept follows directly, as it was sent. Where something of it
-    is sent otherwise all the same, such as blanks at the end of what is covered, the provider says so, once.
+    Reasoning behind it then stays valid, because what is kept follows directly, as it was sent. A question does not
+    behind an answer that is blank or lacks results: it was sent as one message with what precedes that.
     """
     old, start = session.view, parts.start_of(view)
     is_new = view.block != old.block and block_of(parts, view) is not None
     is_whole = view.covered is not None and start == view.covered.index + 1
     is_moved = is_whole and start > parts.start_of(old)
-    return is_new and is_moved and parts.rules.binds_reasoning
+    if not (is_new and is_moved and parts.rules.binds_reasoning):
+        return False
+    last, following = parts.messages[start - 1], parts.messages[start : start + 1]
+    is_answer = isinstance(last, AIMessage) and bool(last.text.strip())
+    return (is_answer and not calls_of(last)) or not any(map(is_user, following))
 
 
 def block_of(parts: Parts, view: View) -> AIMessage | None:

@@ -13,6 +13,7 @@ from langchain_ctxwin import (
     ContextWindowError,
     ModelLimits,
     TokenEstimator,
+    classify_overflow,
     compact,
     create_context_agent,
     undo,
@@ -128,12 +129,24 @@ TAKEN_BACK = [
 ]
 """More than a window is in the view again when its own summary is due."""
 
+BLANK_BEFORE = [
+    ("GPT, stored", "nothing", ""),
+    (CLAUDE, "nothing", "large"),
+    (CLAUDE, "a call in a block, and a blank answer", ""),
+    (CLAUDE, "a call without a result", "compact"),
+]
+"""The summary covers all up to a question which was sent as one message with the result before it."""
+
 
 @settings(max_examples=12, deadline=None)
 @example(TAKEN_BACK)
+@example(BLANK_BEFORE)
 @given(TURNS)
 def test_no_server_refuses_a_conversation_that_changes(turns):
-    """Nor ends a turn: stale reasoning, foreign blocks and calls are left out, or put so that they are taken, ahead."""
+    """Nor ends a turn: stale reasoning, foreign blocks and calls are left out, or put so that they are taken, ahead.
+
+    But a request whose size was not reported yet: it may be refused as too large once, and recovers.
+    """
     servers = {
         "anthropic": AnthropicServer(
             context_window=WINDOW,
@@ -152,4 +165,6 @@ def test_no_server_refuses_a_conversation_that_changes(turns):
         for request in server.requests
         if request.status != 200
     ]
-    assert refused == []
+    too_large = [reply for _, reply in refused if classify_overflow(str(reply))]
+    assert len(too_large) <= 1
+    assert [reply for _, reply in refused if reply not in too_large] == []
