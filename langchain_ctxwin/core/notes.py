@@ -30,6 +30,7 @@ from langchain_ctxwin.core.record import (
     SHOWN,
     USED,
     WORD,
+    Kind,
     RecordLine,
     cut_short,
     has_digit,
@@ -91,23 +92,7 @@ _SIGNED = re.compile(
     r"(?<![\w./#@:+$€£%~-])[A-Za-z:+$€£%~-]*+[0-9_./#@][A-Za-z0-9_./#@:+$€£%~-]*+",
     re.ASCII,
 )
-_SMALL_WORDS = frozenset(
-    (
-        "the",
-        "this",
-        "that",
-        "and",
-        "are",
-        "was",
-        "has",
-        "had",
-        "not",
-        "for",
-        "its",
-        "from",
-        "with",
-    )
-)
+_SMALL_WORDS = "the this that and are was has had not for its from with"
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
 _NAMING = re.compile(r"\d{6}|[A-Za-z][_-]?\d|\d[A-Za-z]|\w/\w")
@@ -125,6 +110,11 @@ _FINDING = re.compile(
     r"|confirm(?:s|ed)|decided|instead of|passes|fail(?:s|ed)|fixed)\b",
     re.IGNORECASE,
 )
+_KIND_BY_MARK: dict[str, Kind] = {
+    PREFIX["seen"]: "seen",
+    EARLIER: "seen",
+    PREFIX["open"]: "open",
+}
 _CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: |noted: ")
 
 # What names an object among others of its kind, and what says how something went.
@@ -190,13 +180,29 @@ def record_lines(
         for message, key in zip(messages, ids, strict=True)
         for part in standard(message)
     ]
-    return _notes(
-        [part for part, _ in parts],
-        [key for _, key in parts],
-        before,
-        holds,
-        parameters,
+    answers, others = _results(parts)
+    callers = [part for part, _ in parts if isinstance(part, AIMessage)]
+    called = (
+        name for one in callers for call in one.tool_calls for name in call["args"]
     )
+    names = [*parameters, *called]
+    taken = {_plain(name) for name in names}
+    taken |= {"id" for name in names if _ID_FIELD.search(name)}
+    for position, (message, key) in enumerate(parts):
+        if isinstance(message, AIMessage):
+            results = [
+                answers.pop((position, number), None)
+                for number in range(len(message.tool_calls))
+            ]
+            yield from _of_answer(message, key, results, taken)
+        elif isinstance(message, HumanMessage):
+            yield from _of_person(_text(message.content), key, before, holds)
+        # a system message in mid-conversation
+        elif not isinstance(message, ToolMessage):
+            yield from _values(_text(message.content), key, uses=USED)
+        before = message
+    for result, key in others:
+        yield from _seen(_result_text(result), key, taken)
 
 
 def lasting(
@@ -221,62 +227,19 @@ def parse_record(text: str) -> tuple[RecordLine, ...]:
     lines, source = list[RecordLine](), ""
     for number, raw in enumerate(text.split("\n")):
         line = one_line(raw)
-        if line.startswith(PREFIX["seen"]):
-            lines.append(
-                RecordLine("seen", line.removeprefix(PREFIX["seen"]), source, USED)
-            )
-            continue
-        source = f"#{number}"
-        if line.startswith(EARLIER):
-            lines.append(RecordLine("seen", line.removeprefix(EARLIER), source, USED))
-        elif line.startswith(PREFIX["open"]):
-            lines.append(
-                RecordLine("open", line.removeprefix(PREFIX["open"]), source, USED)
-            )
-        elif _CALL_LINE.match(line):
-            lines.append(RecordLine("done", line, source, USED))
+        # what a result showed stands below its call
+        source = source if line.startswith(PREFIX["seen"]) else f"#{number}"
+        mark = next(filter(line.startswith, _KIND_BY_MARK), "")
+        if mark or _CALL_LINE.match(line):
+            kind = _KIND_BY_MARK.get(mark, "done")
+            lines.append(RecordLine(kind, line.removeprefix(mark), source, USED))
         else:
             lines += statements(line.removeprefix(PREFIX["said"]), source, is_standing)
     return tuple(lines)
 
 
-def _notes(
-    messages: Sequence[AnyMessage],
-    ids: Sequence[str],
-    before: AnyMessage | None,
-    holds: StandingTest,
-    parameters: Collection[str],
-) -> Iterator[RecordLine]:
-    answers, others = _results(messages, ids)
-    calls = [
-        call
-        for message in messages
-        if isinstance(message, AIMessage)
-        for call in message.tool_calls
-    ]
-    names = [*chain(parameters, *(call["args"] for call in calls))]
-    parameters = {_plain(name) for name in names} | {
-        "id" for name in names if _ID_FIELD.search(name)
-    }
-    for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
-        if isinstance(message, AIMessage):
-            results = [
-                answers.pop((position, number), None)
-                for number in range(len(message.tool_calls))
-            ]
-            yield from _of_answer(message, key, results, parameters)
-        elif isinstance(message, HumanMessage):
-            yield from _of_person(_text(message.content), key, before, holds)
-        # a system message in mid-conversation
-        elif not isinstance(message, ToolMessage):
-            yield from _values(_text(message.content), key, uses=USED)
-        before = message
-    for message, key in others:
-        yield from _seen(_result_text(message), key, parameters)
-
-
 def _results(
-    messages: Sequence[AnyMessage], ids: Sequence[str]
+    parts: Sequence[tuple[AnyMessage, str]],
 ) -> tuple[dict[tuple[int, int], Result], list[Result]]:
     """The results by the positions of the message that called and of the call in it; then all others.
 
@@ -284,12 +247,12 @@ def _results(
     """
     answers: dict[tuple[int, int], Result] = {}
     others: list[Result] = []
-    callers: dict[str, list[tuple[int, int]]] = {}
-    for position, (message, key) in enumerate(zip(messages, ids, strict=True)):
+    callers: dict[str | None, list[tuple[int, int]]] = {}
+    for position, (message, key) in enumerate(parts):
         if isinstance(message, AIMessage):
-            callers.update((call["id"] or "", []) for call in message.tool_calls)
+            callers.update((call["id"], []) for call in message.tool_calls)
             for number, call in enumerate(message.tool_calls):
-                callers[call["id"] or ""].append((position, number))
+                callers[call["id"]].append((position, number))
         elif isinstance(message, ToolMessage):
             waiting = callers.get(message.tool_call_id)
             if waiting:
@@ -717,7 +680,7 @@ def _label(text: str) -> str:
     for word in reversed(WORD.findall(text)):
         label = word.strip(EDGES)
         if label.isalpha() and LEAST_LABEL_CHARS <= len(label) <= MOST_LABEL_CHARS:
-            return "" if label.lower() in _SMALL_WORDS else label
+            return "" if label.lower() in _SMALL_WORDS.split() else label
     return ""
 
 

@@ -16,13 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.errors import ConfigError, brief
-
-T = TypeVar("T")
-
 
 Kind = Literal["said", "done", "seen", "open"]
 KINDS: tuple[Kind, ...] = ("said", "done", "seen", "open")
@@ -73,18 +70,9 @@ _NAME_SIGNS = frozenset("/_.@#")
 _ASCII_DIGIT = re.compile(r"[0-9]")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{8,}\b")  # in memory: another one in each run
 
-_STATES = ("is", "are", "was", "be", "has", "have", "must", "wants", "equals", "=")
-_CHANGES = (
-    "now",
-    "new",
-    "actually",
-    "correction",
-    "changed",
-    "instead",
-    "latest",
-    "updated",
-)
-_STATING = frozenset((*_STATES, *_CHANGES))
+# Words behind which a value is stated: of state, and of change.
+_STATING = "is are was be has have must wants equals = now new actually correction changed instead latest updated"
+_STATING_WORDS = frozenset(_STATING.split())
 _ARTICLES = frozenset(("the", "an", "please"))
 
 # Signs that nobody sees and that a model reads: they could hide or turn around what a line says.
@@ -409,9 +397,11 @@ def _key(kind: Kind, text: str) -> Key:
     ]
     words = [word for word in words if word not in _ARTICLES]
     first = next((place for place, word in enumerate(words) if has_digit(word)), 0)
-    if not _STATING.isdisjoint(words[:first]):
+    if not _STATING_WORDS.isdisjoint(words[:first]):
         words = [
-            "#" if has_digit(word) else word for word in words if word not in _STATING
+            "#" if has_digit(word) else word
+            for word in words
+            if word not in _STATING_WORDS
         ]
     return kind, " ".join(words)
 

@@ -176,23 +176,7 @@ _LATIN, _OTHER_SCRIPT = (
     re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]"),
 )
 _FIRST_WORD = re.compile(r"([^\W\d_][^\W\d_A-Z]+)(?:-\w+)*(?:,? (\S+)|\W*$)")
-_STATES = (
-    "is",
-    "are",
-    "was",
-    "were",
-    "has",
-    "have",
-    "had",
-    "does",
-    "did",
-    "can",
-    "could",
-    "will",
-    "would",
-    "should",
-    "must",
-)
+_STATES = "is are was were has have had does did can could will would should must"
 
 
 def _words(listed: str) -> re.Pattern[str]:
@@ -217,9 +201,7 @@ _LASTING, _IDIOM, _MANNER, _CASE, _MANY = map(
 _EVERY = _words("each every")
 _STATEMENT_WORDS = frozenset(_NO_ORDERS.split())
 # Orders that end as plurals do ("Tests fail when ..." is none).
-_ORDERS_IN_S = frozenset(
-    ("focus", "mets", "lis", "dis", "fais", "finis", "prends", "traduis")
-)
+_ORDERS_IN_S = "focus mets lis dis fais finis prends traduis"
 
 
 StandingTest = Callable[[str], bool]
@@ -304,7 +286,7 @@ def is_labelled(line: str) -> bool:
 def _is_order(clause: str) -> bool:
     """True for a clause that probably begins with a verb: with no word that begins a statement, and no plural."""
     first_word = _FIRST_WORD.match(_LEADING.sub("", clause))
-    if first_word is None or first_word[2] in _STATES:
+    if first_word is None or first_word[2] in _STATES.split():
         return False
     word = first_word[1].lower()
     is_form = (
@@ -312,7 +294,9 @@ def _is_order(clause: str) -> bool:
         and word.endswith(("ing", "ted", "s"))
         and not word.endswith("ss")
     )
-    return word not in _STATEMENT_WORDS and (not is_form or word in _ORDERS_IN_S)
+    return word not in _STATEMENT_WORDS and (
+        not is_form or word in _ORDERS_IN_S.split()
+    )
 
 
 def _is_question(said: str) -> bool:
