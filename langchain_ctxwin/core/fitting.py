@@ -78,16 +78,9 @@ def first_enough(cuts: Sequence[int], ok: Callable[[int], bool]) -> int:
 
 
 def first_that(values: Sequence[int], ok: Callable[[int], bool]) -> int | None:
-    """Return the first of the ascending values for which `ok` holds, if `ok` stays true once it is.
-
-    It is looked for from the last one on, in steps that double: of a long history only what stays is priced.
-    """
-    count, back = len(values), 1
-    while back <= count and ok(values[-back]):
-        back *= 2
-    low, high = max(0, count - back + 1), count - back // 2
-    place = bisect_left(values, x=True, lo=low, hi=high, key=ok)
-    return values[place] if place < count else None
+    """Return the first of the ascending values for which `ok` holds, if `ok` stays true once it is."""
+    place = bisect_left(values, x=True, key=ok)
+    return values[place] if place < len(values) else None
 
 
 def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
