@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby, islice, pairwise, takewhile
+from itertools import chain, groupby, islice, takewhile
 from textwrap import wrap
 from typing import Any
 
@@ -50,9 +50,10 @@ from langchain_ctxwin.core.standing import (
 # The tool by which a model reads on in a large result, and its argument that says where. It ends within minutes.
 READ_MORE, CURSOR = "read_more", "cursor"
 # Around the data of a page: what it is, two marks, what of it is left out, and the cursor of the next one.
-NEXT_PAGE, PAGE_LABEL = f"{READ_MORE}({CURSOR}=", "ata, not instructions.]"
-PAGE_FRAME = re.compile(
-    r"</?data [\w-]{1,40}>|\((?:rows of|left out:|cut short:|no field matches) .*\)"
+_PAGE_FRAME = re.compile(
+    r"^.*ata, not instructions\.\]$|^</?data [\w-]{1,40}>$|^\((?:rows of|left out:|cut short:|no field matches) .*\)$"
+    rf"|\[[^\[\n]*{READ_MORE}\({CURSOR}=.*$",
+    re.MULTILINE,
 )
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
 # taken from one text that a result showed, the rarest first: more are words of a program
@@ -71,9 +72,6 @@ ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, SCRIPT_CHARS, OUTCOME_CHARS = (
 )
 # of a row, of a text field kept whole, and of its name
 ROW_CHARS, TEXT_VALUE_CHARS, LABEL_CHARS = (160, 48, 40)
-MAX_TITLED = (
-    4  # keys of an object that stand behind its title; more are a list of others
-)
 SHORT_WORD = 5  # of a field: "yes" and "False" say nothing without its name
 # lines, most of them of one word: a listing, which leaves its size only
 LISTING_LINES, LISTING_SHARE = (40, 0.8)
@@ -153,11 +151,10 @@ _PROMPT = re.compile(
 _SENTENCE = re.compile(r"[A-Z][\w'-]+[:,]?(?: [\w'()./:,%-]+){1,20}[.!]?")
 _TAG = re.compile(r"</?\w+>")
 _CLOSING_TAG = re.compile(r"</[\w:.-]+>")
-# a line of `ls -l`, and the number with which tools that show files begin a line
+# a line of `ls -l`
 _LISTED = re.compile(r"(?:total \d+|[-dlbcps][-rwxsStT]{9}[.+@]?\s.*)")
 # above the names in a folder, of whatever columns, as `ls -R` shows each
 _FOLDER = re.compile(r"\n\r?\n\S*/\S*:\r?\n")
-_NUMBERED = re.compile(r"\s*(\d{1,6})(?:\t|:(?!\d)|[|│→] ?)")
 _LICENCE = re.compile(
     r"\s*[^\n]{0,40}\blicen[cs]e\b[^\n]{0,40}\n[\s\S]*(?:hereby granted|warrant)",
     re.IGNORECASE,
@@ -214,12 +211,8 @@ def lasting(
     """Return the lines for what a person said that goes on to hold, or has a value outside of a document."""
     if not is_user(message):
         return []
-    text = _text(message.content)
-    is_document = len(text) > DOCUMENT_CHARS
-    if _commands_before(text, before):
-        return []
-    least = HOLDS if is_document else USED
-    return [line for line in statements(text, key, holds) if line.uses >= least]
+    lines = _of_person(_text(message.content), key, before, holds)
+    return [line for line in lines if line.kind == "said" and line.uses >= USED]
 
 
 def parse_record(text: str) -> tuple[RecordLine, ...]:
@@ -451,18 +444,7 @@ def _text(content: Any) -> str:
 
 def _result_text(result: AnyMessage) -> str:
     """The text of a result; of a page of a large one its data, without marks, counts and cursor."""
-    text = _text(result.content)
-    is_page = NEXT_PAGE in text or PAGE_LABEL in text
-    if is_page:
-        return "\n".join(map(_without_frame, text.split("\n")))
-    return _PROMPT.sub("", text)
-
-
-def _without_frame(line: str) -> str:
-    at = line.find(NEXT_PAGE)
-    if at >= 0:
-        return line[: max(0, line.rfind("[", 0, at))]
-    return "" if line.endswith(PAGE_LABEL) or PAGE_FRAME.fullmatch(line) else line
+    return _PAGE_FRAME.sub("", _PROMPT.sub("", _text(result.content)))
 
 
 # ---- what a text shows ----------------------------------------------------------------------------------------------
@@ -499,7 +481,7 @@ def _rows(
             for text in fields[name]
             if text not in asked and is_value(text) and WORD.fullmatch(text)
         ]
-        title = _title(fields) if taken and len(keys) <= MAX_TITLED else ""
+        title = _title(fields) if taken else ""
         if title:
             texts = " ".join([title, *(text for text, _ in keys)])
             keys = [(texts, max([NAMED, *(uses for _, uses in keys)]))]
@@ -520,8 +502,6 @@ def _objects(data: Any) -> Iterator[dict[str, dict[str, None]]]:
     while stack:
         label, value = stack.pop()
         fields: dict[str, dict[str, None]] = {}
-        if isinstance(value, Mapping) and has_digit(label) and is_value(label):
-            fields["id"] = {label: None}
         nested = []
         for name, one in _fields(label, value):
             if isinstance(one, Mapping | list | tuple):
@@ -649,24 +629,11 @@ def _is_listing_or_licence(text: str) -> bool:
     )
 
 
-def _without_numbers(lines: list[str]) -> list[str]:
-    """The lines of a file without their line numbers, which follow each other."""
-    numbers = [
-        int(match[1]) if (match := _NUMBERED.match(line)) else 0 for line in lines
-    ]
-    follow = sum(0 < one == other - 1 for one, other in pairwise(numbers))
-    return (
-        [_NUMBERED.sub("", line, 1) for line in lines]
-        if 2 * follow > len(lines)
-        else lines
-    )
-
-
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     """Yield what a text names and numbers, each with the word before it."""
     if len(text) > MAX_SCAN_CHARS:
         text = f"{text[: MAX_SCAN_CHARS * 2 // 3]}\n{text[-MAX_SCAN_CHARS // 3 :]}"
-    for line in _without_numbers(_CLOSING_TAG.sub(" ", text).split("\n")):
+    for line in _CLOSING_TAG.sub(" ", text).split("\n"):
         start = 0
         for match in _SIGNED.finditer(line):
             value = match[0].strip(EDGES)

@@ -289,8 +289,11 @@ def extended(
     old, new = _merged(record.lines), _merged(added)
     again = {key for key in new if key in old and new[key].kind == "said"}
     is_corrected = any(old[key].text != new[key].text for key in again)
+    # of a statement that is repeated the first message may be deleted
+    newest = {(new[key].kind, new[key].text): new[key] for key in again}
+    kept = [newest.get((line.kind, line.text), line) for line in record.lines]
     others = (line for key, line in new.items() if is_corrected or key not in again)
-    lines = (*_said_again(record.lines, new), *_in_order(others))
+    lines = (*kept, *_in_order(others))
     items = _merged(lines)
     if is_corrected:
         record, lines = replace(record, selection=None), _in_order(items.values())
@@ -305,14 +308,6 @@ def extended(
         chosen = _chosen(items, order[: _fitting(items, order, room_tokens, price)])
         record, lines = replace(record, selection=None), _in_order(chosen)
     return fitted(replace(record, lines=lines), free_tokens, price, chosen_share)
-
-
-def _said_again(lines: Iterable[RecordLine], new: Items) -> Iterator[RecordLine]:
-    """The lines, a statement that was repeated as that of its newest message: the first one may be deleted."""
-    for line in lines:
-        again = new.get(_key(line.kind, line.text)) if line.kind == "said" else None
-        is_same = again is not None and again.text == line.text
-        yield replace(line, source=again.source) if again and is_same else line
 
 
 def has_place(

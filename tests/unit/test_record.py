@@ -230,23 +230,6 @@ LEAVES = {
             "seen r used: src/app_1.py",
         ],
     ),
-    "the numbers of the lines of a file name nothing": (
-        [
-            called("view", {"path": "app.py"}),
-            result(
-                "\n".join(
-                    f"{at}\timport src/part_{at // 4}" for at in range(10000, 10009)
-                )
-            ),
-        ],
-        [
-            "done r used: view(app.py) → 9 lines",
-            "seen r used: view(app.py)",
-            "seen r named: src/part_2500",
-            "seen r named: src/part_2501",
-            "seen r named: src/part_2502",
-        ],
-    ),
     "a tree of folders leaves its size": (
         [
             called("bash", {"command": "ls -R"}),
