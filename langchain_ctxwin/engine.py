@@ -324,6 +324,8 @@ class ContextEngine:
         self, messages: Any, session: Mapping[str, Any] | None, **fixed: Any
     ) -> Work[Fitted]:
         window = self.measure(messages, session=session, **fixed)
+        for fault in window.session.faults:
+            self.reporter.notice("session_mended", fault=fault)
         for planned in (self.plan, self.emergency, self.relieve):
             compaction = planned(window)
             if compaction is not None:

@@ -26,6 +26,7 @@ from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.core.sizing import Sizes
 from langchain_ctxwin.core.turns import read_history
 from langchain_ctxwin.core.view import Position, View
+from langchain_ctxwin.observe import MemorySink, NoticeEvent
 from support.agents import engine_of
 from support.conversations import CharCounter, turns
 
@@ -373,3 +374,12 @@ def test_a_pending_summary_of_what_is_summarized_already_is_dropped():
     view = {"start": {"id": "a", "index": 1}, "covered": {"through": at, "digest": ""}}
     state |= {"context_summary": "They asked.", "context_view": view}
     assert engine().measure(HISTORY, session=state).session.pending is None
+
+
+def test_a_history_that_lost_messages_is_told_where_there_is_no_graph():
+    sink = MemorySink()
+    engine = ContextEngine(ModelLimits(8192), sinks=[sink])
+    chat = [HumanMessage(f"text {number}", id=f"m{number}") for number in range(3)]
+    engine.fit(chat[2:], session=engine.fit(chat).session)
+    [notice] = sink.of(NoticeEvent)
+    assert notice.notice == "session_mended"
