@@ -418,9 +418,8 @@ def main() -> None:
 
 ASKED_TOKENS = re.compile(r"at most ([\d,]+) tokens")
 KEY_SHARE = 0.8  # of the answer goes to key sentences at most
-FILLED_SHARE = (
-    0.6  # of the answer is used in any case: models write more than the facts
-)
+# of the answer is used in any case: models write more than the facts
+FILLED_SHARE = 0.6
 SENTENCE = re.compile(r"[^.\n。]{20,200}[.。]")
 CACHE_BLOCK_TOKENS = 128  # OpenAI caches prefixes in steps of this size
 CACHE_MIN_TOKENS = 1_024  # and from this size on

@@ -43,9 +43,8 @@ from langchain_ctxwin.replay.playing import Show, identifiers, keep_last, needed
 
 RESERVE = 0.25  # part of the window that stays free for the answer
 ANSWER_TOKENS = 1_024
-CACHED_PRICE = (
-    0.1  # of an input token that the provider has in its cache; the others cost 1
-)
+# of an input token that the provider has in its cache; the others cost 1
+CACHED_PRICE = 0.1
 LEAST_ROOM = 500  # tokens for messages below which no policy can do anything
 # conversations that are long enough to lose something, and short enough to replay
 MESSAGES = range(12, 401)

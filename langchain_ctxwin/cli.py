@@ -70,9 +70,8 @@ MODEL_COLUMNS = {
 }
 MODEL_LEGEND = "Tokens; USD per million tokens; INPUT is a limit of its own beside the window; - is unknown."
 
-PROBED_BEYOND = (
-    1.25  # times the limit that is stated: one that is stated too low is found, too
-)
+# times the limit that is stated: one that is stated too low is found, too
+PROBED_BEYOND = 1.25
 EXIT_FAILED, EXIT_USAGE = 1, 2
 EXIT_INTERRUPTED = 130  # what shells report for a program that was interrupted
 

@@ -55,9 +55,8 @@ from langchain_ctxwin.util.work import run
 __all__ = ["Found", "create_recall_tool", "search_messages"]
 
 MAX_TOKENS = 2_000  # of one search: about fifty chat messages
-MIN_TOKENS = (
-    200  # of the tool: one chat message with its label, or a few lines of a long one
-)
+# of the tool: one chat message with its label, or a few lines of a long one
+MIN_TOKENS = 200
 MOST_CHARS = 16  # of a token: what is read at once is no longer than so many characters for each one
 # Part of the input limit that the pictures and files of one message may take, where they are more than one answer.
 MEDIA_SHARE = 0.25

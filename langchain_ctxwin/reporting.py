@@ -32,12 +32,10 @@ from langchain_ctxwin.protocols import Clock, MetricsSink
 from langchain_ctxwin.util.log import FailureLog, log, reason_of
 from langchain_ctxwin.util.memo import Lru
 
-MAX_CONVERSATIONS = (
-    64  # whose latest request is held, as messages that other memos hold, too
-)
-MAX_EVENTS = (
-    10_000  # kept in memory unless told, some 10 MB: what happens in a long afternoon
-)
+# whose latest request is held, as messages that other memos hold, too
+MAX_CONVERSATIONS = 64
+# kept in memory unless told, some 10 MB: what happens in a long afternoon
+MAX_EVENTS = 10_000
 
 SINKS_WANTED = "a list of sinks, objects with a method emit(event), for example sinks=[MemorySink()]"
 

@@ -32,9 +32,8 @@ __all__ = [
     "request_faults",
 ]
 
-FRAME_TOKENS = (
-    4  # role and separators around each message, and what wraps a tool's definition
-)
+# role and separators around each message, and what wraps a tool's definition
+FRAME_TOKENS = 4
 CHUNK_CHARS = 24  # of a streamed answer: several chunks even for a short one
 
 PIECE = re.compile(

@@ -11,12 +11,10 @@ from unicodedata import normalize
 import sentencex
 
 Span = tuple[int, int]  # where a piece of a text begins and where it stops
-LONGEST_SENTENCE_CHARS = (
-    600  # as much is segmented at once: time can grow with the square
-)
-SHORT_LINE_CHARS = (
-    60  # a line up to this length is one statement: what it holds belongs together
-)
+# as much is segmented at once: time can grow with the square
+LONGEST_SENTENCE_CHARS = 600
+# a line up to this length is one statement: what it holds belongs together
+SHORT_LINE_CHARS = 60
 WRAPPED_LINE_CHARS = 40  # lines that are broken for their width are at least this long
 # of the lines of wrapped prose that many go on in lower case; of logs and tables hardly any do
 _WRAPPED_SHARE = 1 / 3

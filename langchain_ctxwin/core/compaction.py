@@ -32,9 +32,8 @@ READ_AT_ONCE = 100
 
 # What the record may take where its share would be too little to say anything, and its most of the room then.
 LEAST_RECORD_TOKENS, LEAST_RECORD_SHARE = 400, 0.75
-RECORD_FRAME_TOKENS = (
-    24  # tokens around the lines of the record: its marks, and the count of what left
-)
+# tokens around the lines of the record: its marks, and the count of what left
+RECORD_FRAME_TOKENS = 24
 RECORDED_SHARE = 0.98  # of the limit: where record and messages that had to be cut end, so that a short step fits, too
 NEWEST_SHARE = 0.6  # of the room beside fixed regions: what the newest results take at least, beside the record
 MIN_PROGRESS = 0.1  # smallest reduction of the request that a summary must promise; less would be repeated at once
@@ -394,9 +393,8 @@ def _named(lines: Sequence[RecordLine], focus: str) -> list[RecordLine]:
 # ---- the session after a compaction --------------------------------------------------------------------------------
 
 
-REFUSED = (
-    "summary refused: "  # begins the stored reason of a summary that came to nothing
-)
+# begins the stored reason of a summary that came to nothing
+REFUSED = "summary refused: "
 
 
 def after_undo(window: Window) -> Session | None:

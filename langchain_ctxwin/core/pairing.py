@@ -51,14 +51,12 @@ KEPT_CALLS = frozenset({"tool_calls", "function_call"})
 UNSENT_TYPES = frozenset({"tool_call", "invalid_tool_call", "tool_call_chunk"})
 """Standard blocks, which integrations send only as `tool_calls`, or where the message says that its content is v1."""
 
-SCREEN_CALL = (
-    "computer_call"  # has no twin in `tool_calls`: the integration would send both
-)
+# has no twin in `tool_calls`: the integration would send both
+SCREEN_CALL = "computer_call"
 # where blocks keep the arguments of a call
 ARGUMENT_KEYS = ("input", "args", "arguments", "action", "partial_json")
-TEXT_ARGUMENT = (
-    "__arg1"  # what LangChain calls the argument of a tool that takes one text
-)
+# what LangChain calls the argument of a tool that takes one text
+TEXT_ARGUMENT = "__arg1"
 
 AnyCall = ToolCall | InvalidToolCall
 

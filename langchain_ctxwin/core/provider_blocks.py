@@ -247,9 +247,8 @@ BOUND_TYPES = frozenset({"thinking", "redacted_thinking"})
 UNSEALED_KEYS = frozenset({"tool_calls", "function_call", "audio"})
 
 BLOCK_ID = "ctxwin-compaction"  # of the message that begins a request with a block
-FOUND_KEY = (
-    "ctxwin_tools"  # key of an artifact that names the tools which a search found
-)
+# key of an artifact that names the tools which a search found
+FOUND_KEY = "ctxwin_tools"
 COMPACTED_TEXT = "[Summary that the provider before wrote of what came earlier]"
 UNREADABLE_TEXT = (
     "[A summary that only the provider before can read was left out here.]"
@@ -598,9 +597,8 @@ K = TypeVar("K")
 # Of the bytes that an API takes; the rest is for text, a million tokens of which have four megabytes.
 BYTES_SHARE = 0.875
 REFUSED_SHARE = 0.75  # of what a refused request had, where the refusal states no limit
-DROPPED_SHARE = (
-    0.5  # of a limit that is left out at once, so that the prefix changes rarely
-)
+# of a limit that is left out at once, so that the prefix changes rarely
+DROPPED_SHARE = 0.5
 ALL = 1_000_000  # pictures and files, more than any message has
 INLINE_CHARS = 256  # a shorter text in a block is a name, an address or a type; a picture is longer
 

@@ -79,9 +79,8 @@ REFUSALS = {
 # The feature header of a compaction on demand, and of each request that sends its block back.
 DEMAND_BETA = "compact-2026-09-04"
 CLOSED_TEXT = "[The results are in.]"
-CACHE_KEY = (
-    "prompt_cache_key"  # the argument of OpenAI that names a conversation for its cache
-)
+# the argument of OpenAI that names a conversation for its cache
+CACHE_KEY = "prompt_cache_key"
 
 
 def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:

@@ -45,9 +45,8 @@ LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
     "seen": (0.25, 8, 64, 64, 1_000),
     "open": (1_000, 1_000, 1_000, 1_000, 1_000),
 }
-VALUE_CHARS = (
-    32  # of what was seen, a call with a key or two: longer things wait longer
-)
+# of what was seen, a call with a key or two: longer things wait longer
+VALUE_CHARS = 32
 # Used things of one message that share a rank; more are a log or a listing. Without a bound .88 of the arena's planted
 # facts stand in the last request at 8k, with it .92.
 FEW_THINGS = 60

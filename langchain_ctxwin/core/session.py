@@ -21,9 +21,8 @@ from langchain_ctxwin.core.view import (
     position_of,
 )
 
-MAX_INEFFECTIVE = (
-    2  # failed summaries in a row after which none is tried until the next user message
-)
+# failed summaries in a row after which none is tried until the next user message
+MAX_INEFFECTIVE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

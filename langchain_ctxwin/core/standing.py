@@ -29,9 +29,8 @@ from langchain_ctxwin.core.record import (
     one_line,
 )
 
-DOCUMENT_CHARS = (
-    1_200  # a user message that long is a document: its values count, not its sentences
-)
+# a user message that long is a document: its values count, not its sentences
+DOCUMENT_CHARS = 1_200
 MAX_STATEMENTS = 40  # taken from one message
 STATEMENT_CHARS = 240  # two sentences, of talk
 _SENTENCE_END = re.compile(

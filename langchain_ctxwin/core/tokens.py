@@ -446,12 +446,10 @@ def _runs(marked: bytes, mark: bytes) -> int:
 # ---- media -----------------------------------------------------------------------------------------------------------
 
 HEADER_CHARS = 65_536  # of base64 that is decoded for the size of an image: enough to pass the metadata of photos
-DATA_URL_HEAD_CHARS = (
-    256  # a data URL states its media type and encoding in fewer characters
-)
-DEFAULT_SIDE_PIXELS = (
-    1024  # assumed width and height of an image whose size cannot be seen
-)
+# a data URL states its media type and encoding in fewer characters
+DATA_URL_HEAD_CHARS = 256
+# assumed width and height of an image whose size cannot be seen
+DEFAULT_SIDE_PIXELS = 1024
 UNKNOWN_BYTES = 500_000  # assumed size of media that is only referenced
 DATA_KEYS = ("data", "base64", "bytes", "url", "image_url", "file_data")
 TEXT_FORMATS = frozenset(

@@ -45,9 +45,8 @@ TOUR = "Go through lines 1 to {last} of `{file}`, {page} lines at a time. How ma
 COUNTED = "{hits} of them do."
 NOTE = "Note to myself: {hits} so far."
 PAGES = 13  # of a tour: many more than a window holds
-TOKENS_PER_LINE = (
-    120  # of the window, for each line of a page: a page takes a tenth of the window
-)
+# of the window, for each line of a page: a page takes a tenth of the window
+TOKENS_PER_LINE = 120
 STEPS = 60  # model calls, about: some turns, a few seconds
 WORD = re.compile(r"[^\W\d_]{4,16}")
 
@@ -67,9 +66,8 @@ TEXT_WINDOWS, CHARS_PER_TOKEN = 12, 4  # size of the text in windows, about
 
 INDENT = " " * 5
 LINE_CHARS, GAUGE_CHARS = 240, 32  # of a printed line, and of the bar in it
-OUTPUT_SHARE = (
-    8  # the window divided by this is reserved for the answer: answers here are short
-)
+# the window divided by this is reserved for the answer: answers here are short
+OUTPUT_SHARE = 8
 MAX_SUPERSTEPS = 1_000  # of one turn, about 250 model calls
 THREAD: Any = {
     "configurable": {"thread_id": "demo"},

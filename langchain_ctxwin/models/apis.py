@@ -19,9 +19,8 @@ from langchain_ctxwin.core.model_info import ModelInfo, exact
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 
 TIMEOUT_SECONDS = 8.0  # of one answer; lists take one or two
-MAX_PAGES = (
-    50  # of one listing; the longest known have a few hundred entries, at 1,000 a page
-)
+# of one listing; the longest known have a few hundred entries, at 1,000 a page
+MAX_PAGES = 50
 
 # Where a page says how the next one is asked for -> parameter that asks for it.
 CURSORS = {

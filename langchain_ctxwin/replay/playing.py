@@ -32,9 +32,8 @@ CACHED_PRICE = 0.1
 """What a token costs that the provider has in its cache, beside one that it has not (Anthropic, OpenAI, Gemini)."""
 
 RESERVE_SHARE = 0.25  # of the window, for the answer, where nothing else is said: as everywhere in this package
-TOLERATED_LOSS = (
-    0.01  # sufficiency that may be given up for a lower bill: one value in a hundred
-)
+# sufficiency that may be given up for a lower bill: one value in a hundred
+TOLERATED_LOSS = 0.01
 
 VOCABULARY, FAMILY = "o200k_base", "openai"
 """What requests are counted with: exactly with the extra `exact`, else by the estimator of the same family."""

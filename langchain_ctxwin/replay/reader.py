@@ -36,18 +36,15 @@ from langchain_ctxwin.replay.reading import Conversation
 from langchain_ctxwin.util.log import aligned
 
 CONTEXT_TOKENS = 20_480  # what the model holds: a whole history, a prompt and an answer
-MOST_HISTORY_CHARS = (
-    50_000  # of a history that is read whole: 14,000 tokens, some minutes on one core
-)
+# of a history that is read whole: 14,000 tokens, some minutes on one core
+MOST_HISTORY_CHARS = 50_000
 MOST_REPLY_CHARS = 2_500  # of an answer: longer ones are whole files
-READ_SECONDS = (
-    3_600.0  # the longest wait for one answer: a busy core reads ten tokens a second
-)
+# the longest wait for one answer: a busy core reads ten tokens a second
+READ_SECONDS = 3_600.0
 CERTAIN = 1e6  # added to the score of the token that comes next: no other can be chosen
 LEAST_LOG_PROBABILITY = -104.0  # where single precision ends
-STEPS_PER_CONVERSATION = (
-    3  # half of them need a value of the far past, where there are any
-)
+# half of them need a value of the far past, where there are any
+STEPS_PER_CONVERSATION = 3
 FAR_MESSAGES = 6  # last seen longer ago than two calls with their results and what was said between
 ALL, ARGUMENTS, FAR = GROUPS = ("all", "arguments", "far values")
 

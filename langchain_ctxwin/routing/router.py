@@ -57,9 +57,8 @@ from langchain_ctxwin.routing.candidates import (
 )
 from langchain_ctxwin.util.memo import Lru
 
-EXPECTED_OUTPUT_TOKENS = (
-    400  # of a usual answer, a few paragraphs or two tool calls, for the estimated cost
-)
+# of a usual answer, a few paragraphs or two tool calls, for the estimated cost
+EXPECTED_OUTPUT_TOKENS = 400
 MAX_CONVERSATIONS = 10_000  # whose model is remembered, about 2 MB; one that is forgotten is routed anew
 
 

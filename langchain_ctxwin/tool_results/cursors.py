@@ -30,15 +30,13 @@ from langchain_ctxwin.protocols import Clock
 TTL_SECONDS = 600.0
 CLOCK_SKEW_SECONDS = 300.0  # between workers: the five minutes that Kerberos allows (RFC 4120, "clock skew")
 MAX_CHARS = 60  # of a cursor: a model copies it character by character, about one token for two characters
-MAX_ID_CHARS = (
-    13  # of a result's id: with it the largest offset makes a cursor of `MAX_CHARS`
-)
+# of a result's id: with it the largest offset makes a cursor of `MAX_CHARS`
+MAX_ID_CHARS = 13
 ID_CHARS = 12  # of the ids that are made here: 72 random bits
 MAX_OFFSET = 2**64  # room for a position in any result, and for what is asked of it
 
-_TAG_BYTES = (
-    16  # 128 bits: beyond guessing, and half as long to copy as the whole HMAC-SHA256
-)
+# 128 bits: beyond guessing, and half as long to copy as the whole HMAC-SHA256
+_TAG_BYTES = 16
 _NOT_AGAIN = "call the tool again only if repeating it is safe"
 
 # id and offset

@@ -76,9 +76,8 @@ PAGE_SHARE = 0.1
 """Part of the input limit that a page may take which is read on, however full the window is. A part of what is left
 would become so small while the window fills up that reading takes three times as many calls."""
 
-MEDIA_SHARE = (
-    0.5  # of the budget of a large result, that media may take beside a long text
-)
+# of the budget of a large result, that media may take beside a long text
+MEDIA_SHARE = 0.5
 NAME_TAKEN = f"a tool has the name {READ_MORE!r}, which the guard's own tool has: give yours another name"
 
 

@@ -36,17 +36,15 @@ from langchain_ctxwin.tool_results.showing import (
 
 FIRST_ROWS = 32  # printed at first to see whether a page is full; twice as many each time it is not
 FIRST_CHARS = 1_000  # the same for a page of text
-CHAR_BITS = (
-    30  # of a cursor's offset, for the position inside an entry: a billion characters
-)
+# of a cursor's offset, for the position inside an entry: a billion characters
+CHAR_BITS = 30
 TEXT_CHARS = (1_600, 400, 160)
 """Lengths that long texts are shortened to, one after the other until all rows fit: a page, a paragraph, a sentence
 or two. Fields are left out from the first of them on."""
 
 CHARS_PER_TOKEN = 2  # of room, the length before those: a result that is mostly one text shows a page of it
-MOST_CHARS_PER_TOKEN = (
-    8  # of a page's budget: text of longer tokens is rules and blanks
-)
+# of a page's budget: text of longer tokens is rules and blanks
+MOST_CHARS_PER_TOKEN = 8
 PRECISION = 32  # a page is filled up to one part in so many: prices cost time
 
 

@@ -250,9 +250,8 @@ def _without(value: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
 
 # ------------------------------------------------------------------------------------------------------- what is shown
 
-HEAD_CHARS = (
-    1_000  # fields beside the rows that print in so many characters are shown whole
-)
+# fields beside the rows that print in so many characters are shown whole
+HEAD_CHARS = 1_000
 
 
 class ResultView:

@@ -108,9 +108,8 @@ SEARCH_NAME = "search_tools"
 MAX_REQUEST_CHARS = 4_000  # read of a request or a plan, half at either end: pasted text in between is no request
 MAX_NEEDS = 20  # parts that are ranked each for itself: time grows with them, and longer lists of wishes are rare
 MIN_NEED_TERMS = 2  # a part with fewer words of its own joins the part before it
-SHORT_REQUEST_TERMS = (
-    3  # a request with fewer ("yes, do that") is read with what was said before it
-)
+# a request with fewer ("yes, do that") is read with what was said before it
+SHORT_REQUEST_TERMS = 3
 _CONJUNCTION = r"(?:and|then|also|plus|as well as|along with|additionally|furthermore|moreover)\b[,\s]*+"
 # White space is looked at from where it begins, once: from each of its places, a long run would take its square.
 _PARTS = re.compile(

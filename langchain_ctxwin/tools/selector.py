@@ -40,9 +40,8 @@ SERVED_SHARE = 0.8
 # right one, one of the best five mostly is.
 BATCH_TOOLS, BATCH_SHARE = 5, 0.5
 MAX_RESULTS = 5  # tools that one search shows and loads: more would push out too many of those that are loaded
-MATCH_SHARE = (
-    0.5  # least score, beside that of the best new tool, of what a search shows with it
-)
+# least score, beside that of the best new tool, of what a search shows with it
+MATCH_SHARE = 0.5
 MIN_SCORE = 1e-9  # what scores nothing is no match
 
 SEARCH_DESCRIPTION = (

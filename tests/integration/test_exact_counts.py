@@ -19,9 +19,8 @@ TURNS = 30
 WORDY = {"temperature": 1.0, "seed": 1}
 CLOSE = 0.01  # of the reported size, for the typical request
 FARTHEST = 0.05  # of the input limit, for every request after the first: a record is denser than what was reported
-EMPTIEST = (
-    0.25  # of the input limit: what a compaction keeps of the history and the prompt
-)
+# of the input limit: what a compaction keeps of the history and the prompt
+EMPTIEST = 0.25
 
 
 def assert_close(steps):

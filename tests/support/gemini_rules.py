@@ -11,9 +11,8 @@ from support.oracle import MEDIA_TOKENS, compact_json, json_tokens, text_tokens
 
 CONTENT_FRAME_TOKENS = 2  # role and separator around each content
 SKIP_SIGNATURE = b"skip_thought_signature_validator"  # documented bypass for calls that Gemini did not make
-SIGNATURES_REQUIRED_FROM = (
-    3  # major version whose first call of a step must carry a signature
-)
+# major version whose first call of a step must carry a signature
+SIGNATURES_REQUIRED_FROM = 3
 
 
 def request_problem(body, *, model, signatures):

@@ -9,9 +9,8 @@ from support.loopback import Answer, Loopback, script
 from support.oracle import text_tokens
 
 FRAME_TOKENS = 4  # around each message
-CUT_SHARE = (
-    0.5  # of the window: what is left of a prompt that exceeds it (ollama, runner)
-)
+# of the window: what is left of a prompt that exceeds it (ollama, runner)
+CUT_SHARE = 0.5
 
 
 class OllamaServer(Loopback):

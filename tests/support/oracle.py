@@ -8,14 +8,12 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 ENCODING = "o200k_base"
-MESSAGE_FRAME_TOKENS = (
-    4  # role and separators around each message in the OpenAI chat format
-)
+# role and separators around each message in the OpenAI chat format
+MESSAGE_FRAME_TOKENS = 4
 REPLY_PRIMER_TOKENS = 3  # the opening of the answer, once per request
 TOOL_FRAME_TOKENS = 8  # what wraps one function definition beside its JSON
-MEDIA_TOKENS = (
-    258  # what Gemini bills for a small image; never the length of its base64 text
-)
+# what Gemini bills for a small image; never the length of its base64 text
+MEDIA_TOKENS = 258
 MEDIA_KEYS = frozenset(
     {
         "image_url",

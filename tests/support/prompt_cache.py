@@ -5,9 +5,8 @@ import time
 from dataclasses import dataclass
 
 MIN_CACHED_TOKENS = 1024  # the least that both providers cache for most models
-LOOK_BACK_BLOCKS = (
-    20  # Anthropic checks so many positions per breakpoint, itself the first
-)
+# Anthropic checks so many positions per breakpoint, itself the first
+LOOK_BACK_BLOCKS = 20
 STEP_TOKENS = 128  # OpenAI matches so many tokens at a time
 FIVE_MINUTES, HALF_HOUR, ONE_HOUR = 300.0, 1800.0, 3600.0
 

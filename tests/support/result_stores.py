@@ -19,9 +19,8 @@ TTL_SECONDS = 600.0
 ALL_BYTES = bytes(range(256))
 LARGE = ALL_BYTES * (5 * 1024 * 4)  # 5 MB
 THREADS, TURNS = 64, 3  # as many as a guard has at a time
-PATIENCE_SECONDS = (
-    60.0  # so many writes to a busy disk take longer than a user would wait
-)
+# so many writes to a busy disk take longer than a user would wait
+PATIENCE_SECONDS = 60.0
 
 
 @asynccontextmanager
