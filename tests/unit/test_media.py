@@ -17,7 +17,9 @@ from langchain_ctxwin import (
     ModelLimits,
     ModelRouter,
     RoutedChatModel,
+    classify_overflow,
 )
+from langchain_ctxwin.core.limits import NamedLimits
 from langchain_ctxwin.core.model_info import RULES
 from langchain_ctxwin.core.provider_blocks import (
     BYTES_SHARE,
@@ -167,6 +169,17 @@ def test_a_refusal_because_of_pictures_is_answered_with_fewer_of_them(adapter, r
     assert [sent > 5 for sent in api.sent].count(True) == 1
     assert all(sent > 0 for sent in api.sent[1:])
     assert values(agent)["context_report"]["dropped_turns"] == 0
+
+
+def test_what_a_provider_refused_of_pictures_holds_for_its_own_model():
+    engine = ContextEngine(ModelLimits(100_000))
+    models = [NamedLimits(ModelLimits(100_000), name) for name in "ab"]
+    session, history = {}, history_of(6)
+    for model in models:
+        window = engine.measure(history, session=session, model=model)
+        session = engine.learn(window, classify_overflow(IMAGES)).session.to_json()
+    again = engine.measure(history, session=session, model=models[0])
+    assert again.parts.media["max_images"] == 5
 
 
 SIZES = st.lists(
