@@ -368,7 +368,7 @@ def test_every_standard_block_of_langchain_has_a_kind_but_what_is_a_providers_ow
         ("result", "tool_result function_call_output"),
         ("reasoning", "thinking redacted_thinking reasoning reasoning_content"),
         ("image", "image image_url input_image"),
-        *((kind, kind) for kind in MEDIA_KINDS),
+        *((kind, kind) for kind in sorted(MEDIA_KINDS)),
     ],
 )
 def test_a_block_is_the_same_in_the_forms_of_all_providers(kind, forms):
