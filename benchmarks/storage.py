@@ -20,7 +20,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 
-from common import load, one_after_the_other, parser_of, quiet
+from common import goals, load, one_after_the_other, parser_of, quiet
 from langchain_ctxwin import (
     ContextEngine,
     ContextInput,
@@ -57,8 +57,10 @@ def main() -> None:
     )
     print(f"{'state':<20}{'MB':>8}{'messages':>10}{'load ms':>9}{'pruned MB':>11}")
     for state in ARMS:
-        print(f"{state.__name__:<20}{figures(state, messages)}", flush=True)
-    print(f"goal: ContextState takes at most {GOAL_MB:g} MB at 360 calls")
+        before, shown = figures(state, messages)
+        print(f"{state.__name__:<20}{shown}", flush=True)
+    goal = f"{before:.2f} MB: at most {GOAL_MB:g} at 360 calls"
+    goals([(before <= GOAL_MB, f"{ARMS[-1].__name__} {goal}")])
 
 
 def conversation(data: Path | None, calls: int) -> list[AnyMessage]:
@@ -70,8 +72,8 @@ def conversation(data: Path | None, calls: int) -> list[AnyMessage]:
     return messages
 
 
-def figures(state: Any, messages: list[AnyMessage]) -> str:
-    """Return the figures of one arm."""
+def figures(state: Any, messages: list[AnyMessage]) -> tuple[float, str]:
+    """Return the size of one arm in MB, and its line."""
     with tempfile.TemporaryDirectory() as folder:
         connection = sqlite3.connect(
             Path(folder) / "threads.db", check_same_thread=False
@@ -87,7 +89,7 @@ def figures(state: Any, messages: list[AnyMessage]) -> str:
         connection.execute("VACUUM")
         after = megabytes(connection)
         connection.close()
-    return f"{before:>8.2f}{len(kept):>10}{load_ms:>9.1f}{after:>11.2f}"
+    return before, f"{before:>8.2f}{len(kept):>10}{load_ms:>9.1f}{after:>11.2f}"
 
 
 def played(state: Any, messages: list[AnyMessage], saver: Any) -> Any:
