@@ -240,12 +240,12 @@ def _results(
     """
     answers: dict[tuple[int, int], Result] = {}
     others: list[Result] = []
-    callers: dict[str | None, list[tuple[int, int]]] = {}
+    callers: dict[str, list[tuple[int, int]]] = {}
     for position, (message, key) in enumerate(parts):
         if isinstance(message, AIMessage):
-            callers.update((call["id"], []) for call in message.tool_calls)
+            callers.update((call["id"] or "", []) for call in message.tool_calls)
             for number, call in enumerate(message.tool_calls):
-                callers[call["id"]].append((position, number))
+                callers[call["id"] or ""].append((position, number))
         elif isinstance(message, ToolMessage):
             waiting = callers.get(message.tool_call_id)
             if waiting:
