@@ -262,7 +262,7 @@ class ThreadCompaction:
 def compact(
     agent: Any, config: RunnableConfig, *, focus: str = "", preview: bool = False
 ) -> ThreadCompaction | None:
-    """Compact a thread now, down to the low-water mark (`ContextConfig.keep`), although its next request may fit.
+    """Compact a thread now, down to half of `ContextConfig.keep`, although its next request may fit.
 
     The thread must be idle. Where a model writes summaries it is called, within this call.
 

@@ -47,7 +47,7 @@ LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
 }
 # of what was seen, a call with a key or two: longer things wait longer
 VALUE_CHARS = 32
-# Used things of one message that share a rank; more are a log or a listing. Without a bound .88 of the arena's planted
+# Used things of one message that share a rank; more are a log or a listing. Without a bound .89 of the arena's planted
 # facts stand in the last request at 8k, with it .92.
 FEW_THINGS = 60
 # Of its room: what a record that was full is written anew to, so that lines can be added to it for a while. Between

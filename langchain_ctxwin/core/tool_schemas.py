@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -50,11 +50,11 @@ class Framing:
     image: Callable[[int, int], int]
     """Price of an image by its width and height in pixels."""
 
-    plain_arguments: bool
+    plain_arguments: bool = False
     """True where models are shown the arguments of a call one by one, as they are; False where they are shown JSON. A
     program in JSON is all escapes: with the wrong one, calls that write files are off by a tenth."""
 
-    fields: FieldPrices | None
+    fields: FieldPrices | None = None
     """What a signature adds to names and descriptions; None where models are shown the JSON of a definition."""
 
 
@@ -148,51 +148,46 @@ def area(width: int, height: int) -> int:
     return max(1, min(1600, int(width * height * scale * scale / 750)))
 
 
-TABLE = """
-family     request message  call any_tools  tool  page audio        image arguments         fields
-openai           3       4     6        16     4  1200    10  small_tiles      json      2,5,3,2,4
-cl100k           3       4     6        16     4  1200    10  small_tiles      json      2,5,3,2,4
-anthropic        5       2    30       354     0  2250    32         area     plain              -
-claude3          5       2    30       496     0  2250    32         area     plain              -
-gemini           1       0     6         0    17   258    32  large_tiles      json    0,12,10,6,5
-llama           31       4    16       200     4  1200    25         area      json              -
-qwen             3       5    16       200     4  1200    25         area      json              -
-deepseek         1       2    16       100    50  1200    25         area     plain              -
-generic          3       3    10       150     4  1500    32         area      json              -
-"""
-"""The framing of each tokenizer family.
+OPENAI = Framing(
+    # Some models add 80 more once there are tools, depending on the endpoint: this is the more common case.
+    request=3, message=4, call=6, any_tools=16, tool=4,
+    fields=FieldPrices(description=2, first_property=5, more_properties=3, property_description=2, enum_item=4),
+    image=small_tiles, page_tokens=1200, audio_tokens_per_second=10,
+)  # fmt: skip
+ANTHROPIC = Framing(
+    # The prompt that explains tools is 290 to 675 tokens by model (Anthropic, tool use guide); the middle of them.
+    request=5, message=2, call=30, any_tools=354, tool=0, plain_arguments=True,
+    # A PDF page is 1,500 to 3,000 tokens (Anthropic, PDF guide).
+    image=area, page_tokens=2250, audio_tokens_per_second=32,
+)  # fmt: skip
+# 496 or 497 in the same guide; the first of them have 313 or 346
+CLAUDE3 = replace(ANTHROPIC, any_tools=496)
+GEMINI = Framing(
+    request=1, message=0, call=6, any_tools=0, tool=17,
+    fields=FieldPrices(description=0, first_property=12, more_properties=10, property_description=6, enum_item=5),
+    # 258 tokens per PDF page, 32 per second of audio (Gemini API, token counting guide).
+    image=large_tiles, page_tokens=258, audio_tokens_per_second=32,
+)  # fmt: skip
+LLAMA = Framing(
+    # The chat template states dates in a system message of its own.
+    request=31, message=4, call=16, any_tools=200, tool=4,
+    # Open vision models cut images into patches of 28 x 28 pixels, close to Anthropic's rule.
+    image=area, page_tokens=1200, audio_tokens_per_second=25,
+)  # fmt: skip
+QWEN = replace(LLAMA, request=3, message=5)
+DEEPSEEK = replace(
+    LLAMA, request=1, message=2, any_tools=100, tool=50, plain_arguments=True
+)
+GENERIC = Framing(
+    # From nothing to 1,400 tokens once there are tools, by model and host: the middle of them.
+    request=3, message=3, call=10, any_tools=150, tool=4,
+    image=area, page_tokens=1500, audio_tokens_per_second=32,
+)  # fmt: skip
 
-OpenAI: some models add 80 more once there are tools, depending on the endpoint; this is the more common case.
-Anthropic: the prompt that explains tools is 290 to 675 tokens by model (tool use guide), the middle of them; with
-Claude 3 it is 496 or 497, the first of them have 313 or 346. A PDF page is 1,500 to 3,000 tokens (PDF guide).
-Gemini: 258 tokens per PDF page, 32 per second of audio (token counting guide).
-Llama: the chat template states dates in a system message of its own. Open vision models cut images into patches of 28 x
-28 pixels, close to Anthropic's rule.
-Generic: from nothing to 1,400 tokens once there are tools, by model and host; the middle of them.
-"""
-
-IMAGE_PRICES = {"small_tiles": small_tiles, "large_tiles": large_tiles, "area": area}
-
-
-def _framing(row: str) -> Framing:
-    *constants, image, arguments, fields = row.split()[1:]
-    request, message, call, any_tools, tool, page, audio = map(int, constants)
-    is_signature = fields != "-"
-    return Framing(
-        request=request,
-        message=message,
-        call=call,
-        any_tools=any_tools,
-        tool=tool,
-        page_tokens=page,
-        audio_tokens_per_second=audio,
-        image=IMAGE_PRICES[image],
-        plain_arguments=arguments == "plain",
-        fields=FieldPrices(*map(int, fields.split(","))) if is_signature else None,
-    )
-
-
-FRAMING = {row.split()[0]: _framing(row) for row in TABLE.strip().splitlines()[1:]}
+FRAMING = {
+    "openai": OPENAI, "cl100k": OPENAI, "anthropic": ANTHROPIC, "claude3": CLAUDE3, "gemini": GEMINI,
+    "llama": LLAMA, "qwen": QWEN, "deepseek": DEEPSEEK, "generic": GENERIC,
+}  # fmt: skip
 
 MAX_NODES = 2_000  # schemas inside one schema that are looked at, so that this ends whatever it is given
 # Keywords that hold a schema or a list of them.
