@@ -4,14 +4,13 @@ dressed(window)         the messages, with breakpoints, and without the response
 call_arguments(window)  the arguments of the call: newest breakpoint, cache key
 
 Anthropic caches what ends at a breakpoint, at most four of them in a request (Anthropic, prompt caching guide). Ours
-stand behind what stays the same longest: the system prompt (the tools precede it), the pins, and the newest message. A
-breakpoint behind the record would be rewritten with each compaction and saves nothing beside the one of the newest
-message; the one behind the pins saves most where some pauses outlast the cache. `benchmarks/cost.py` bills what is sent
-here. Breakpoints that somebody else has set come first.
+stand behind what stays the same longest: the system prompt (the tools precede it), the pins, the record up to where a
+compaction adds lines to it, and the newest message. `benchmarks/cost.py` bills what is sent here. Breakpoints that
+somebody else has set come first.
 
 Newer models of OpenAI match a prefix at breakpoints only, of which the server sets one behind the newest message by
-itself (OpenAI, prompt caching guide). Without another one behind the system prompt, which is what a compaction leaves
-as it was, all of the prompt is written again after each.
+itself (OpenAI, prompt caching guide). Without others behind the system prompt and in the record, which is what a
+compaction leaves as it was, all of the prompt is written again after each.
 """
 
 from __future__ import annotations
@@ -44,6 +43,10 @@ MAX_BREAKPOINTS = 4
 EXPLICIT = {"mode": "explicit"}  # a breakpoint of OpenAI's cache
 # a breakpoint that Anthropic keeps for five minutes from its last use
 MINUTES = {"type": "ephemeral"}
+# Of a block of the record, by itself and of what precedes it: providers look for what is cached at the ends of the last
+# twenty blocks before a breakpoint (Anthropic, prompt caching guide), and a compaction adds fewer.
+RECORD_BLOCK_CHARS, RECORD_BLOCK_SHARE = 400, 0.1
+LAST_LINES = 3  # of the record: what is open, how much was left out, the end
 KEY_CHARS = 16  # length of a cache key: enough to tell conversations apart, and nothing of their names is in it
 RESPONSE_ID = "id"  # where answers of the Responses API keep the id that the server's history goes on from
 # What asks Anthropic's API to drop reasoning that is tied to another prefix, and the feature header that goes with it.
@@ -257,7 +260,7 @@ def with_breakpoints(
     mark: Mapping[str, str],
     key: str = BREAKPOINT,
 ) -> list[AnyMessage]:
-    """Return the request with a breakpoint behind its system prompt, and for Anthropic one behind its pins.
+    """Return the request with breakpoints: behind its system prompt, in its record, for Anthropic behind its pins.
 
     They are set as far as others have left some, and one is left for the newest message. `mark` counts where nobody
     else has set one: Anthropic wants those that last longer first.
@@ -270,10 +273,31 @@ def with_breakpoints(
     if first and free > 0 and not own:
         marked[0] = _marked(marked[0], mark, key)
         free -= 1
+    mark = own[0] if own else mark
     fixed_stop = _fixed_stop(marked, first) if free > 0 and key == BREAKPOINT else None
     if fixed_stop is not None:
-        marked[fixed_stop] = _marked(marked[fixed_stop], own[0] if own else mark, key)
+        marked[fixed_stop] = _marked(marked[fixed_stop], mark, key)
+        free -= 1
+    record = next((i for i, one in enumerate(marked) if one.id == RECORD_ID), None)
+    if record is not None and free > 0:
+        marked[record] = _record_marked(marked[record], mark, key)
     return marked
+
+
+def _record_marked(record: AnyMessage, mark: Mapping[str, str], key: str) -> AnyMessage:
+    """The record in blocks, with a breakpoint behind the last that stays as it is when lines are added behind it."""
+    lines = record.text.splitlines(keepends=True)
+    blocks, text, chars = list[Any](), "", 0
+    for line in lines[:-LAST_LINES]:
+        text += line
+        if len(text) >= max(RECORD_BLOCK_CHARS, RECORD_BLOCK_SHARE * chars):
+            blocks.append({"type": "text", "text": text})
+            text, chars = "", chars + len(text)
+    if not blocks:
+        return record
+    blocks[-1] = {**blocks[-1], key: dict(mark)}
+    rest = {"type": "text", "text": "".join([text, *lines[-LAST_LINES:]])}
+    return with_fields(record, content=[*blocks, rest])
 
 
 def _fixed_stop(messages: Sequence[AnyMessage], first: int) -> int | None:

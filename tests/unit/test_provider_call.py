@@ -112,11 +112,11 @@ def agent_of(model, adapter, others=(), **options):
 
 @pytest.mark.parametrize("adapter", ["nodes", "after"])
 def test_anthropic_requests_have_breakpoints_behind_what_stays(adapter):
-    """Behind the prompt, behind the pins, and behind the newest message."""
+    """Behind the prompt, the pins, what stays of the record, and behind the newest message."""
     model = claude()
     talk(agent_of(model, adapter))
     first, last = sent_by(model)[0], sent_by(model)[-1]
-    assert (breakpoints(first), breakpoints(last)) == (2, 3)
+    assert (breakpoints(first), breakpoints(last)) == (2, 4)
     assert first["cache_control"] == last["cache_control"] == MARK
     assert last["system"][-1]["cache_control"] == MARK
     marked = [
@@ -129,7 +129,7 @@ def test_anthropic_requests_have_breakpoints_behind_what_stays(adapter):
         for n, message in enumerate(last["messages"])
         if "<record>" in json.dumps(message)
     )
-    assert marked == [record - 1]
+    assert marked == [record - 1, record]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,33 @@ def test_breakpoints_are_added_to_those_of_others_as_far_as_there_is_room(
     assert [message.text for message in marked] == [message.text for message in request]
 
 
+@given(st.lists(st.integers(1, 300), max_size=400), st.integers(0, 30))
+def test_what_a_record_says_is_read_from_the_cache_when_lines_are_added(chars, added):
+    """The blocks up to the breakpoint stay, and the next breakpoint is within the twenty that are looked back."""
+
+    def blocks(sizes):
+        lines = [
+            "<record> ...",
+            *("x" * size for size in sizes),
+            "open: y",
+            "(9)",
+            "</record>",
+        ]
+        text = "\n".join(lines)
+        (record,) = with_breakpoints([HumanMessage(text, id="ctxwin-record")], (), MARK)
+        assert record.text == text
+        parts = record.content if isinstance(record.content, list) else [{"text": text}]
+        stop = next(
+            (i + 1 for i, part in enumerate(parts) if "cache_control" in part), 0
+        )
+        return [part["text"] for part in parts[:stop]]
+
+    before, after = blocks(chars), blocks([*chars, *[200] * added])
+    assert after[: len(before)] == before
+    assert len(after) - len(before) < 20
+    assert before or sum(chars) < 400
+
+
 def test_openai_gets_a_key_that_is_the_conversations_own():
     model = gpt()
     agent = agent_of(model, "nodes")
@@ -225,12 +252,14 @@ def marked_for_openai(messages):
 def test_openai_gets_a_breakpoint_behind_its_prompt_where_its_cache_matches_at_them(
     adapter, model, config, marks
 ):
-    """Before and after a compaction alike; the release of a model says which those are."""
+    """Before and after a compaction alike, and one in the record; the release of a model says which those are."""
     model = model()
     talk(agent_of(model, adapter, config=config), turns=20)
     sent = [json.dumps(request) for request in sent_by(model)]
     assert "<record>" in sent[-1]
-    assert {request.count("prompt_cache_breakpoint") for request in sent} == {marks}
+    counts = [request.count("prompt_cache_breakpoint") for request in sent]
+    assert {*counts} <= {marks, 2 * marks}
+    assert counts[0] == marks
     assert not marks or "prompt_cache_breakpoint" in json.dumps(
         sent_by(model)[-1]["input"][0]
     )
