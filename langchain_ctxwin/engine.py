@@ -623,9 +623,7 @@ class ContextEngine:
             invented = marked_in(written.text)
             facts = written.cost | {"seconds": round(written.seconds, 3)}
             facts["tokens"] = window.parts.price_text(written.text)
-            facts["cost"] = (
-                written.usage.cost(self.summarizer_info()) if written.calls else None
-            )
+            facts["cost"] = written.usage.cost(self.summarizer_info())
         facts |= {
             "reason": own_words(reason),
             "quoting": {"reason": reason, "unsupported_values": ", ".join(invented)},

@@ -73,7 +73,7 @@ class HistorySink:
         self._failures = FailureLog(path=str(self.path))
         self.renew()
         atexit.register(self.flush)
-        renew_after_fork(self)
+        renew_after_fork(self.renew)
 
     def renew(self) -> None:
         """Forget, in a forked process, the events that its parent writes, and the thread that does."""

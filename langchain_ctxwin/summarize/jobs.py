@@ -7,11 +7,12 @@ import atexit
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler, Callbacks
 from langchain_core.outputs import LLMResult
@@ -31,7 +32,7 @@ from langchain_ctxwin.util.stores import ThreadStore, digest
 from langchain_ctxwin.util.work import Wait, Work, in_daemon, renew_after_fork, run
 
 MAX_RUNNING = 4  # providers limit parallel requests, and no turn waits for a summary
-# Ended jobs kept, some 10 MB of texts at most. A summary waits until its conversation's next turn, and the summaries
+# Jobs known, some 10 MB of texts at most. A summary waits until its conversation's next turn, and the summaries
 # of as many other conversations may end meanwhile; one that is forgotten is paid for twice.
 MAX_REMEMBERED = 2_048
 DRAIN_SECONDS = 5.0  # longest wait at exit: what a person or an orchestrator bears, and most summaries need
@@ -45,21 +46,21 @@ class Job:
     store: SummaryStore | None
     thread_id: str
     clock: Clock
-    began: float
-    ended: Future[None] = field(default_factory=Future)
-    written: Written | None = None
-    """The summary, once it is there."""
+    deadline: float
+    ended: Future[Written] = field(default_factory=Future)
+
+    @property
+    def written(self) -> Written | None:
+        """The summary, once it is there."""
+        return self.ended.result() if self.ended.done() and not self.failure else None
 
     @property
     def failure(self) -> str:
         """Why it failed or is given up; empty while it runs, and once its summary is there."""
-        # asked first: one that ends meanwhile has not failed
-        has_ended = self.ended.done()
-        if self.written is not None:  # perhaps only the store is late
-            return ""
-        if has_ended:
-            return str(self.ended.exception())
-        is_late = self.clock() >= self.began + self.timeout_seconds
+        if self.ended.done():
+            error = self.ended.exception()
+            return str(error) if error else ""
+        is_late = self.clock() >= self.deadline
         return str(_too_slow(self.timeout_seconds)) if is_late else ""
 
 
@@ -96,13 +97,13 @@ class SummaryJobs:
         self._max_running = max_running
         self._clock = clock
         self.renew()
-        renew_after_fork(self)
+        renew_after_fork(self.renew)
         atexit.register(self.drain, drain_seconds, stored_only=True)
 
     def renew(self) -> None:
         """Forget everything: threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
-        self._jobs: dict[str, Job] = {}  # the most recently used one is the last
+        self._jobs: dict[str, Job] = {}
         # whose threads have not ended, forgotten ones included
         self._living: list[Job] = []
 
@@ -121,14 +122,12 @@ class SummaryJobs:
         starts it see its calls, tagged; what is only async runs on the caller's event loop while there is one.
         """
         writing = _beside_caller(write)
-        if self.find(key) is not None:
-            return True
         job = Job(
             timeout_seconds=timeout_seconds,
             store=store,
             thread_id=thread_id,
             clock=self._clock,
-            began=self._clock(),
+            deadline=self._clock() + timeout_seconds,
         )
         with self._lock:
             if key in self._jobs:
@@ -137,7 +136,7 @@ class SummaryJobs:
             if len(self._living) >= self._max_running:
                 return False
             try:
-                job.ended = in_daemon(lambda: _work(key, job, writing))
+                job.ended = in_daemon(partial(_work, key, job, writing))
             # the system has no thread to give, or the interpreter is at its end
             except RuntimeError:
                 return False
@@ -149,10 +148,7 @@ class SummaryJobs:
 
     def find(self, key: str) -> Job | None:
         """Return what is known of a key, None when nothing is; never blocks."""
-        with self._lock:
-            if (job := self._jobs.pop(key, None)) is not None:
-                self._jobs[key] = job
-            return job
+        return self._jobs.get(key)
 
     def cancel_thread(self, thread_id: str) -> None:
         """Forget the jobs of a conversation; what they still write is neither kept nor stored."""
@@ -164,8 +160,7 @@ class SummaryJobs:
 
     def forget(self, key: str) -> None:
         """Forget a job, so that it can be started again; what it still writes goes to its store."""
-        with self._lock:
-            self._jobs.pop(key, None)
+        self._jobs.pop(key, None)
 
     def drain(self, timeout_seconds: float, *, stored_only: bool = False) -> int:
         """Wait for the jobs whose threads live, and return how many still do.
@@ -188,14 +183,14 @@ class SummaryJobs:
         return [run for run in self._living if not run.ended.done()]
 
 
-def _work(key: str, job: Job, writing: Callable[[], Written]) -> None:
+def _work(key: str, job: Job, writing: Callable[[], Written]) -> Written:
     """What the thread of a job does."""
-    if job.store is not None:
-        job.written = job.store.get(key)
-    if job.written is None:
-        job.written = writing()
+    written = job.store.get(key) if job.store is not None else None
+    if written is None:
+        written = writing()
         if job.store is not None:  # and nobody cancelled it
-            job.store.put(key, job.written)
+            job.store.put(key, written)
+    return written
 
 
 @cache
@@ -213,19 +208,20 @@ def writing_summary(
         SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
     """
 
-    def written() -> Written:
-        job = in_daemon(_beside_caller(write, is_waiting=True))
-        return cast("Written", job.result(timeout_seconds))
+    def started(*, is_waiting: bool) -> Future[Written]:
+        return in_daemon(_beside_caller(write, is_waiting=is_waiting))
 
-    async def awritten() -> Written:
-        job = asyncio.wrap_future(in_daemon(_beside_caller(write)))
-        return cast("Written", await asyncio.wait_for(job, timeout_seconds))
+    async def later() -> Written:
+        job = asyncio.wrap_future(started(is_waiting=False))
+        return await asyncio.wait_for(job, timeout_seconds)
 
     try:
-        result: Written = yield Wait(written, awritten)
+        written: Written = yield Wait(
+            lambda: started(is_waiting=True).result(timeout_seconds), later
+        )
     except TimeoutError as error:
         raise _too_slow(timeout_seconds) from error
-    return result
+    return written
 
 
 def _beside_caller(
@@ -280,11 +276,12 @@ class _Meter(BaseCallbackHandler):
     run_inline = True  # calls that are awaited would otherwise report through a pool whose threads hold up the exit
 
     def __init__(self) -> None:
-        self._cost = dict.fromkeys(COUNTS, 0)
+        self._calls = 0
+        self._tokens = Counter[str]()
         self._started = time.perf_counter()
 
     def on_llm_start(self, *_: Any, **__: Any) -> None:
-        self._cost["calls"] += 1
+        self._calls += 1
 
     on_chat_model_start = on_llm_start
 
@@ -298,8 +295,7 @@ class _Meter(BaseCallbackHandler):
             self._add(one)
 
     def _add(self, usage: Usage) -> None:
-        for name in COUNTS[1:]:
-            self._cost[name] += getattr(usage, name) or 0
+        self._tokens.update({name: getattr(usage, name) or 0 for name in TOKENS})
 
     def written(self, summary: object) -> Written:
         """The summary with what it cost; a summarizer may return anything."""
@@ -307,21 +303,21 @@ class _Meter(BaseCallbackHandler):
         if isinstance(summary, ProviderSummary):
             text, block = summary.text, dict(summary.block)
             if summary.usage is not None:  # of a call that is none of LangChain's
-                self._cost["calls"] += 1
+                self._calls += 1
                 self._add(summary.usage)
         else:
             text = written_text(summary)
         seconds = time.perf_counter() - self._started
-        return Written(text=text, block=block, seconds=seconds, **self._cost)
+        return Written(
+            text=text,
+            block=block,
+            calls=self._calls,
+            tokens=self._tokens,
+            seconds=seconds,
+        )
 
 
-COUNTS = (
-    "calls",
-    "input_tokens",
-    "output_tokens",
-    "cached_tokens",
-    "cache_write_tokens",
-)
+TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,21 +329,21 @@ class Written:
     """The summary as the provider that wrote it reads it; None for a text."""
 
     calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    cache_write_tokens: int = 0
+    tokens: dict[str, Any] = field(default_factory=dict)
+    """Of all calls together, by the field of `Usage`."""
+
     seconds: float = 0.0
 
     @property
     def cost(self) -> dict[str, int]:
         """Calls and tokens, to be added up."""
-        return {name: getattr(self, name) for name in COUNTS[:3]}
+        sizes = {name: self.tokens.get(name, 0) for name in TOKENS[:2]}
+        return {"calls": self.calls, **sizes}
 
     @property
     def usage(self) -> Usage:
         """Tokens of all calls together, to be priced."""
-        return Usage(**{name: getattr(self, name) for name in COUNTS[1:]})
+        return Usage(**self.tokens)
 
 
 class SummaryStore:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Collection, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from langgraph.store.base import BaseStore, GetOp, PutOp
@@ -17,30 +18,6 @@ from langchain_ctxwin.util.work import Wait, Work, in_daemon
 ANSWER_SECONDS = 1.0  # a healthy server answers within milliseconds; a broken one must not cost the caller's time
 
 DELETED_AT_ONCE = 100  # items that are listed before they are deleted
-
-
-def asking(
-    store: BaseStore, method: str, *args: Any, seconds: float, **options: Any
-) -> Wait:
-    """Return the wait for what a method, which also exists with an "a" before its name, answers within `seconds`.
-
-    An async store answers only while its event loop is free: on that loop's own thread wait asynchronously.
-    """
-
-    def started() -> Any:
-        return in_daemon(lambda: getattr(store, method)(*args, **options))
-
-    async def later() -> Any:
-        # The async methods of sync stores refuse to work, or use a pool whose threads hold up the exit.
-        is_async = isinstance(store, AsyncBatchedBaseStore)
-        answer = (
-            getattr(store, f"a{method}")(*args, **options)
-            if is_async
-            else asyncio.wrap_future(started())
-        )
-        return await asyncio.wait_for(answer, seconds)
-
-    return Wait(lambda: started().result(seconds), later)
 
 
 def namespace_of(kind: str, thread_id: str) -> tuple[str, ...]:
@@ -131,8 +108,20 @@ class ThreadStore:
         return {item.key: str(item.value.get("data")) for item in items if item}
 
     def _batch(self, event: str, ops: Any) -> Work[Any]:
+        store = self._store
+
+        def started() -> Future[Any]:
+            return in_daemon(lambda: store.batch(ops))
+
+        async def later() -> Any:
+            # The async methods of sync stores refuse to work, or use a pool whose threads hold up the exit. An async
+            # store answers only while its event loop is free.
+            is_async = isinstance(store, AsyncBatchedBaseStore)
+            answer = store.abatch(ops) if is_async else asyncio.wrap_future(started())
+            return await asyncio.wait_for(answer, STORE_SECONDS)
+
         try:
-            return (yield asking(self._store, "batch", ops, seconds=STORE_SECONDS))
+            return (yield Wait(lambda: started().result(STORE_SECONDS), later))
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may end the turn
             log_failure(
                 f"{self._kind}.{event}",

@@ -13,8 +13,7 @@ from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
-from weakref import WeakSet
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -79,29 +78,10 @@ def _next(resume: Callable[[], Wait]) -> Wait | StopIteration:
         return finished
 
 
-class Renewable(Protocol):
-    """Something with locks or threads of its own."""
-
-    def renew(self) -> None:
-        """Make locks anew and forget threads; called in a child right after the fork."""
-        ...
-
-
-_alive: WeakSet[Renewable] = WeakSet()
-
-
-def renew_after_fork(one: Renewable) -> None:
-    """Have it renewed in every process forked from this one, for as long as it lives."""
-    _alive.add(one)
-
-
-def _renew_all() -> None:
-    for one in list(_alive):
-        one.renew()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_renew_all)
+def renew_after_fork(renew: Callable[[], None]) -> None:
+    """Have locks made anew and threads forgotten in every process that is forked from this one."""
+    if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+        os.register_at_fork(after_in_child=renew)
 
 
 def in_daemon(

@@ -453,7 +453,7 @@ def test_calls_are_counted_once_with_their_tokens(work, calls):
     faults = [SdkError("busy", status_code=503)] if calls == 2 else []
     model = recorder("answer", faults=faults)
     written = written_by(lambda: work(model))
-    assert (written.calls, written.input_tokens, written.seconds >= 0) == (
+    assert (written.calls, written.cost["input_tokens"], written.seconds >= 0) == (
         calls,
         paid(model),
         True,

@@ -17,7 +17,6 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.summarize import SummaryJobs
-from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.jobs import SummaryStore, Written
 from langchain_ctxwin.summarize.model import as_summarizer, writer_of
 from support.fakes import ScriptedChatModel
@@ -206,16 +205,6 @@ def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(
     assert jobs.ended() == ("second", "")
 
 
-def test_the_most_recently_used_results_are_remembered(monkeypatch):
-    monkeypatch.setattr(module, "MAX_REMEMBERED", 3)
-    jobs = Jobs()
-    for key in "abcde":
-        jobs.begin(key=key)
-        jobs.drain(PATIENCE)
-        assert jobs.find("a").written
-    assert [key for key in "abcde" if jobs.find(key)] == ["a", "d", "e"]
-
-
 def test_a_summary_is_stored_before_the_job_is_done_and_used_instead_of_written_again(
     gate, store
 ):
@@ -224,7 +213,7 @@ def test_a_summary_is_stored_before_the_job_is_done_and_used_instead_of_written_
     jobs.begin(store=store)
     assert jobs.ended() == ("text", "")
     assert store.get("key") == jobs.find("key").written
-    stored = Written(text="stored", calls=1, input_tokens=9)
+    stored = Written(text="stored", calls=1, tokens={"input_tokens": 9})
     store.put("key", stored)
     others.begin(gate, store=store)
     assert (others.ended(), gate.calls) == (("stored", ""), 0)

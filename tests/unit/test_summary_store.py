@@ -15,7 +15,10 @@ from langchain_ctxwin.util import stores as module
 from langchain_ctxwin.util.work import arun, in_daemon
 
 WRITTEN = Written(
-    text="The user wants tea.", calls=1, input_tokens=30, output_tokens=5, seconds=0.5
+    text="The user wants tea.",
+    calls=1,
+    tokens={"input_tokens": 30, "output_tokens": 5},
+    seconds=0.5,
 )
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
 
