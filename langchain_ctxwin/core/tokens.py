@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 import string
-import struct
+from base64 import urlsafe_b64decode
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 from operator import mul
-from typing import Any, ClassVar
+from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -28,20 +26,22 @@ from langchain_core.messages import (
 
 from langchain_ctxwin.core.pairing import calls_of
 from langchain_ctxwin.core.provider_blocks import (
-    MAX_DEPTH,
     MEDIA_TYPES,
     RESULT_KEYS,
     Media,
+    block_text,
+    blocks_of,
     compact_json,
     kind_of,
     leaves,
+    provider_named,
     spoken,
 )
 from langchain_ctxwin.core.token_weights import (
     BOUNDS,
     COMMON,
+    COUNTED,
     FEATURES,
-    STARTS,
     WEIGHTS,
 )
 from langchain_ctxwin.core.tool_schemas import (
@@ -50,7 +50,7 @@ from langchain_ctxwin.core.tool_schemas import (
     TextPrice,
     schema_tokens,
 )
-from langchain_ctxwin.errors import ConfigError, expect
+from langchain_ctxwin.errors import ConfigError
 
 WholePrice = Callable[[str], int]
 """The price of a text, in whole tokens."""
@@ -80,14 +80,8 @@ class TokenEstimator:
     margin: float = 0.0
     """Share that is added to every count."""
 
-    exact: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
-        expect(self.margin, int | float, "margin", "a share, for example 0.2")
-        if (
-            expect(self.family, str, "family", "the name of a tokenizer family")
-            not in WEIGHTS
-        ):
+        if self.family not in WEIGHTS:
             raise ConfigError(
                 f"family={self.family!r} is unknown: use one of {', '.join(sorted(WEIGHTS))}"
             )
@@ -128,8 +122,6 @@ class CharRatioCounter:
 
     chars_per_token: float = 4.0
     margin: float = 0.0
-
-    exact: ClassVar[bool] = False
 
     def __call__(
         self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None
@@ -173,20 +165,19 @@ def request_tokens(
 def text_price(counter: Callable[..., int] | None) -> WholePrice:
     """Return the price of a text in tokens; a counter of messages alone prices it as one user message."""
     count = counter or TokenEstimator()
-    count_text: WholePrice | None = getattr(count, "count_text", None)
-    if count_text is not None:
-        return count_text
     base = count([])
-    return lambda text: count([HumanMessage(text)]) - base
+
+    def price(text: str) -> int:
+        return count([HumanMessage(text)]) - base
+
+    count_text: WholePrice = getattr(count, "count_text", price)
+    return count_text
 
 
 # ---- what a provider counts of a message -----------------------------------------------------------------------------
 
 REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_details")
 """Where in `additional_kwargs` integrations keep reasoning that they send again, such as those of Ollama."""
-
-KEEPS_REASONING_IN_CONTENT = ("openai", "anthropic", "google", "gemini", "vertex")
-"""Words in the names of providers whose integrations do not send it from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +210,11 @@ def pieces(raw_message: MessageLikeRepresentation) -> Iterator[Piece]:
     if isinstance(message, ToolMessage):
         yield Call()
     yield from _said(message)
-    if isinstance(message, AIMessage) and message.additional_kwargs:
-        yield from _thought(message)
+    maker = message.response_metadata.get("model_provider")
+    # Integrations of the named providers keep what they send again in the content.
+    if message.additional_kwargs and not provider_named(maker):
+        kept = [message.additional_kwargs.get(key) for key in REASONING_KEYS]
+        yield from {str(leaf): leaf for leaf in leaves(kept)}.values()
 
 
 def _said(message: BaseMessage, *left_out: str) -> Iterator[Piece]:
@@ -235,55 +229,34 @@ def _said(message: BaseMessage, *left_out: str) -> Iterator[Piece]:
         yield text
 
 
-def _thought(message: AIMessage) -> Iterator[Piece]:
-    """The reasoning in `additional_kwargs` that integrations send, each text once."""
-    maker = str(message.response_metadata.get("model_provider") or "")
-    if any(word in maker for word in KEEPS_REASONING_IN_CONTENT):
-        return
-    reasoning = [
-        leaf
-        for key in REASONING_KEYS
-        for leaf in leaves(message.additional_kwargs.get(key))
-    ]
-    yield from dict.fromkeys(leaf for leaf in reasoning if isinstance(leaf, str))
-    yield from (leaf for leaf in reasoning if isinstance(leaf, Media))
-
-
-def _pieces_in(
-    content: Any, left_out: Sequence[str] = (), depth: int = 0
-) -> Iterator[Piece]:
+def _pieces_in(content: Any, left_out: tuple[str, ...] = ()) -> Iterator[Piece]:
     """The pieces of a content without blocks of some kinds."""
     if isinstance(content, str):
         yield content
         return
-    for block in content if isinstance(content, list | tuple) else ():
-        if isinstance(block, str):
-            yield block
-        elif not isinstance(block, Mapping) or depth > MAX_DEPTH:
+    for outer in content if isinstance(content, list | tuple) else ():
+        block: Any = next(blocks_of([outer]), outer)
+        if (text := block_text(block)) is not None:
+            yield text
+        elif not isinstance(block, Mapping):
             yield from leaves(block)
         elif kind_of(block) not in left_out:
-            yield from _pieces_of(block, left_out, depth + 1)
+            yield from _pieces_of(block)
 
 
-def _pieces_of(
-    block: Mapping[str, Any], left_out: Sequence[str], depth: int
-) -> Iterator[Piece]:
-    kind = kind_of(block)
-    sealed = block.get("data") or block.get("encrypted_content") or ""
-    source = block.get("source")
-    if kind == "text" and isinstance(text := block.get("text"), str):
-        yield text
-    elif block.get("type") == "redacted_thinking" or (
-        kind == "compaction" and sealed and not block.get("content")
-    ):
-        yield Media("encrypted", {"data": sealed})
-    elif kind == "result":
+def _pieces_of(block: Mapping[str, Any]) -> Iterator[Piece]:
+    kind, source = kind_of(block), block.get("source")
+    sealed = block.get("data") or block.get("encrypted_content")
+    is_sealed = block.get("type") == "redacted_thinking" or (
+        kind == "compaction" and not block.get("content")
+    )
+    if kind == "result":
         for key in RESULT_KEYS:
-            yield from _pieces_in(block.get(key), (), depth)
-    elif block.get("type") == "non_standard":
-        yield from _pieces_in([block.get("value")], left_out, depth)
+            yield from _pieces_in(block.get(key))
+    elif sealed and is_sealed:
+        yield Media("encrypted", {"data": sealed})
     elif kind in MEDIA_TYPES.values() and not (
-        isinstance(source, Mapping) and source.get("type") == "content"
+        isinstance(source, Mapping) and "content" in source
     ):
         yield Media(kind, block)
     else:
@@ -291,14 +264,6 @@ def _pieces_of(
 
 
 # ---- features of a text ---------------------------------------------------------------------------------------------
-
-ASCII_FEATURES = FEATURES[: FEATURES.index("latin_runs")]
-"""Names of the counts that a text in ASCII has."""
-
-SCRIPT_STARTS = dict(
-    sorted((start, name) for name, starts in STARTS.items() for start in starts)
-)
-"""First characters of the classes that characters beside ASCII are counted in, in order."""
 
 RUN_SYMBOLS = "=-_*#.─ \n"
 RUN_STARTS = [symbol * 9 for symbol in RUN_SYMBOLS]
@@ -310,29 +275,34 @@ eight counts. The beginning stays, so that a run never costs less than a shorter
 def features(text: str) -> list[int]:
     """Return the counts of a text, in the order of `FEATURES`; never fails, a lone surrogate counts as a `?`.
 
-    Text in ASCII has no others than `ASCII_FEATURES`, and the list ends there. None falls when text is appended.
+    Text in ASCII has none of the characters beside it, and the list ends before them. None falls when text is appended.
 
     Examples:
         >>> dict(zip(FEATURES, features("Hello world")))["letter_runs"]
         2
     """
     if any(map(text.__contains__, RUN_STARTS)):  # a search for plain texts is cheap
-        text = LONG_RUN.sub(_thinned, text)
+        text = LONG_RUN.sub(lambda run: run[0][: 8 + (len(run[0]) - 8) // 8], text)
     raw = text.encode("utf-8", "replace")
+    chars = _BEFORE + raw.translate(None, _CONTINUATION)
+    views = {name: chars.translate(table) for name, table in VIEWS.items()}
+    counts = [len(chars) - 1, *[views[view].count(marks) for view, marks in PATTERNS]]
     if raw.isascii():
-        return _ascii_counts(raw)
-    chars = raw.translate(None, _CONTINUATION)
-    return _ascii_counts(chars) + _foreign_counts(raw.decode(), chars)
+        return counts
+    counts += [0] * (len(FEATURES) - len(counts))
+    for character, times in Counter(raw.decode()).items():
+        if character > "\x7f":
+            counts[_feature_of(character)] += times
+    return counts
 
 
-def script_of(character: str) -> str:
-    """Return the class of a character beside ASCII.
-
-    Examples:
-        >>> script_of("ά"), script_of("😀")
-        ('greek', 'emoji')
-    """
-    return SCRIPT_STARTS[_STARTS[bisect(_STARTS, ord(character)) - 1]]
+SCRIPT_STARTS = sorted(
+    (int(start, 16), FEATURES[place])
+    for place, counted in enumerate(COUNTED)
+    if counted.startswith("0x")
+    for start in counted.split(",")
+)
+"""First characters of the classes that characters beside ASCII are counted in, in order."""
 
 
 @lru_cache(maxsize=65_536)
@@ -341,120 +311,67 @@ def _feature_of(character: str) -> int:
 
     Characters that ordinary texts hardly have are spelled byte by byte.
     """
-    name = script_of(character)
-    if character not in _COMMON and character <= "\uffff":
+    _, name = SCRIPT_STARTS[bisect(SCRIPT_STARTS, (ord(character) + 1,)) - 1]
+    if character not in COMMON and character <= "\uffff":
         name = "rare_two_byte" if character < "\u0800" else "rare_three_byte"
     return FEATURES.index(name)
 
 
-def _thinned(run: re.Match[str]) -> str:
-    return run[0][: 8 + (len(run[0]) - 8) // 8]
-
-
-def _table(*classes: tuple[str, str]) -> bytes:
-    """A byte table that maps each named set to one character and everything else to a space."""
+def _table(**marked: str) -> bytes:
+    """A byte table that maps each set of characters to its mark and everything else to a space."""
     table = bytearray(b" " * 256)
-    for characters, mark in classes:
-        for character in characters.encode("latin-1"):
-            table[character] = ord(mark)
+    for mark, characters in marked.items():
+        for byte in characters.encode("latin-1"):
+            table[byte] = ord(mark)
     return bytes(table)
 
 
-_STARTS, _COMMON = [*SCRIPT_STARTS], frozenset(COMMON)
+# stands before a text, so that a run at its beginning is one
+_BEFORE = b"\x80"
 # of UTF-8: without them one byte stands for each character
 _CONTINUATION = bytes(range(0x80, 0xC0))
 _CONTROL = "".join(map(chr, (*range(9), 11, 12, *range(14, 32), 127)))
-_LETTERS = _table((string.ascii_letters, "a"))
-_CASES = _table(
-    (string.ascii_lowercase, "a"), (string.ascii_uppercase, "A"), (string.digits, "d")
-)
-_DIGITS = _table((string.digits, "d"))
-_SYMBOLS = _table((string.punctuation + _CONTROL, "p"))
-_SPACING = _table(
-    (string.digits, "d"),
-    (string.punctuation + _CONTROL, "p"),
-    (" \t", "s"),
-    ("\n", "n"),
-)
-_CONSONANTS = _table(("bcdfghjklmnpqrstvwxzBCDFGHJKLMNPQRSTVWXZ", "c"))
-# first bytes of Latin letters beside ASCII
-_LATIN = _table(("".join(map(chr, range(0xC2, 0xCE))), "L"))
-_FOREIGN = b" " * 128 + b"x" * 128
-_ESCAPES = f"\\{_CONTROL}".encode()
-_LONG_SYMBOLS = b"p" * 48  # more than code and markup have in a row
-# unbroken letters of which names in code are rarely made: a guard for texts without spaces
-_LONG_WORD = b"a" * 32
+_SYMBOLS = string.punctuation + _CONTROL
+VIEWS = {
+    "text": bytes(range(256)),
+    "letters": _table(a=string.ascii_letters),
+    "cases": _table(
+        a=string.ascii_lowercase, A=string.ascii_uppercase, d=string.digits
+    ),
+    "digits": _table(d=string.digits),
+    "symbols": _table(p=_SYMBOLS),
+    "spacing": _table(d=string.digits, p=_SYMBOLS, s=" \t", n="\n"),
+    "ends": _table(n="\n", r="\r", s=" ", e="\\" + _CONTROL),
+    "consonants": _table(c="bcdfghjklmnpqrstvwxzBCDFGHJKLMNPQRSTVWXZ"),
+    "rare": _table(r="kzjKZJ"),
+    # the first bytes of Latin letters beside ASCII, and of all characters beside it
+    "latin": _table(L="".join(map(chr, range(0xC2, 0xCE)))),
+    "foreign": _table(x="".join(map(chr, range(0xC0, 0x100)))),
+}
+"""What the patterns of a text are counted in: its characters by class, with a space for every other one."""
 
-
-def _ascii_counts(chars: bytes) -> list[int]:
-    """Counts of the ASCII part; every other character stands as one byte above 127."""
-    letters, digits, symbols = (
-        chars.translate(_LETTERS),
-        chars.translate(_DIGITS),
-        chars.translate(_SYMBOLS),
-    )
-    cases, spacing = chars.translate(_CASES), chars.translate(_SPACING)
-    return [
-        len(chars),
-        letters.count(b"a"),
-        _runs(letters, b"a"),
-        digits.count(b"d"),
-        _runs(digits, b"d"),
-        symbols.count(b"p"),
-        _runs(symbols, b"p"),
-        cases.count(b"A"),
-        cases.count(b"aA"),
-        cases.count(b"dA") + cases.count(b"Ad"),
-        chars.count(b"\n")
-        - chars.count(b"\n\n")
-        + chars.count(b"\r")
-        - chars.count(b"\r\n"),
-        spacing.count(b"ns"),
-        spacing.count(b"sd"),
-        spacing.count(b"ps"),
-        spacing.count(b"pp"),
-        chars.translate(_CONSONANTS).count(b"cccc"),
-        len(chars) - len(chars.translate(None, b"kzjKZJ")),
-        len(chars)
-        - len(chars.translate(None, _ESCAPES))
-        + chars.count(b"\r\r")
-        + chars.count(b"\r "),
-        chars.count(b"a "),
-        chars.count(b"i "),
-        chars.count(b"en "),
-        letters.count(_LONG_WORD),
-        symbols.count(_LONG_SYMBOLS),
-    ]
-
-
-def _foreign_counts(text: str, chars: bytes) -> list[int]:
-    """The counts behind those of `ASCII_FEATURES`; `chars` has one byte per character."""
-    counts = [0] * len(FEATURES)
-    counts[FEATURES.index("latin_runs")] = chars.translate(_LATIN).count(b"LLL")
-    counts[FEATURES.index("foreign_runs")] = _runs(chars.translate(_FOREIGN), b"x")
-    for character, times in Counter(text).items():
-        if character > "\x7f":
-            counts[_feature_of(character)] += times
-    return counts[len(ASCII_FEATURES) :]
-
-
-def _runs(marked: bytes, mark: bytes) -> int:
-    """How many runs of a mark there are; spaces stand between them."""
-    return marked.count(b" " + mark) + marked.startswith(mark)
+PATTERNS = [
+    (view, marks.replace("_", " ").encode())
+    for view, is_pattern, marks in (counted.partition(":") for counted in COUNTED)
+    if is_pattern
+]
 
 
 # ---- media -----------------------------------------------------------------------------------------------------------
 
-HEADER_CHARS = 65_536  # of base64 that is decoded for the size of an image: enough to pass the metadata of photos
-# a data URL states its media type and encoding in fewer characters
-DATA_URL_HEAD_CHARS = 256
+HEADER_CHARS = 131_072  # of base64 that is decoded for the size of an image: enough to pass the metadata of photos
+# A data URL states its media type and encoding in fewer characters, and no data of a file is as short.
+HEAD_CHARS = 256
 # assumed width and height of an image whose size cannot be seen
 DEFAULT_SIDE_PIXELS = 1024
 UNKNOWN_BYTES = 500_000  # assumed size of media that is only referenced
-DATA_KEYS = ("data", "base64", "bytes", "url", "image_url", "file_data")
-TEXT_FORMATS = frozenset(
-    {"text", "txt", "md", "csv", "html", "json", "xml", "yaml", "javascript"}
+# a media type (`image/png`) or a bare format (`csv`), alone or as a data URL begins
+_FORMAT = re.compile(
+    r"(?:data:)?(?:(image|audio|video)|text|(?:application/)?(?:txt|md|csv|html|json|xml|yaml|javascript))(?=[/;,]|$)"
 )
+_PNG_SIZE = re.compile(rb"\x89PNG.{12}(....)(....)", re.DOTALL)
+# the header of a frame in a JPEG (ITU T.81): the picture's own comes behind that of its preview
+_JPEG_SIZE = re.compile(rb"\xff[\xc0-\xcf]\x00[\x0b\x11\x14]\x08(..)(..)", re.DOTALL)
 
 
 def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
@@ -462,119 +379,72 @@ def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
     kind = media.kind
     if kind in {"file", "text file"} and (text := _plain_text(media.block)) is not None:
         return price(text)
-    data = next(_values(media.block, *DATA_KEYS), b"")
-    stated_type, size_bytes, head = _inline(data)
+    texts = [
+        leaf if isinstance(leaf, str) else leaf.block["data"]
+        for leaf in leaves(media.block)
+    ]
+    data = max(texts, key=len, default="")
+    if kind == "encrypted":  # about as long as its text
+        return 1 + len(data) * 3 // 16
     if kind in {"file", "text file", "blob"}:
-        kind = (
-            _kind_of_types(
-                stated_type, *_values(media.block, "mime_type", "media_type", "format")
-            )
-            or kind
-        )
+        stated = (_FORMAT.match(text) for text in texts if isinstance(text, str))
+        kind = next((found[1] or "text file" for found in stated if found), kind)
     if kind == "image":
-        width, height = image_size(head)
-        return framing.image(
-            width or DEFAULT_SIDE_PIXELS, height or DEFAULT_SIDE_PIXELS
-        )
+        return framing.image(*image_size(_beginning(data)))
     # Bytes of a unit, and its tokens: a second of compressed audio at 128 kbit/s, or of video at 2 Mbit/s, one frame
-    # and the sound (Gemini API, token counting guide); four characters of encrypted reasoning, which is about as long
-    # as its text, three of a text in base64; a page of an office document.
+    # and the sound (Gemini API, token counting guide); three characters of a text in base64; a page of a document.
     unit_bytes, unit_tokens = {
         "audio": (16_000, framing.audio_tokens_per_second),
         "video": (250_000, 263),
-        "encrypted": (4, 1),
         "text file": (3, 1),
     }.get(kind, (50_000, framing.page_tokens))
-    return (1 + size_bytes // unit_bytes) * unit_tokens
-
-
-def _plain_text(block: Mapping[str, Any]) -> str | None:
-    """The text of a text file that is given as such, not in base64."""
-    source = block.get("source")
-    is_text = isinstance(source, Mapping) and source.get("type") == "text"
-    text = (
-        source.get("data")
-        if isinstance(source, Mapping) and is_text
-        else block.get("text")
-    )
-    return text if isinstance(text, str) else None
-
-
-def _kind_of_types(*types: str | bytes) -> str:
-    """The kind by a media type (`image/png`) or a bare format (`csv`)."""
-    for media_type in types:
-        group, _, detail = str(media_type).lower().partition("/")
-        if group in {"image", "audio", "video"}:
-            return group
-        if {group, detail.partition(";")[0]} & TEXT_FORMATS:
-            return "text file"
-    return ""
-
-
-def _values(
-    block: Mapping[str, Any], *names: str, depth: int = 0
-) -> Iterator[str | bytes]:
-    """Texts and bytes of the named keys, at the top and inside nested mappings (`source`, `image_url`, ...)."""
-    for key, value in block.items():
-        if isinstance(value, str | bytes) and key in names:
-            yield value
-        elif isinstance(value, Mapping) and depth < MAX_DEPTH:
-            yield from _values(value, *names, depth=depth + 1)
-
-
-def _inline(data: str | bytes) -> tuple[str, int, bytes]:
-    """The stated media type, the size in bytes, and the first bytes of data; a link to elsewhere tells nothing."""
-    if isinstance(data, bytes):
-        return "", len(data) or UNKNOWN_BYTES, data[:HEADER_CHARS]
-    media_type, start = "", 0
-    if data.startswith("data:"):
-        start = data.find(",", 0, DATA_URL_HEAD_CHARS) + 1
-        media_type = data[len("data:") : start].partition(";")[0]
-    elif "://" in data[:DATA_URL_HEAD_CHARS]:
-        return "", UNKNOWN_BYTES, b""
-    text = data[start : start + HEADER_CHARS].replace("-", "+").replace("_", "/")
-    try:
-        head = base64.b64decode(f"{text}==")
-    except (binascii.Error, ValueError):
-        head = b""
-    return media_type, (len(data) - start) * 3 // 4, head
-
-
-# Markers of the JPEG segments that state the dimensions (ITU T.81, table B.1).
-JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-NO_SIZE = (0, 0)
+    return (1 + _size_bytes(data) // unit_bytes) * unit_tokens
 
 
 def image_size(raw: bytes) -> tuple[int, int]:
-    """Return width and height in pixels; (0, 0) when the bytes do not say, or are no PNG or JPEG.
+    """Return width and height in pixels; assumed ones when the bytes do not say, or are no PNG or JPEG.
 
     Examples:
         >>> image_size(bytes.fromhex("89504e47") + bytes(15) + b"@" + bytes(3) + b"0")
         (64, 48)
     """
+    png, jpeg = _PNG_SIZE.match(raw), _JPEG_SIZE.findall(raw)
+    if png:
+        width, height = png.groups()
+    else:
+        height, width = jpeg[-1] if jpeg else (b"", b"")
+    return (
+        int.from_bytes(width) or DEFAULT_SIDE_PIXELS,
+        int.from_bytes(height) or DEFAULT_SIDE_PIXELS,
+    )
+
+
+def _beginning(data: str | bytes) -> bytes:
+    """The first bytes of what stands in a block, in base64 or as a data URL; none of a link."""
+    if isinstance(data, bytes):
+        return data
+    start = data.find(",", 0, HEAD_CHARS) + 1
     try:
-        if raw.startswith(b"\x89PNG"):
-            width, height = struct.unpack(">II", raw[16:24])
-        else:
-            width, height = _jpeg_size(raw) if raw.startswith(b"\xff\xd8") else NO_SIZE
-    except (struct.error, IndexError):
-        return NO_SIZE
-    return (width, height) if width and height else NO_SIZE
+        return urlsafe_b64decode(f"{data[start : start + HEADER_CHARS]}==")
+    except ValueError:
+        return b""
 
 
-def _jpeg_size(raw: bytes) -> tuple[int, int]:
-    """Walk the segments of a JPEG to its frame header."""
-    position = 2
-    while position + 9 < len(raw) and raw[position] == 0xFF:  # noqa: PLR2004  # every marker begins like this
-        marker, length = (
-            raw[position + 1],
-            struct.unpack(">H", raw[position + 2 : position + 4])[0],
-        )
-        if marker in JPEG_FRAMES:
-            height, width = struct.unpack(">HH", raw[position + 5 : position + 9])
-            return width, height
-        position += 2 + length
-    return NO_SIZE
+def _size_bytes(data: str | bytes) -> int:
+    """The size of what stands in a block; a link or an id does not tell it."""
+    if isinstance(data, bytes):
+        return len(data)
+    is_inline = len(data) > HEAD_CHARS and "://" not in data[:HEAD_CHARS]
+    return len(data) * 3 // 4 if is_inline else UNKNOWN_BYTES
+
+
+def _plain_text(block: Mapping[str, Any]) -> str | None:
+    """The text of a text file that is given as such, not in base64."""
+    source = block.get("source")
+    if isinstance(source, Mapping) and source.get("type") == "text":
+        return str(source.get("data"))
+    text = block.get("text")
+    return text if isinstance(text, str) else None
 
 
 def readable_text(message: AnyMessage) -> str:

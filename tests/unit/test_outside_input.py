@@ -216,7 +216,6 @@ USUAL = {
         for name, others in ENTRIES.items()
     },
     "a number as what is looked for": (lambda: ctx.search_messages(ASKED, 5), "query=5: pass what to look for"),
-    "a margin in words": (lambda: ctx.TokenEstimator(margin="a fifth"), "margin='a fifth': pass a share"),
     "a state in the place of its messages": (lambda: ENGINE.measure({"messages": ASKED}), "a list of messages"),
 }  # fmt: skip
 
