@@ -165,10 +165,9 @@ def request_tokens(
 def text_price(counter: Callable[..., int] | None) -> WholePrice:
     """Return the price of a text in tokens; a counter of messages alone prices it as one user message."""
     count = counter or TokenEstimator()
-    base = count([])
 
     def price(text: str) -> int:
-        return count([HumanMessage(text)]) - base
+        return count([HumanMessage(text)]) - count([])
 
     count_text: WholePrice = getattr(count, "count_text", price)
     return count_text
