@@ -372,7 +372,8 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
     for step in request.steps:
         estimate, before = before, before + step.tokens
         answer = step.messages[0] if step.messages else None
-        if not isinstance(answer, AIMessage) or step is request.steps[0]:
+        is_first = step is request.steps[0]
+        if not isinstance(answer, AIMessage) or is_first or step.index < compacted:
             continue
         tokens, name = sent_tokens(answer), answered_by(answer)
         if not tokens or not is_count(tokens) or not may_be(name, asked):
@@ -389,13 +390,12 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
         if not is_known:
             sizes = replace(sizes, doubted=report)
             continue
-        is_new = report.at > learned_until
-        if newest and is_new and not newest.at < compacted <= report.at:
+        if newest and newest.at >= learned_until:
             answer_position = position_of(parts.messages, report.at)
             sizes = _with_growth(sizes, newest, report, answer_position)
         sizes = replace(sizes, doubted=None, is_reported=True)
         newest, model = report, name or asked
-    if newest is None or newest.at < compacted:
+    if newest is None:
         return session, None
     if newest.at <= learned_until:
         return session, newest

@@ -7,6 +7,8 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin import BudgetExceededError
+from support.agents import WORD, called, engine_of
+from support.conversations import CharCounter
 from support.reporting import COUNTER, PROMPT, Chat, Provider, model
 
 PROVIDERS = [(400, 30, 0.12), (-200, 0, -0.1), (400, 40, 0.15), (0, 0, 0.05)]
@@ -186,3 +188,16 @@ def test_reports_that_do_not_follow_the_conversation_are_never_believed(server):
         by = f"model-{'ab'[turn % 2]}" if server == "takes turns" else ""
         assert chat.answer(window, said[server], by=by)
     assert chat.ask(60).total_tokens >= plain
+
+
+def test_answers_before_a_compaction_teach_nothing_of_what_is_shown_since():
+    """Their requests held results that are cleared now."""
+    engine, session, history = engine_of(800, clear_tools="read", keep=0.9), None, []
+    for number, words in enumerate((200, 200, 200, 200, 200, 100)):
+        fitted = engine.fit([HumanMessage("go"), *history], session=session)
+        tokens, session = CharCounter()(fitted.request), fitted.session
+        usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
+        asked, result = called(number, WORD * words)
+        history += [asked.model_copy(update={"usage_metadata": usage}), result]
+    fitted = engine.fit([HumanMessage("go"), *history], session=session)
+    assert fitted.report["total_tokens"] == CharCounter()(fitted.request)
