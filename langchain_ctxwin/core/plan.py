@@ -207,14 +207,15 @@ def clamped_to_fit(request: Request) -> Request:
 def _kinds(request: Request) -> tuple[list[set[int]], ...]:
     """Positions of the messages to clamp, in groups by order: old messages, the newest ones, the question.
 
-    A question that was cut before is old once something follows it, or nothing newer would have room beside it.
+    A question that was cut before is old once something follows it, or nothing newer would have room beside it; but not
+    where the request is likely to fit: it was left as long for that.
     """
     messages = request.parts.messages
     current = last_user(messages)
     pins = request.parts.pins - {current}
     if current is not None and current < request.newest_index:
         is_cut = message_id(messages, current) in request.view.clamped
-        current = None if is_cut else current
+        current = None if is_cut and not request.likely_fits else current
     visible = request.parts.visible_indexes(request.view, len(messages))
     free = {*visible} - pins - {current}
     begin = request.newest_index if request.newest else len(messages)

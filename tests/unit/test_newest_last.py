@@ -222,3 +222,12 @@ def test_a_trigger_holds_in_every_mode(summarize, trigger, largest):
 def test_a_size_that_cannot_work_is_refused_with_what_to_do(settings_, said):
     with pytest.raises(ConfigError, match=said):
         ContextConfig(**settings_)
+
+
+def test_a_question_that_is_likely_to_fit_is_cut_once():
+    """Also where a result follows it, and no answer has told yet how large requests are."""
+    engine = ContextEngine(ModelLimits(2_048), config=ContextConfig(summarize="off"))
+    history = [HumanMessage("why " * 2_500, id="q"), *agents.called(1, "so")]
+    first = engine.fit(history)
+    again = engine.fit(history, session=first.session)
+    assert again.request == first.request
