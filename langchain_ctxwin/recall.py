@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from langchain_core.messages import (
-    AIMessage,
     AnyMessage,
     HumanMessage,
     MessageLikeRepresentation,
@@ -18,7 +16,7 @@ from langchain_core.messages import (
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 
-from langchain_ctxwin.core.fitting import take_while_fits
+from langchain_ctxwin.core.fitting import Fit, first_enough, take_while_fits
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.pairing import calls_of
 from langchain_ctxwin.core.provider_blocks import (
@@ -30,7 +28,6 @@ from langchain_ctxwin.core.provider_blocks import (
     media_in,
     text_of,
 )
-from langchain_ctxwin.core.session import read_key, read_session
 from langchain_ctxwin.core.tokens import (
     TokenEstimator,
     WholePrice,
@@ -38,7 +35,7 @@ from langchain_ctxwin.core.tokens import (
     text_price,
 )
 from langchain_ctxwin.core.tool_schemas import RECALL_KEY
-from langchain_ctxwin.core.turns import as_messages, last_user, read_history
+from langchain_ctxwin.core.turns import as_messages, last_user
 from langchain_ctxwin.core.view import View, first_after_system, message_id
 from langchain_ctxwin.errors import expect
 from langchain_ctxwin.protocols import TokenCounter
@@ -104,17 +101,11 @@ OffsetChars = Annotated[int, "Where to read on in that message, in characters."]
 class Found(list[AnyMessage]):
     """The messages that a search found and that fit, most relevant first: a list that also says what was left out."""
 
-    def __init__(
-        self,
-        kept: Iterable[AnyMessage] = (),
-        *,
-        dropped: Iterable[AnyMessage] = (),
-        tokens: int = 0,
-    ) -> None:
-        super().__init__(kept)
-        self.dropped = tuple(dropped)
+    def __init__(self, fit: Fit[AnyMessage]) -> None:
+        super().__init__(fit.kept)
+        self.dropped = fit.dropped
         """Messages that match but did not fit, most relevant first."""
-        self.tokens = tokens
+        self.tokens = fit.tokens
         """What the kept messages cost, each priced alone: together they cost no more."""
 
 
@@ -155,17 +146,15 @@ def search_messages(
     history: Sequence[Any] = as_messages(messages)
     expect(query, str, "query", "what to look for, as a text")
     count = counter or TokenEstimator()
-    base = count([])
-    matches = _matching(history, range(len(history)), query)
-    ranked = dict.fromkeys(one.index for one in matches)
+    calls = _answered_calls(history)
+    matches = _matching(history, range(len(history)), query, calls)
     fit = take_while_fits(
-        [history[index] for index in ranked],
-        max_tokens - base,
-        lambda message: count([message]) - base,
+        [history[index] for index in dict.fromkeys(one.at for one in matches)],
+        max_tokens,
+        lambda message: count([message]),
         on_overflow="skip",
     )
-    tokens = base + fit.tokens if fit.kept else 0
-    return Found(fit.kept, dropped=fit.dropped, tokens=tokens)
+    return Found(fit)
 
 
 def create_recall_tool(
@@ -173,7 +162,6 @@ def create_recall_tool(
     max_tokens: int = MAX_TOKENS,
     counter: TokenCounter | None = None,
     name: str = "recall",
-    description: str = DESCRIPTION,
 ) -> BaseTool:
     """Return a tool that gives an agent messages of its own history that it no longer sees in full.
 
@@ -187,7 +175,6 @@ def create_recall_tool(
         max_tokens: room of one answer, at least 200.
         counter: counts tokens; by default `TokenEstimator()`.
         name: how the model calls the tool.
-        description: what the model reads about the tool.
 
     Raises:
         ConfigError: `max_tokens` has no room for an answer.
@@ -208,34 +195,33 @@ def create_recall_tool(
         message_id: MessageId = "",
         offset_chars: OffsetChars = 0,
     ) -> str | list[Any]:
-        state: Any = runtime.state
-        if isinstance(state, list):
-            state = {"messages": state}
-        elif not isinstance(state, Mapping):
-            state = vars(state)
-        messages = list(state.get("messages") or ())
-        reader = _Reader(messages, price, max_tokens)
+        reader = _Reader(runtime.state["messages"], price, max_tokens)
         query, wanted = query.strip(), message_id.strip()
         if not query and not wanted:
             raise ToolException(
                 "Nothing to look for: give `query` with words to search for, or `message_id`."
             )
-        if not wanted and query not in reader.places:
-            return reader.search(query, _out_of_sight(messages, state, name))
         index = reader.position_of(wanted or query)
+        if index is None and wanted:
+            raise ToolException(
+                f"No message has the id {wanted[:QUOTED_CHARS]!r}. Copy the whole id from a note or from an earlier "
+                "answer of this tool, or search by words with `query`."
+            )
+        if index is None:
+            return reader.search(query, _out_of_sight(runtime.state, name))
         about = query if wanted and offset_chars <= 0 else ""
-        text = reader.read(index, about, offset_chars)
-        if offset_chars > 0 or not has_media(messages[index]):
+        text, message = reader.read(index, about, offset_chars), reader.messages[index]
+        if offset_chars > 0 or not has_media(message):
             return text
-        report = read_key("context_report", state.get("context_report"))[0]
-        share = int(MEDIA_SHARE * (report.get("input_limit") or 0))
+        report = runtime.state.get("context_report") or {}
+        share = int(MEDIA_SHARE * report.get("input_limit", 0))
         room = max(max_tokens - price(text), share)
-        return [_text(text), *_media(messages[index], runtime, room, counter)]
+        return [_text(text), *_media(message, runtime, room, counter)]
 
     return StructuredTool.from_function(
         recall,
         name=name,
-        description=description,
+        description=DESCRIPTION,
         handle_tool_error=True,
         parse_docstring=False,
         metadata={RECALL_KEY: True},
@@ -267,56 +253,59 @@ def _text(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class _Passage:
+class _Passage(NamedTuple):
     """A part of a message as plain text, or all of it; passages are ordered by their places."""
 
-    index: int
+    at: int
     start: int
     stop: int
-    worth: float = field(compare=False)
+    worth: float
     """How well it matches for the room that it takes."""
 
 
 def _matching(
-    messages: Sequence[AnyMessage], positions: Iterable[int], query: str
+    messages: Sequence[AnyMessage],
+    positions: Iterable[int],
+    query: str,
+    calls: Mapping[int, str],
 ) -> list[_Passage]:
     """The passages of the messages at these positions that match, by worth; of equals the newer, from its beginning."""
-    places, words = list[tuple[int, int, int, bool]](), list[Sequence[str]]()
-    calls = _answered_calls(messages)
+    wanted = dict.fromkeys(query_terms(query), 1.0)
+    passages, counts = list[_Passage](), list[Counter[str]]()
     for index in positions:
-        message = messages[index]
+        text = readable_text(messages[index])
         # Beside what it says, a message is found by its author, and a result by its call.
-        about = terms(f"{message.name or ''} {calls.get(index, '')}")
-        text = readable_text(message)
+        about = terms(f"{messages[index].name or ''} {calls.get(index, '')}")
         for start, stop, said in _passages(text):
-            places.append((index, start, stop, stop - start == len(text)))
-            words.append(said if start else (*about, *said))
+            share = 1 if stop - start == len(text) else PART_SHARE
+            length = (stop - start + LABEL_CHARS) ** LENGTH_EXPONENT
+            passages.append(_Passage(index, start, stop, share / length))
+            words = said if start else [*about, *said]
+            # All terms that the query has not count as one, for the lengths.
+            counts.append(Counter(term if term in wanted else "" for term in words))
+    own = TermIndex(
+        counts, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION
+    ).scores(wanted)
+    # What a short message is about is said around it.
+    scores = list(own)
+    for distance, share in enumerate(NEIGHBOR_SHARES, start=1):
+        for place in range(len(own) - distance):
+            scores[place + distance] += share * own[place]
+            scores[place] += share * own[place + distance]
     matches = [
-        _Passage(
-            index=index,
-            start=start,
-            stop=stop,
-            worth=score
-            * (1 if is_whole else PART_SHARE)
-            / (stop - start + LABEL_CHARS) ** LENGTH_EXPONENT,
-        )
-        for (index, start, stop, is_whole), score in zip(
-            places, _scores(words, query), strict=True
-        )
+        passage._replace(worth=passage.worth * score)
+        for passage, score in zip(passages, scores, strict=True)
         if score > 0
     ]
-    return sorted(matches, key=lambda one: (-one.worth, -one.index, one.start))
+    return sorted(matches, key=lambda one: (-one.worth, -one.at, one.start))
 
 
 def _answered_calls(messages: Sequence[AnyMessage]) -> dict[int, str]:
     """Return the call that each result answers, by the result's position; ids of calls are used again."""
     calls, answered = dict[str | None, str](), dict[int, str]()
     for index, message in enumerate(messages):
-        calls |= {
-            call["id"]: f"{call['name']} {compact_json(call['args'])}"
-            for call in calls_of(message)
-        }
+        for call in calls_of(message):
+            calls[call["id"]] = f"{call['name']} {compact_json(call['args'])}"
         if isinstance(message, ToolMessage) and message.tool_call_id in calls:
             answered[index] = calls[message.tool_call_id]
     return answered
@@ -331,29 +320,9 @@ def _passages(text: str) -> Sequence[tuple[int, int, Sequence[str]]]:
         if len(text) <= WHOLE_CHARS
         else statement_spans(text, 0, len(text))
     ):
-        if spans and stop - spans[-1][0] <= PASSAGE_CHARS:
-            spans[-1] = spans[-1][0], stop
-        else:
-            spans.append((start, stop))
-    return [(start, stop, tuple(terms(text[start:stop]))) for start, stop in spans]
-
-
-def _scores(words: Sequence[Sequence[str]], query: str) -> list[float]:
-    """The BM25 score of each passage, and shares of its neighbors': what a short message is about is said around it."""
-    wanted = dict.fromkeys(query_terms(query), 1.0)
-    # The index knows only the terms of the query; all others count as one, for the lengths.
-    counts = [
-        Counter(term if term in wanted else "" for term in said) for said in words
-    ]
-    own = TermIndex(
-        counts, saturation=TERM_SATURATION, length_share=LENGTH_NORMALIZATION
-    ).scores(wanted)
-    scores = list(own)
-    for distance, share in enumerate(NEIGHBOR_SHARES, start=1):
-        for place in range(len(own) - distance):
-            scores[place + distance] += share * own[place]
-            scores[place] += share * own[place + distance]
-    return scores
+        follows = spans and stop - spans[-1][0] <= PASSAGE_CHARS
+        spans.append((spans.pop()[0] if follows else start, stop))
+    return [(start, stop, terms(text[start:stop])) for start, stop in spans]
 
 
 class _Reader:
@@ -362,28 +331,19 @@ class _Reader:
     def __init__(
         self, messages: Sequence[AnyMessage], price: WholePrice, max_tokens: int
     ) -> None:
-        self._messages, self._price, self._max_tokens = messages, price, max_tokens
+        self.messages, self._price, self._max_tokens = messages, price, max_tokens
         self._calls = _answered_calls(messages)
-        self.places = {f"#{index}": index for index in range(len(messages))}
-        """Where messages are, by number and by id."""
-        self.places |= {
-            message.id: index for index, message in enumerate(messages) if message.id
-        }
 
-    def position_of(self, wanted: str) -> int:
+    def position_of(self, wanted: str) -> int | None:
         """The position of the message with this id or number."""
-        if wanted in self.places:
-            return self.places[wanted]
-        raise ToolException(
-            f"No message has the id {wanted[:QUOTED_CHARS]!r}. Copy the whole id from a note or from an earlier answer "
-            "of this tool, or search by words with `query`."
-        )
+        named = ((index, one.id) for index, one in enumerate(self.messages))
+        return next((i for i, key in named if wanted in (key, f"#{i}")), None)
 
     def read(self, index: int, query: str, start: int) -> str:
         """As much of one message as fits, from the best match on when there is something to search for."""
-        if hits := _matching(self._messages, [index], query) if query else ():
+        if hits := query and _matching(self.messages, [index], query, self._calls):
             start = hits[0].start
-        text = readable_text(self._messages[index])
+        text = readable_text(self.messages[index])
         if not 0 <= start < max(1, len(text)):
             raise ToolException(
                 f"offset_chars={start} is outside of the message, which has {len(text)} characters."
@@ -403,53 +363,46 @@ class _Reader:
 
     def search(self, query: str, positions: Sequence[int]) -> str:
         """The best passages at these positions, in the order in which they were said."""
-        passages = _matching(self._messages, positions, query)
-        matching = {passage.index for passage in passages}
-        if not matching:
+        passages = _matching(self.messages, positions, query, self._calls)
+        if not passages:
             return (
                 f"No message that left your view matches {query[:QUOTED_CHARS]!r}. Try other words for the same thing, "
                 "names, numbers or parts of file names."
             )
-
-        def page(parts: Sequence[_Passage]) -> str:
-            shown = len({part.index for part in parts})
-            opening = (
-                f"{shown} of {len(matching)} matching messages, the most relevant that fit, oldest first (of long ones "
-                "characters from-to: read on with message_id and offset_chars):"
-            )
-            return SEPARATOR.join([opening, *map(self._labelled, _joined(parts))])
-
-        room = self._max_tokens - self._price(page([]))
-        parts = take_while_fits(
+        matching = len({passage.at for passage in passages})
+        opening = (
+            f"of {matching} matching messages, the most relevant that fit, oldest first (of long ones "
+            "characters from-to: read on with message_id and offset_chars):"
+        )
+        room = self._max_tokens - self._price(f"{matching} {opening}")
+        fit = take_while_fits(
             # nothing takes less than a token
             [self._cut(part, room // 2) for part in passages[: self._max_tokens]],
             room,
             lambda part: self._price(f"{SEPARATOR}{self._labelled(part)}"),
             on_overflow="skip",
-        ).kept
-        # prices of parts need not add up
-        while parts and self._price(page(parts)) > self._max_tokens:
-            parts = parts[:-1]
-        if not parts:
-            return f"{len(matching)} earlier messages match, but none fits: search with fewer or rarer words."
-        return page(parts)
+        )
+        shown = len({part.at for part in fit.kept})
+        return SEPARATOR.join(
+            [f"{shown} {opening}", *map(self._labelled, _joined(fit.kept))]
+        )
 
     def _cut(self, part: _Passage, room: int) -> _Passage:
         """The passage, or as much of it as fits in a room that leaves some to others."""
-        text = readable_text(self._messages[part.index])[part.start : part.stop]
-        return replace(part, stop=part.start + len(_beginning(text, room, self._price)))
+        text = readable_text(self.messages[part.at])[part.start : part.stop]
+        return part._replace(stop=part.start + len(_beginning(text, room, self._price)))
 
     def _labelled(self, part: _Passage) -> str:
         """A passage behind the line that says whose it is, a result behind its call."""
-        text = readable_text(self._messages[part.index])
-        is_whole = part.stop - part.start == len(text)
-        where = "" if is_whole else f", {part.start}-{part.stop} of {len(text)}"
-        label = f"[{self._author(part.index)}{where}]"
-        call = self._calls.get(part.index, "")[:CALL_CHARS]
-        return "\n".join(filter(None, (label, call, text[part.start : part.stop])))
+        text = readable_text(self.messages[part.at])
+        said = text[part.start : part.stop]
+        where = "" if said == text else f", {part.start}-{part.stop} of {len(text)}"
+        label = f"[{self._author(part.at)}{where}]"
+        call = self._calls.get(part.at, "")[:CALL_CHARS]
+        return "\n".join(filter(None, (label, call, said)))
 
     def _author(self, index: int) -> str:
-        message = self._messages[index]
+        message = self.messages[index]
         role = {"human": "user", "ai": "assistant"}.get(message.type, message.type)
         name = f" {message.name[:NAME_CHARS]}" if message.name else ""
         return f"#{index}, {role}{name}"
@@ -459,8 +412,8 @@ def _joined(passages: Iterable[_Passage]) -> list[_Passage]:
     """The passages in the order of their places; those that follow each other are one."""
     parts = list[_Passage]()
     for part in sorted(passages):
-        if parts and (parts[-1].index, parts[-1].stop) == (part.index, part.start):
-            parts[-1] = replace(parts[-1], stop=part.stop)
+        if parts and (parts[-1].at, parts[-1].stop) == (part.at, part.start):
+            parts[-1] = parts[-1]._replace(stop=part.stop)
         else:
             parts.append(part)
     return parts
@@ -468,50 +421,41 @@ def _joined(passages: Iterable[_Passage]) -> list[_Passage]:
 
 def _beginning(text: str, room: int, price: Callable[[str], int]) -> str:
     """As much of a text as fits."""
-    text = text[: max(1, room) * MOST_CHARS]
-    while len(text) > 1 and (tokens := price(text)) > room:
-        text = text[: word_cut(text, 0, max(1, len(text) * max(0, room) // tokens))]
-    return text
+    text = text[: room * MOST_CHARS]
+    if price(text) <= room:
+        return text
+    stops = range(len(text) - 1, 0, -1)
+    stop = first_enough(stops, lambda stop: price(text[:stop]) <= room)
+    return text[: word_cut(text, 0, stop)]
 
 
-def _out_of_sight(
-    messages: Sequence[AnyMessage], state: Mapping[str, Any], tool_name: str
-) -> list[int]:
+def _out_of_sight(state: Mapping[str, Any], tool_name: str) -> list[int]:
     """The positions of what is worth a search: what the model does not see in full, and what answers nothing itself.
 
     The model sees leading system messages, and the view where nothing in it is edited. Where the state does not say
     what is shown, because nothing left or somebody else trims the history, all other messages count as unseen.
-    A question matches itself best of all, and so do earlier calls of this tool with their answers. A call that was
-    answered and says nothing else is found with its result.
+    A question matches itself best of all, and so do earlier calls of this tool with their answers. A call that says
+    nothing else is found with its result.
     """
+    messages = state["messages"]
+    ids = [message_id(messages, index) for index in range(len(messages))]
     first = first_after_system(messages)
-    history = read_history(messages)
-    view = read_session({"context_view": state.get("context_view")}, history).view
     seen = {*range(first), last_user(messages)}
-    if view != View():
-        start = max(first, view.start.index) if view.start else first
-        shown = {*range(start, len(messages))}
-        shown |= {position.index for position in view.pinned}
-        edited = view.cleared | view.clamped.keys()
-        seen |= {i for i in shown if message_id(messages, i) not in edited}
-    answered = {one.tool_call_id for one in messages if isinstance(one, ToolMessage)}
+    if stored := state.get("context_view"):
+        view = View.from_json(stored)
+        start = view.start.index if view.start else first
+        shown = {*ids[start:], *(position.id for position in view.pinned)}
+        shown -= view.edited
+        seen |= {index for index, key in enumerate(ids) if key in shown}
 
     def is_own(message: AnyMessage) -> bool:
         if isinstance(message, ToolMessage):
             return message.name == tool_name
-        calls = calls_of(message)
         is_bare = not text_of(message.content).strip()
-        return bool(calls) and all(
-            call["name"] == tool_name or (is_bare and call["id"] in answered)
-            for call in calls
-        )
+        return any(is_bare or call["name"] == tool_name for call in calls_of(message))
 
-    calling = max(
-        (i for i, message in enumerate(messages) if isinstance(message, AIMessage)),
-        default=len(messages),
-    )
     return [
-        i
-        for i, message in enumerate(messages[:calling])
-        if i not in seen and not is_own(message)
+        index
+        for index, message in enumerate(messages)
+        if index not in seen and not is_own(message)
     ]
