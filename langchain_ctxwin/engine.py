@@ -413,9 +413,8 @@ class ContextEngine:
     def relieve(self, window: Window) -> Compaction | None:
         """Return a compaction for a request that fits, or None; pure, calls no model.
 
-        There is one in two cases. A summary is ready, of messages that had left without one. The history is past a
-        bound of its own (`trigger`, `max_history_tokens`, `trigger_messages`): it shrinks to a summary that is ready,
-        or without one, when none is to come or a quarter more has gathered meanwhile.
+        There is one where the history is past a bound of its own (`trigger`, `max_history_tokens`,
+        `trigger_messages`): it shrinks to a summary that is ready, or without one.
         """
         return planning.relieve(_given(window))
 

@@ -9,7 +9,7 @@ What leaves is decided by one loop over tiers, functions from a request to a sma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -26,7 +26,13 @@ from langchain_ctxwin.core.compaction import (
 )
 from langchain_ctxwin.core.fitting import first_enough, first_that
 from langchain_ctxwin.core.limits import refusal
-from langchain_ctxwin.core.pairing import call_ids, calls_of, is_result, result_ids
+from langchain_ctxwin.core.pairing import (
+    call_ids,
+    calls_of,
+    is_result,
+    is_user,
+    result_ids,
+)
 from langchain_ctxwin.core.parts import swaps_prefix
 from langchain_ctxwin.core.record import fitted
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
@@ -49,7 +55,6 @@ LEAST_KEPT = 0.1  # share of the room that a snapshot leaves untouched: a giant 
 # Rooms of history that a further summary has to cover: each is read, written and breaks the prompt cache once, and the
 # record tells of what left meanwhile. Measured in an arena of ten scenarios: a sixth of all cost, at equal facts.
 FURTHER_ROOMS = 3.0
-MIN_LEFT_OUT_RATIO = 2.0  # a summary of what left without one has to replace at least this many times its own size
 MIN_CLEAR_TOKENS = 75  # smallest result that is cleared: three times its stub
 ASKED_BY_HOST = "asked by the host"
 
@@ -86,12 +91,10 @@ def smaller(before: Request) -> Request:
             candidate if candidate.total_tokens < request.total_tokens else request
         )
     request = recorded(with_clamped_pins(request), before, is_first=True)
-    if not request.fits:
-        beside = replace(
-            clamped_to_fit(request), limit=int(RECORDED_SHARE * request.limit)
-        )
-        request = replace(recorded(beside, before, is_cut=True), limit=before.limit)
-    return request
+    if request.fits:
+        return request
+    beside = replace(clamped_to_fit(request), limit=int(RECORDED_SHARE * before.limit))
+    return replace(recorded(beside, before, is_cut=True), limit=before.limit)
 
 
 def _stays_valid(request: Request) -> bool:
@@ -171,86 +174,72 @@ def with_clamped_pins(request: Request) -> Request:
     """Clamp the explicit pins where the request would not fit with everything else at its smallest."""
     messages = request.parts.messages
     pins = request.parts.pins.difference({last_user(messages)})
-    bare = _without_record(request)
-    if not pins or _beside_frame(bare).likely_fits:
-        return request
-    others = _lengths(bare, {*range(len(messages))} - pins)
-    if _beside_frame(_clamped_to(bare, others, CLAMP_FLOOR_CHARS)).likely_fits:
-        return request
-    most = int(PINS_SHARE * request.limit)
+    others = _lengths(request, {*range(len(messages))} - pins)
 
-    def leaves_room(candidate: Request) -> bool:
-        return _beside_frame(candidate).likely_fits and candidate.fixed_tokens <= most
+    def fits_in(candidate: Request, share: float) -> bool:
+        least = _clamped_to(_without_record(candidate), others, CLAMP_FLOOR_CHARS)
+        limit = int(share * request.limit) - RECORD_FRAME_TOKENS
+        return replace(least, limit=limit).likely_fits
 
-    return _with_account_of(clamp(bare, pins, leaves_room), request)
+    if not pins or fits_in(request, 1):
+        return request
+    return clamp(request, pins, lambda candidate: fits_in(candidate, PINS_SHARE))
 
 
 def clamped_to_fit(request: Request) -> Request:
-    """Cut messages to what fits, kind by kind, while the request does not fit.
+    """Cut messages to what fits, kind by kind.
 
-    Only the newest step leaves summary and record all that these take here; everything else is cut when the request
-    would not fit even without them. A summary that has no room beside the newest messages is dropped.
+    Old ones are cut where the request would not fit even without summary and record, those of the newest step beside
+    them. Summary and record get less where that step has no room beside them at its shortest, and next to nothing
+    beside a question that has to be cut. A summary that has no room then is dropped.
     """
-    old, newest, question = _kinds(request)
-    bare = _cut(_without_record(request), old)
-    beside = _cut(_with_account_of(bare, request), newest)
-    if not beside.fits:  # the record gets what they leave at their shortest, and they what its lines leave of that
-        less = _with_less_account(_without_record(beside), request)
-        beside = _cut(_with_account_of(bare, less), newest)
-    bare = _cut(
-        _without_record(beside), question, lambda candidate: candidate.likely_fits
-    )
-    after = _with_account_of(bare, request)
-    return after if after.fits else _with_less_account(_without_record(bare), request)
+    *old, answers, results, question = _kinds(request)
+    for kind in old:
+        request = clamp(
+            request, kind, lambda candidate: _without_record(candidate).fits
+        )
+    for kind in (answers, results):
+        request = clamp(request, kind, lambda candidate: candidate.fits)
+    if not request.fits:
+        request = _with_less_account(request)
+        request = clamp(request, question, lambda candidate: candidate.likely_fits)
+    return request
 
 
-def _kinds(request: Request) -> tuple[list[set[int]], ...]:
+def _kinds(request: Request) -> list[set[int]]:
     """Positions of the messages to clamp, in groups by order: old messages, the newest ones, the question.
 
     A question that was cut before is old once something follows it, or nothing newer would have room beside it; but not
     where the request is likely to fit: it was left as long for that.
     """
-    messages = request.parts.messages
+    parts, messages = request.parts, request.parts.messages
     current = last_user(messages)
-    pins = request.parts.pins - {current}
-    if current is not None and current < request.newest_index:
-        is_cut = message_id(messages, current) in request.view.clamped
-        current = None if is_cut and not request.likely_fits else current
-    visible = request.parts.visible_indexes(request.view, len(messages))
-    free = {*visible} - pins - {current}
-    begin = request.newest_index if request.newest else len(messages)
-    old = {index for index in free if index < begin}
-    answers = {index for index in free if isinstance(messages[index], AIMessage)}
-    results = {index for index in free if is_result(messages[index])}
-    others = free - answers - results
-    question = set() if current is None else {current}
-    return [old - others, old | others], [answers, results - old], [question]
-
-
-def _cut(
-    request: Request,
-    kinds: Iterable[set[int]],
-    enough: Enough = lambda candidate: candidate.fits,
-) -> Request:
-    """The request with the messages of these kinds cut, kind by kind, until it is small enough."""
-    for kind in kinds:
-        if not enough(request):
-            request = clamp(
-                request, kind, lambda candidate: enough(_cut_goal(candidate))
-            )
-    return request
+    question = set[int]() if current is None else {current}
+    visible = {*parts.visible_indexes(request.view, len(messages))}
+    visible -= parts.pins - question
+    old = {index for index in visible if index < request.newest_index}
+    if not request.likely_fits:
+        clamped = request.view.clamped
+        question -= {i for i in old if message_id(messages, i) in clamped}
+    old -= question
+    users = {index for index in visible if is_user(messages[index])}
+    newest = visible - old - question
+    results = {index for index in newest if is_result(messages[index])}
+    return [old - users, old & users, newest - results, results, question]
 
 
 def clamp(request: Request, kind: Collection[int], enough: Enough) -> Request:
     """Cut the longest messages of a kind to one common length: the largest that is enough, else the floor."""
     lengths = _lengths(request, kind)
-    if not lengths:
+    if not lengths or enough(request):
         return request
+    limit = min(int(CUT_SHARE * request.limit), request.limit - RECORD_FRAME_TOKENS)
+    goal = replace(request, limit=limit)
     caps, chars = [CLAMP_FLOOR_CHARS], float(max(lengths.values()))
     while chars > CLAMP_FLOOR_CHARS:
         caps.insert(-1, int(chars))
         chars *= CAP_STEP
-    best = first_that(caps, lambda cap: enough(_clamped_to(request, lengths, cap)))
+    best = first_that(caps, lambda cap: enough(_clamped_to(goal, lengths, cap)))
     return _clamped_to(request, lengths, CLAMP_FLOOR_CHARS if best is None else best)
 
 
@@ -290,42 +279,18 @@ def _without_record(request: Request) -> Request:
     return request.shown_as(replace(request.view, record=record, block=None), "")
 
 
-def _with_account_of(request: Request, other: Request) -> Request:
-    return request.shown_as(
-        replace(request.view, record=other.view.record, block=other.view.block),
-        other.summary,
-    )
-
-
-def _with_less_account(bare: Request, request: Request) -> Request:
+def _with_less_account(request: Request) -> Request:
     """The request with as much of its record as has room, and its summary where that has."""
+    bare = _without_record(request)
     room = bare.likely_limit - bare.total_tokens
-    summary_tokens = request.written_tokens
+    summary_tokens, summary = request.written_tokens, request.summary
     view = replace(bare.view, block=request.view.block)
-    summary = request.summary
-    # what it covered is in no summary any more, and is summarized again
     if summary_tokens > room:
-        view = replace(view, covered=None, block=None)
-        summary = ""
-        summary_tokens = 0
+        # what it covered is in no summary any more, and is summarized again
+        view, summary, summary_tokens = replace(view, covered=None, block=None), "", 0
     free = max(0, room - summary_tokens - RECORD_FRAME_TOKENS)
-    return bare.shown_as(
-        replace(view, record=fitted(request.view.record, free, request.text_tokens)),
-        summary,
-    )
-
-
-def _beside_frame(request: Request) -> Request:
-    """The request with a limit that leaves room for the frame of a record, which will tell of what is cut out."""
-    return replace(request, limit=request.limit - RECORD_FRAME_TOKENS)
-
-
-def _cut_goal(request: Request) -> Request:
-    """The request with the limit that a cut aims for."""
-    return replace(
-        request,
-        limit=min(int(CUT_SHARE * request.limit), request.limit - RECORD_FRAME_TOKENS),
-    )
+    record = fitted(request.view.record, free, request.text_tokens)
+    return bare.shown_as(replace(view, record=record), summary)
 
 
 # ---- what is due ----------------------------------------------------------------------------------------------------
@@ -347,19 +312,11 @@ def emergency(request: Request, target_tokens: int | None = None) -> Compaction 
 
 
 def relieve(request: Request) -> Compaction | None:
-    """Return what should leave, or be shown, although the request fits."""
-    need, summary = request.need(), ready(request)
-    if need is not None:
-        return None if need.level == "hard" else _worthwhile(request, need.reason)
-    if summary is None or summary.stop > request.start:
+    """Return what should leave although the request fits."""
+    need = request.need()
+    if need is None or need.level == "hard":
         return None
-    after = recorded(with_summary(request, summary), request)
-    reason = "the summary of messages that had left is ready"
-    return (
-        Compaction(kind="force", reason=reason, before=request, after=after)
-        if after.fits
-        else None
-    )
+    return _worthwhile(request, need.reason)
 
 
 def summary_due(request: Request, *, is_local: bool) -> Compaction | None:
@@ -464,34 +421,25 @@ def prepare(
     None while one is on its way or would not pay for itself. One that the provider makes on demand is begun late: what
     is said meanwhile stays behind it.
     """
-    if request.session.pending or not request.may_summarize:
+    need = request.need("provider" if is_on_demand else "background")
+    if need is None or request.session.pending or not request.may_summarize:
         return None
-    parts, need = (
-        request.parts,
-        request.need("provider" if is_on_demand else "background"),
-    )
-    max_tokens, start = summary_size(request), uncovered(request.view, parts.first)
-    steps = parts.history.steps_from(start)
-    left_out = sum(step.tokens for step in steps if step.index < request.start)
-    is_late = left_out >= MIN_LEFT_OUT_RATIO * max_tokens
-    stop = None
-    if need:
-        stop, reason = _summary_stop(request, max_tokens, is_ahead=True), need.reason
-    elif is_late:
-        stop = request.start
-        reason = f"{request.start - start:,} messages left without a summary"
+    parts, max_tokens = request.parts, summary_size(request)
+    start = uncovered(request.view, parts.first)
+    stop = _summary_stop(request, max_tokens, is_ahead=True)
     if stop is None or stop <= start:
         return None
     if is_on_demand and request_until(request, stop) is None:
         return None
-    added = left_out + sum(step.tokens for step in request.steps if step.index < stop)
+    steps = parts.history.steps_from(start)
+    added = sum(step.tokens for step in steps if step.index < stop)
     # What Anthropic compacts it reads from its cache, and reasoning behind its block stays valid.
     is_early = added < FURTHER_ROOMS * request.most_history
     is_cheap = request.block is not None and parts.rules.binds_reasoning
     if request.summary and is_early and not is_cheap:
         return None
     after_tokens = _without(request, stop).total_tokens + max_tokens
-    if not is_late and not pays(request, after_tokens):
+    if not pays(request, after_tokens):
         return None
     pending = Pending(
         key="",
@@ -501,7 +449,7 @@ def prepare(
         since=0.0,
         max_tokens=max_tokens,
     )
-    return pending, reason
+    return pending, need.reason
 
 
 def _without(request: Request, stop: int) -> Request:
