@@ -203,7 +203,7 @@ ROWS = (
         name="pairing repair",
         instead="sent as it is",
         seam="core.pairing:repair_step",
-        off=value(lambda messages, *_, **__: tuple(messages)),
+        off=value(lambda messages, *_: tuple(messages)),
     ),
 )
 

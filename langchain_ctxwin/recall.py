@@ -18,7 +18,7 @@ from langgraph.prebuilt import ToolRuntime
 
 from langchain_ctxwin.core.fitting import Fit, first_enough, take_while_fits
 from langchain_ctxwin.core.limits import require_tokens
-from langchain_ctxwin.core.pairing import calls_of
+from langchain_ctxwin.core.pairing import calls_of, standard
 from langchain_ctxwin.core.provider_blocks import (
     compact_json,
     digest_of,
@@ -195,7 +195,10 @@ def create_recall_tool(
         message_id: MessageId = "",
         offset_chars: OffsetChars = 0,
     ) -> str | list[Any]:
-        reader = _Reader(runtime.state["messages"], price, max_tokens)
+        given = runtime.state["messages"]
+        messages = [part for message in given for part in standard(message)]
+        state = {**runtime.state, "messages": messages}
+        reader = _Reader(messages, price, max_tokens)
         query, wanted = query.strip(), message_id.strip()
         if not query and not wanted:
             raise ToolException(
@@ -208,7 +211,7 @@ def create_recall_tool(
                 "answer of this tool, or search by words with `query`."
             )
         if index is None:
-            return reader.search(query, _out_of_sight(runtime.state, name))
+            return reader.search(query, _out_of_sight(state, name))
         about = query if wanted and offset_chars <= 0 else ""
         text, message = reader.read(index, about, offset_chars), reader.messages[index]
         if offset_chars > 0 or not has_media(message):

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal
 
+from langchain_core.messages import HumanMessage, ToolMessage
+
 from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.notes import lasting, record_lines
-from langchain_ctxwin.core.pairing import is_user, result_ids
 from langchain_ctxwin.core.parts import Parts, swaps_prefix, unbound_under
 from langchain_ctxwin.core.record import (
     FOCUSED,
@@ -106,7 +107,8 @@ class Compaction:
     @property
     def dropped_turns(self) -> int:
         """How many turns leave without a summary."""
-        return sum(is_user(self.after.parts.messages[index]) for index in self.dropped)
+        messages = self.after.parts.messages
+        return sum(isinstance(messages[index], HumanMessage) for index in self.dropped)
 
     def applied(self, window: Window, request: Request | None = None) -> Request:
         """Return the request afterwards, priced already, with the session that is stored from now on.
@@ -213,8 +215,9 @@ def _pinned_before(request: Request, start: int) -> set[int]:
     current = last_user(messages)
     wanted = {*parts.verbatim}
     if parts.settings.pin_first_user:
-        first_user = (i for i in range(parts.first, start) if is_user(messages[i]))
-        wanted.update(islice(first_user, 1))
+        before_start = range(parts.first, start)
+        users = (i for i in before_start if isinstance(messages[i], HumanMessage))
+        wanted.update(islice(users, 1))
     before = [index for index in wanted if parts.first <= index < start]
     pinned_indexes = parts.history.in_steps(before)
     provider_compaction = parts.kept_compaction(request.view)
@@ -363,7 +366,7 @@ def _lines(
     most, reads_on = READ_AT_ONCE, True
     while stop and reads_on:
         start = max(0, stop - most)
-        while start and result_ids(messages[positions[start]]):
+        while start and isinstance(messages[positions[start]], ToolMessage):
             start -= 1  # a result is read with its call
         older = list[RecordLine]()
         for run in runs(positions[start:stop]):

@@ -55,9 +55,6 @@ class Rules:
     """The results of tools may hold pictures and files. With Chat Completions they are in user messages only."""
 
     takes_betas: bool = False  # its client sends feature headers that a call names
-    is_stateless: bool = False
-    """Its server stores no items: reasoning comes back encrypted, or not at all."""
-
     compacts_itself: bool = False
     """A model that is set to compact on its server takes no block that was made on demand."""
 
@@ -335,7 +332,6 @@ def rules_of(model: object) -> Rules:
         and profile.get("mid_conversation_system_messages") is True,
         takes_betas=rules.provider == "anthropic" and hasattr(inner, "betas"),
         media_in_results=uses_responses or family not in CHAT_COMPLETIONS,
-        is_stateless=rules.provider == "openai" and arguments.get("store") is False,
         compacts_itself=_compacts(arguments.get("context_management")),
         keeps_history=getattr(inner, "use_previous_response_id", False) is True,
     )

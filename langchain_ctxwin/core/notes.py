@@ -17,7 +17,6 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from langchain_ctxwin.core.pairing import is_user, standard
 from langchain_ctxwin.core.provider_blocks import said_in, text_of
 from langchain_ctxwin.core.record import (
     EARLIER,
@@ -172,11 +171,7 @@ def record_lines(
 
     What tools call their `parameters`, and what calls of these messages do, stays longest of what results showed.
     """
-    parts = [
-        (part, key)
-        for message, key in zip(messages, ids, strict=True)
-        for part in standard(message)
-    ]
+    parts = [*zip(messages, ids, strict=True)]
     answers, others = _results(parts)
     callers = [part for part, _ in parts if isinstance(part, AIMessage)]
     called = (
@@ -209,7 +204,7 @@ def lasting(
     holds: StandingTest = is_standing,
 ) -> list[RecordLine]:
     """Return the lines for what a person said that goes on to hold, or has a value outside of a document."""
-    if not is_user(message):
+    if not isinstance(message, HumanMessage):
         return []
     lines = _of_person(_text(message.content), key, before, holds)
     return [line for line in lines if line.kind == "said" and line.uses >= USED]

@@ -1,8 +1,8 @@
-"""Tool calls and their results, in whatever form; and repairs of requests that a provider would refuse.
+"""LangChain's own form of calls and results; and repairs of requests that a provider would refuse.
 
-LangChain's form is `tool_calls` answered by one `ToolMessage` each. Histories state the same in blocks of the content
+That form is `tool_calls` answered by one `ToolMessage` each. Histories state the same in blocks of the content
 (Anthropic's `tool_use` and `tool_result`, items of OpenAI's Responses API, LangChain's standard blocks), and old ones
-in `additional_kwargs` with a `FunctionMessage`. What an integration sends as a call is one.
+in `additional_kwargs` with a `FunctionMessage`. `standard` reads all of them once; from then on there is one form.
 
 Every provider refuses a request whose tool calls lack results or whose results lack calls; what else it refuses its
 `Rules` and `sendable` say, and nothing else is touched. Histories arrive like that all the same. Every repair
@@ -12,11 +12,10 @@ depends only on the step and on what precedes it, so a longer history never chan
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import count, zip_longest
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -24,7 +23,6 @@ from langchain_core.messages import (
     FunctionMessage,
     HumanMessage,
     InvalidToolCall,
-    RemoveMessage,
     SystemMessage,
     ToolCall,
     ToolMessage,
@@ -36,7 +34,6 @@ from langchain_ctxwin.core.provider_blocks import (
     RESULT_KEYS,
     RESULT_TYPES,
     block_text,
-    blocks_of,
     kind_of,
     media_count,
     spoken,
@@ -61,45 +58,56 @@ TEXT_ARGUMENT = "__arg1"
 AnyCall = ToolCall | InvalidToolCall
 
 
+def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:
+    """Return a message in LangChain's own form: calls as `tool_calls`, each result as a `ToolMessage`.
+
+    What a user message says beside results follows them. A message in that form already is returned as it is.
+
+    Examples:
+        >>> use = {
+        ...     "type": "tool_use",
+        ...     "id": "a",
+        ...     "name": "look",
+        ...     "input": {"at": "door"},
+        ... }
+        >>> standard(AIMessage([use]))[0].tool_calls[0]["args"]
+        {'at': 'door'}
+        >>> result = {"type": "tool_result", "tool_use_id": "a", "content": "shut"}
+        >>> [one.type for one in standard(HumanMessage([result]))]
+        ['tool']
+    """
+    if isinstance(message, AIMessage):
+        return (_with_tool_calls(message),)
+    if isinstance(message, FunctionMessage):
+        name, key = message.name, message.id
+        return (ToolMessage(message.content, tool_call_id="", name=name, id=key),)
+    content: Any = message.content if type(message.content) is list else []
+    results = [block for block in content if kind_of(block) == "result"]
+    beside = [block for block in content if kind_of(block) != "result"]
+    if not any(text is None or text.strip() for text in map(block_text, beside)):
+        beside = []
+    is_whole = not beside and all(map(_result_id, results))
+    if not (results and (isinstance(message, HumanMessage) or is_whole)):
+        return (message,)
+    ids = [message.id]
+    if beside or len(results) > 1:
+        ids = [message.id and f"{message.id}:{place}" for place in range(len(results))]
+    said = [message.model_copy(update={"content": beside})] if beside else []
+    return (*map(_tool_message, results, ids), *said)
+
+
 def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
-    """Return the calls that a message states, in order; malformed ones last, because providers want them answered."""
+    """Return the calls that a message states, in order; malformed ones later, because providers want them answered."""
     if not isinstance(message, AIMessage):
         return ()
-    calls: list[AnyCall] = [*message.tool_calls, *message.invalid_tool_calls]
-    if type(message.content) is list:
-        calls = [*calls, *_calls_in_blocks(message.content, calls)]
-    function = message.additional_kwargs.get("function_call") if not calls else None
-    if function:
-        calls = [_call(function["name"], function.get("arguments") or {}, None)]
-    return tuple(calls)
+    content: Any = message.content if type(message.content) is list else []
+    screens = [_call_in(b) for b in content if is_call(b) and b["type"] == SCREEN_CALL]
+    return (*message.tool_calls, *message.invalid_tool_calls, *screens)
 
 
 def call_ids(message: AnyMessage) -> tuple[str, ...]:
     """Ids of the calls that a message states, in order; empty texts for calls without one."""
     return tuple([call["id"] or "" for call in calls_of(message)])
-
-
-def result_ids(message: AnyMessage) -> tuple[str, ...]:
-    """Ids of the calls whose results a message states; empty texts for results without one."""
-    if isinstance(message, FunctionMessage):
-        return ("",)
-    is_text = type(message.content) is str
-    block_ids = () if is_text else tuple(map(_result_id, _result_blocks(message)))
-    if isinstance(message, ToolMessage):
-        return block_ids or (message.tool_call_id or "",)
-    return block_ids
-
-
-def is_result(message: AnyMessage) -> bool:
-    """True for a message of results alone, such as a user message with nothing but Anthropic's `tool_result` blocks."""
-    if isinstance(message, HumanMessage):
-        return bool(_result_blocks(message)) and not _beside_results(message.content)
-    return isinstance(message, ToolMessage | FunctionMessage)
-
-
-def is_user(message: AnyMessage) -> bool:
-    """True for a user message that says something: one of tool results alone does not."""
-    return isinstance(message, HumanMessage) and not is_result(message)
 
 
 def is_empty(message: AnyMessage) -> bool:
@@ -112,65 +120,51 @@ def is_empty(message: AnyMessage) -> bool:
     )
 
 
-def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:
-    """Return a message in LangChain's own form: calls as `tool_calls`, each result as a `ToolMessage`.
+def is_call(block: Any) -> bool:
+    """Return whether a block of content states a call."""
+    return kind_of(block) == "call"
 
-    What a user message says beside results follows them. A message in that form already is returned as it is.
 
-    Examples:
-        >>> asked = AIMessage(
-        ...     [
-        ...         {
-        ...             "type": "tool_use",
-        ...             "id": "a",
-        ...             "name": "look",
-        ...             "input": {"at": "door"},
-        ...         }
-        ...     ]
-        ... )
-        >>> standard(asked)[0].tool_calls[0]["args"]
-        {'at': 'door'}
-        >>> [
-        ...     m.type
-        ...     for m in standard(
-        ...         HumanMessage(
-        ...             [{"type": "tool_result", "tool_use_id": "a", "content": "shut"}]
-        ...         )
-        ...     )
-        ... ]
-        ['tool']
-    """
-    if isinstance(message, AIMessage):
-        return (_with_tool_calls(message),)
-    if isinstance(message, FunctionMessage):
-        return (
-            ToolMessage(
-                message.content, tool_call_id="", name=message.name, id=message.id
-            ),
+def without_kept_calls(message: AIMessage) -> dict[str, Any]:
+    """Return the `additional_kwargs` without the provider's raw copy of the calls: `tool_calls` hold what is sent."""
+    kwargs = message.additional_kwargs
+    return {key: value for key, value in kwargs.items() if key not in KEPT_CALLS}
+
+
+def _with_tool_calls(message: AIMessage) -> AIMessage:
+    """The message with all its calls in `tool_calls` and `invalid_tool_calls`."""
+    kwargs, content = message.additional_kwargs, cast("Any", message.content)
+    if type(content) is not list and "function_call" not in kwargs:
+        return message
+    listed: list[AnyCall] = [*message.tool_calls, *message.invalid_tool_calls]
+    calls = [_call_in(block) for block in content if _is_unlisted(block, listed)]
+    if not (listed or calls) and (old := kwargs.get("function_call")):
+        calls = [_call(old["name"], old.get("arguments") or {}, None)]
+    new = {
+        field: [
+            *getattr(message, f"{field}s"),
+            *(c for c in calls if c["type"] == field),
+        ]
+        for field in ("tool_call", "invalid_tool_call")
+    }
+    if message.response_metadata.get("output_version") != "v1":
+        content = without_blocks(
+            content, lambda block: is_call(block) and block["type"] in UNSENT_TYPES
         )
-    blocks = _result_blocks(message)
-    if not blocks:
-        return (message,)
-    beside = _beside_results(message.content)
-    is_alone = len(blocks) == 1 and not beside
-    results = [
-        _tool_message(block, message.id if is_alone else f"{message.id}:{number}")
-        for number, block in enumerate(blocks)
-    ]
-    said = [message.model_copy(update={"content": beside})] if beside else []
-    return (*results, *said)
+    return with_fields(
+        message,
+        content=content,
+        additional_kwargs=without_kept_calls(message) if calls else kwargs,
+        **{f"{field}s": value for field, value in new.items()},
+    )
 
 
-def _calls_in_blocks(
-    content: Sequence[Any], listed_calls: Sequence[AnyCall]
-) -> Iterator[AnyCall]:
-    """The calls in blocks that `tool_calls` do not state, too; a block without an id belongs to those."""
-    stated_ids = {call["id"] for call in listed_calls}
-    for block in filter(is_call_block, content):
-        ids = {block.get("call_id"), block.get("id")} - {None, ""}
-        is_stated = bool(ids & stated_ids) if ids else bool(listed_calls)
-        if not is_stated:
-            yield _call_in(block)
+def _is_unlisted(block: Any, listed: Sequence[AnyCall]) -> bool:
+    """True for a call that `tool_calls` do not state, too; a block without an id belongs to those."""
+    if not is_call(block) or block["type"] == SCREEN_CALL:
+        return False
+    ids = {block.get("call_id"), block.get("id")} - {None, ""}
+    return ids.isdisjoint(call["id"] for call in listed) if ids else not listed
 
 
 def _call_in(block: Mapping[str, Any]) -> AnyCall:
@@ -199,47 +193,9 @@ def _call(name: Any, raw_arguments: Any, call_id: Any) -> AnyCall:
     )
 
 
-def _with_tool_calls(message: AIMessage) -> AIMessage:
-    """The message with all its calls in `tool_calls` and `invalid_tool_calls`."""
-    calls = [call for call in calls_of(message) if call["name"] != SCREEN_CALL]
-    listed = len(message.tool_calls) + len(message.invalid_tool_calls)
-    is_whole = len(calls) == listed
-    content: Any = message.content
-    if message.response_metadata.get("output_version") != "v1":
-        content = without_blocks(content, _is_unsent)
-    return with_fields(
-        message,
-        content=content,
-        tool_calls=[call for call in calls if call["type"] == "tool_call"],
-        invalid_tool_calls=[call for call in calls if call["type"] != "tool_call"],
-        additional_kwargs=message.additional_kwargs
-        if is_whole
-        else without_kept_calls(message),
-    )
-
-
-def without_kept_calls(message: AIMessage) -> dict[str, Any]:
-    """Return the `additional_kwargs` without the provider's raw copy of the calls: `tool_calls` hold what is sent."""
-    return {
-        key: value
-        for key, value in message.additional_kwargs.items()
-        if key not in KEPT_CALLS
-    }
-
-
-def is_call_block(block: Any) -> bool:
-    """Return whether a block of content states a call."""
-    return kind_of(block) == "call"
-
-
-def _is_unsent(block: Any) -> bool:
-    return is_call_block(block) and block["type"] in UNSENT_TYPES
-
-
 def _tool_message(block: Mapping[str, Any], message_id: str | None) -> ToolMessage:
-    returned = next(
-        (block[key] for key in RESULT_KEYS if block.get(key) is not None), ""
-    )
+    given = (block[key] for key in RESULT_KEYS if block.get(key) is not None)
+    returned = next(given, "")
     if not isinstance(returned, str | list):
         returned = json.dumps(returned, ensure_ascii=False, default=str)
     return ToolMessage(
@@ -251,27 +207,11 @@ def _tool_message(block: Mapping[str, Any], message_id: str | None) -> ToolMessa
     )
 
 
-def _result_blocks(message: AnyMessage) -> list[Mapping[str, Any]]:
-    """The blocks of results of a user message; of a `ToolMessage` only where it holds nothing else."""
-    content: Any = message.content
-    if type(content) is not list or not isinstance(message, HumanMessage | ToolMessage):
-        return []
-    results = [block for block in content if kind_of(block) == "result"]
-    is_user_side = isinstance(message, HumanMessage)
-    is_whole = len(results) == len(content) and all(map(_result_id, results))
-    return results if is_user_side or is_whole else []
-
-
-def _beside_results(content: Any) -> list[Any]:
-    """The content beside results; empty where there is none."""
-    rest = [block for block in content if kind_of(block) != "result"]
-    is_said = any(text is None or text.strip() for text in map(block_text, rest))
-    return rest if is_said else []
-
-
 def _result_id(block: Mapping[str, Any]) -> str:
     return str(block.get(RESULT_TYPES[block["type"]]) or "")
 
+
+# ---- repairs --------------------------------------------------------------------------------------------------------
 
 NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
 SOURCE = "langchain_ctxwin"  # what `lc_source`, LangChain's mark of what wrote a message or makes a call, says of ours
@@ -289,114 +229,87 @@ UNANSWERED = ":unanswered"  # ends the id of a placeholder
 SIGNATURE_KEYS = ("signature", "thought_signature", "extras")
 
 
+@dataclass(slots=True, kw_only=True)
+class Before:
+    """What precedes a step in its request; each step that is shown joins it."""
+
+    rules: Rules = UNKNOWN
+    """What the provider of the request takes."""
+
+    message: AnyMessage | None = None
+    """The message right before the step; None at the start of the request."""
+
+    calls: set[str] = field(default_factory=set)
+    """Ids of the tool calls that were made before it."""
+
+    unanswered: set[str] = field(default_factory=set)
+    """Those of them that are shown without a result."""
+
+    unbound: int = 0
+    """Position up to which reasoning is tied to a prefix that the request no longer has: it is left out."""
+
+    unsealed: int = 0
+    """Position up to which nothing is shown that a provider signed or encrypted: it took that no more."""
+
+    is_answered: bool = False
+    """An answer follows the step, or is asked for behind it."""
+
+
 def repair_step(
-    messages: Sequence[AnyMessage],
-    previous: AnyMessage | None,
-    rules: Rules = UNKNOWN,
-    unanswered: Collection[str] = (),
-    *,
-    is_answered: bool = False,
+    messages: Sequence[AnyMessage], before: Before
 ) -> tuple[AnyMessage, ...]:
-    """Return the step as a valid continuation of `previous` (None at the start of the request).
+    """Return the messages of a step, each as its provider takes it, as a valid continuation of what precedes them.
 
     Messages that need no repair are returned as the same objects. Orphaned results and empty AI messages are left out;
     unanswered calls get a marked placeholder, and a result that comes after it is a labelled user-side note, as system
-    messages are where the provider does not take them. `unanswered` are the ids of the calls before the step that were
-    shown with a placeholder. `is_answered` says that an answer follows, or is asked for.
+    messages are where the provider does not take them. Ids of calls that are missing or taken are replaced.
     """
-    if rules.takes_system_behind_user and is_answered:
-        is_behind = isinstance(previous, HumanMessage | ToolMessage | SystemMessage)
-        rules = replace(rules, takes_system=is_behind)
-    is_read = rules.provider == "anthropic" and _is_paired_in_blocks(messages)
-    parts = (
-        messages
-        if is_read
-        else [part for message in messages for part in standard(_filled(message))]
-    )
-    parts = [sendable(message, rules.provider) for message in parts]
-    if is_read:
-        body = tuple(parts)
-    elif any(map(call_ids, parts)):
-        body = _paired(parts, rules, unanswered)
-    else:
-        body = tuple(
-            repaired for part in parts for repaired in _lone(part, rules, unanswered)
+    rules = before.rules
+    if rules.takes_system_behind_user and before.is_answered:
+        is_behind = isinstance(
+            before.message, HumanMessage | ToolMessage | SystemMessage
         )
-    if not rules.media_in_results:
-        body = tuple(_media_behind_results(body))
-    opening = opening_before(body[0], previous, rules) if body else ""
-    return (note_message(opening, f"{body[0].id}:opening"), *body) if opening else body
-
-
-# Of `additional_kwargs`: what was spoken or thought, which not every provider takes as it is.
-SPECIAL_KEYS = frozenset({"audio", "reasoning"})
-
-
-def is_plain(messages: Sequence[AnyMessage], calls: Sequence[str]) -> bool:
-    """True for a text, and for calls with ids of their own and a text for each in order: no provider needs a repair."""
-    first, results = messages[0], messages[1:]
-    content: Any = first.content
-    if type(content) is not str or not SPECIAL_KEYS.isdisjoint(first.additional_kwargs):
-        return False
-    if not calls:
-        return type(first) in {AIMessage, HumanMessage} and bool(content.strip())
-    answered = [
-        result.tool_call_id
-        for result in results
-        if isinstance(result, ToolMessage)
-        and type(result.content) is str
-        and result.artifact is None
-    ]
-    return (
-        isinstance(first, AIMessage)
-        and len(first.tool_calls) == len(results) == len({*calls})
-        and answered == [*calls]
-        and all(calls)
-        and not content.isspace()
-    )
-
-
-def sendable(message: AnyMessage, provider: str) -> AnyMessage:
-    """Return the message without the parts that its provider refuses or its integration does not send.
-
-    What is signed stays; a call without a name is sent by none.
-    """
-    is_claude, is_gemini = provider == "anthropic", provider == "gemini"
-    content: Any = message.content
-    if is_claude or is_gemini:
-        content = without_blocks(content, _is_empty_text)
-    if not isinstance(message, AIMessage):
-        return with_fields(message, content=content)
-    calls = call_ids(message)
-    is_loose = not calls and provider in {"gemini", "openai"}
-    if is_loose and isinstance(content, list):
-        content = _without_loose_reasoning(content) or ""
-    if is_claude and calls and isinstance(content, str) and not content.strip():
-        content = ""
-    kwargs = message.additional_kwargs
-    said = "" if text_of(content).strip() else spoken(message)
-    if said and (is_claude or is_gemini):  # they know no id of what was spoken
-        content = said
-        kwargs = {key: value for key, value in kwargs.items() if key != "audio"}
-    if is_claude:  # other forms of a call that `tool_calls` state, too
-        content = without_blocks(content, _is_foreign_call)
-    named = [call for call in message.invalid_tool_calls if call["name"]]
-    invalid = [] if is_gemini else named
-    if len(invalid) == len(message.invalid_tool_calls):
-        return with_fields(message, content=content, additional_kwargs=kwargs)
-    return with_fields(
-        message,
-        content=without_blocks(content, is_call_block),
-        invalid_tool_calls=invalid,
-        additional_kwargs=without_kept_calls(message),
-    )
-
-
-def unanswered_in(messages: Sequence[AnyMessage]) -> Iterator[str]:
-    """Yield the ids of the calls that are shown with a placeholder for their result."""
+        rules = replace(rules, takes_system=is_behind)
+    # a result without an id can only be told to be late, not for which call
+    late_ids = {*before.unanswered, ""} if before.unanswered else set()
+    called_ids = {call_id for message in messages for call_id in call_ids(message)}
+    results = [message for message in messages if isinstance(message, ToolMessage)]
+    body = list[AnyMessage]()
     for message in messages:
-        if isinstance(message, ToolMessage) and (message.id or "").endswith(UNANSWERED):
-            yield message.tool_call_id
+        if isinstance(message, ToolMessage | SystemMessage):
+            continue
+        ids = call_ids(message)
+        new_ids = [_free_id(call_id, before.calls) for call_id in ids]
+        if ids == tuple(new_ids):
+            body += _said(message, rules)
+        elif isinstance(message, AIMessage):
+            body.append(_with_ids(message, new_ids))
+        answers = list[ToolMessage]()
+        for call_id, new_id in zip(ids, new_ids, strict=True):
+            own_result = _result_of(call_id, results, called_ids)
+            results = [result for result in results if result is not own_result]
+            if own_result is None:
+                before.unanswered.add(new_id)
+                own_result = _placeholder(f"{message.id}:{call_id}{UNANSWERED}")
+            answers.append(with_fields(own_result, tool_call_id=new_id))
+        body += answers if rules.media_in_results else _media_behind(answers)
+    body += [_late(result) for result in results if result.tool_call_id in late_ids]
+    for message in messages:
+        body += _said(message, rules) if isinstance(message, SystemMessage) else []
+    opening = opening_before(body[0], before) if body else ""
+    first = [note_message(opening, f"{body[0].id}:opening")] if opening else []
+    return (*first, *body)
+
+
+def opening_before(first: AnyMessage, before: Before) -> str:
+    """Return the text of the user message that has to stand before an answer; empty where none is needed."""
+    if not isinstance(first, AIMessage):
+        return ""
+    rules, previous = before.rules, before.message
+    is_free = rules.calls_after_ai or not call_ids(first)
+    if previous is None:
+        return "" if rules.starts_with_ai and is_free else OPENING_TEXT
+    return "" if is_free or not isinstance(previous, AIMessage) else CONTINUE_TEXT
 
 
 def note_message(content: Any, note_id: str) -> HumanMessage:
@@ -408,123 +321,20 @@ def note_message(content: Any, note_id: str) -> HumanMessage:
     )
 
 
-def unique_calls(
-    messages: Sequence[AnyMessage], taken: set[str]
-) -> tuple[AnyMessage, ...]:
-    """Return the messages of a valid step with every call id that is missing or taken replaced, results included.
-
-    The ids of the step are added to `taken`. Messages that keep their ids are returned as the same objects.
-    """
-    ids = [call_id for message in messages for call_id in call_ids(message)]
-    if taken.isdisjoint(ids) and len(set(ids)) == len(ids) and all(ids):
-        taken.update(ids)
-        return tuple(messages)
-    renamed: list[AnyMessage] = []
-    waiting: deque[str] = deque()
-    for message in [part for source in messages for part in standard(source)]:
-        if isinstance(message, ToolMessage) and waiting:
-            renamed.append(with_fields(message, tool_call_id=waiting.popleft()))
-            continue
-        waiting = deque(_free_id(call_id, taken) for call_id in call_ids(message))
-        renamed.append(
-            _with_ids(message, waiting) if isinstance(message, AIMessage) else message
-        )
-    return tuple(renamed)
+def _said(message: AnyMessage, rules: Rules) -> list[AnyMessage]:
+    """A message that is no result, as the provider takes it."""
+    is_void = is_empty(message)
+    if isinstance(message, SystemMessage) and (is_void or not rules.takes_system):
+        text = f"{SYSTEM_NOTE_TEXT}\n{text_of(message.content)}"
+        return [note_message(text, message.id or "system-note")]
+    if is_void and isinstance(message, AIMessage):
+        return []
+    return [with_fields(message, content=EMPTY_USER_TEXT) if is_void else message]
 
 
-def _filled(message: AnyMessage) -> AnyMessage:
-    """Adapters that do not validate leave `None` as content, and tools no blocks; integrations expect text."""
-    return message if message.content else with_fields(message, content="")
-
-
-def _media_behind_results(messages: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
-    """Yield the messages with the pictures and files of results in a user-side note behind these results."""
-    moved = list[Any]()
-
-    def place(block: Mapping[str, Any]) -> Mapping[str, Any]:
-        moved.append(block)
-        return {"type": "text", "text": f"[{kind_of(block)} {len(moved)}: see below]"}
-
-    for message, following in zip_longest(messages, messages[1:]):
-        is_result = isinstance(message, ToolMessage)
-        content = with_media(message.content, place) if is_result else message.content
-        yield with_fields(message, content=content)
-        if moved and not isinstance(following, ToolMessage):
-            label = {"type": "text", "text": MEDIA_TEXT}
-            yield note_message([label, *moved], f"{message.id}:media")
-            moved = []
-
-
-def opening_before(first: AnyMessage, previous: AnyMessage | None, rules: Rules) -> str:
-    """Return the text of the user message that has to stand before an answer; empty where none is needed."""
-    if not isinstance(first, AIMessage):
-        return ""
-    is_free = rules.calls_after_ai or not call_ids(first)
-    if previous is None:
-        return "" if rules.starts_with_ai and is_free else OPENING_TEXT
-    return "" if is_free or not isinstance(previous, AIMessage) else CONTINUE_TEXT
-
-
-def _without_loose_reasoning(blocks: list[Any]) -> list[Any]:
-    """The blocks without the reasoning at their end."""
-    stop = len(blocks)
-    while stop and (
-        kind_of(blocks[stop - 1]) == "reasoning" or _is_empty_text(blocks[stop - 1])
-    ):
-        stop -= 1
-    is_loose = any(kind_of(block) == "reasoning" for block in blocks[stop:])
-    return blocks[:stop] if is_loose else blocks
-
-
-def _is_empty_text(block: Any) -> bool:
-    """True for text without text; one that carries a signature has to be sent again."""
-    if kind_of(block) != "text" or block_text(block):
-        return False
-    return isinstance(block, str) or block.keys().isdisjoint(SIGNATURE_KEYS)
-
-
-def _is_foreign_call(block: Any) -> bool:
-    return is_call_block(block) and block["type"] != "tool_use"
-
-
-def _is_paired_in_blocks(messages: Sequence[AnyMessage]) -> bool:
-    """True for an answer whose calls have ids of their own, with the results of just these in user messages."""
-    called_ids = call_ids(messages[0])
-    answered = [call_id for message in messages[1:] for call_id in result_ids(message)]
-    if not all(called_ids) or sorted({*called_ids}) != sorted(answered):
-        return False
-    blocks = [block for message in messages for block in blocks_of(message.content)]
-    types = {b["type"] for b in blocks if kind_of(b) in {"call", "result"}}
-    is_in_blocks = all(isinstance(message, HumanMessage) for message in messages[1:])
-    is_own = is_in_blocks and types == {"tool_use", "tool_result"}
-    return is_own and len(called_ids) == len(answered)
-
-
-def _lone(
-    message: AnyMessage, rules: Rules, unanswered: Collection[str] = ()
-) -> tuple[AnyMessage, ...]:
-    """A message that is part of no exchange, as the provider takes it."""
-    if isinstance(message, ToolMessage | RemoveMessage):
-        # A result without an id can only be told to be late, not for which call.
-        names = result_ids(message) if unanswered else ()
-        is_late = any(not name or name in unanswered for name in names)
-        return (_late(message),) if is_late else ()
-    if isinstance(message, SystemMessage) and (
-        is_empty(message) or not rules.takes_system
-    ):
-        return (
-            note_message(
-                f"{SYSTEM_NOTE_TEXT}\n{text_of(message.content)}",
-                message.id or "system-note",
-            ),
-        )
-    if not is_empty(message):
-        return (message,)
-    return (
-        ()
-        if isinstance(message, AIMessage)
-        else (with_fields(message, content=EMPTY_USER_TEXT),)
-    )
+def _placeholder(message_id: str) -> ToolMessage:
+    """The result of a call that has none."""
+    return ToolMessage(UNANSWERED_TEXT, tool_call_id="", status="error", id=message_id)
 
 
 def _late(result: ToolMessage) -> AnyMessage:
@@ -534,34 +344,6 @@ def _late(result: ToolMessage) -> AnyMessage:
     if not isinstance(result.content, str):
         content = [{"type": "text", "text": label}, *result.content]
     return note_message(content, f"{result.id or result.tool_call_id}:late")
-
-
-def _paired(
-    messages: Sequence[AnyMessage], rules: Rules, unanswered: Collection[str]
-) -> tuple[AnyMessage, ...]:
-    """Each calling AI message followed by one result per call, in the order of the calls; then what came late."""
-    called_ids = {call_id for message in messages for call_id in call_ids(message)}
-    results = [message for message in messages if isinstance(message, ToolMessage)]
-    paired: list[AnyMessage] = []
-    for message in messages:
-        if isinstance(message, ToolMessage | SystemMessage):
-            continue
-        paired += _lone(message, rules)
-        for call_id in call_ids(message):
-            own_result = _result_of(call_id, results, called_ids)
-            results = [result for result in results if result is not own_result]
-            answer = own_result or ToolMessage(
-                content=UNANSWERED_TEXT,
-                tool_call_id=call_id,
-                status="error",
-                id=f"{message.id}:{call_id}{UNANSWERED}",
-            )
-            paired.append(with_fields(answer, tool_call_id=call_id))
-    for result in results:
-        paired += _lone(result, rules, unanswered)
-    for message in messages:
-        paired += _lone(message, rules) if isinstance(message, SystemMessage) else ()
-    return tuple(paired)
 
 
 def _result_of(
@@ -578,22 +360,33 @@ def _result_of(
     return None
 
 
+def _media_behind(results: Sequence[ToolMessage]) -> Iterable[AnyMessage]:
+    """The results of a call, and their pictures and files in a user-side note behind them."""
+    moved = list[Any]()
+
+    def place(block: Mapping[str, Any]) -> Mapping[str, Any]:
+        moved.append(block)
+        return {"type": "text", "text": f"[{kind_of(block)} {len(moved)}: see below]"}
+
+    for result in results:
+        yield with_fields(result, content=with_media(result.content, place))
+    if moved:
+        label = {"type": "text", "text": MEDIA_TEXT}
+        yield note_message([label, *moved], f"{results[-1].id}:media")
+
+
 def _free_id(call_id: str, taken: set[str]) -> str:
     """Take the id itself if it is free, else with a number behind it: some servers give every call the same id."""
-    base = call_id or NAMELESS
-    numbered = (f"{base}_{number}" for number in count(len(taken) or 1))
-    free = (
-        call_id
-        if call_id and call_id not in taken
-        else next(name for name in numbered if name not in taken)
-    )
+    numbered = (f"{call_id or NAMELESS}_{number}" for number in count(len(taken) or 1))
+    free = call_id or next(numbered)
+    while free in taken:
+        free = next(numbered)
     taken.add(free)
     return free
 
 
-def _with_ids(message: AIMessage, new_ids: Sequence[str]) -> AnyMessage:
+def _with_ids(message: AIMessage, new_ids: Sequence[str]) -> AIMessage:
     """Rename the calls. Blocks that state them leave: the calls are sent as `tool_calls` state them."""
-    names = dict(zip(call_ids(message), new_ids, strict=True))
     free = iter(new_ids)
     return with_fields(
         message,
@@ -601,16 +394,66 @@ def _with_ids(message: AIMessage, new_ids: Sequence[str]) -> AnyMessage:
         invalid_tool_calls=[
             {**call, "id": next(free)} for call in message.invalid_tool_calls
         ],
-        additional_kwargs={
-            key: _renamed(value, names)
-            for key, value in without_kept_calls(message).items()
-        },
-        content=without_blocks(message.content, is_call_block),
+        additional_kwargs=without_kept_calls(message),
+        content=without_blocks(message.content, is_call),
     )
 
 
-def _renamed(kept: Any, names: Mapping[str, str]) -> Any:
-    """Replace ids in a mapping by id (Gemini keeps its signatures like that)."""
-    if not isinstance(kept, dict):
-        return kept
-    return {names.get(key, key): value for key, value in kept.items()}
+# ---- what one provider refuses of a message that another takes -------------------------------------------------------
+
+
+def sendable(message: AnyMessage, provider: str) -> AnyMessage:
+    """Return the message without the parts that its provider refuses or its integration does not send.
+
+    What is signed stays; a call without a name is sent by none.
+    """
+    is_claude, is_gemini = provider == "anthropic", provider == "gemini"
+    content: Any = message.content or ""
+    if is_claude or is_gemini:
+        content = without_blocks(content, _is_empty_text)
+    if not isinstance(message, AIMessage):
+        return with_fields(message, content=content)
+    kwargs, is_calling = message.additional_kwargs, bool(call_ids(message))
+    if not is_calling and provider in {"gemini", "openai"}:
+        content = _without_loose_reasoning(content)
+    if (
+        is_claude
+    ):  # blanks beside a call, and other forms of a call that `tool_calls` state, too
+        is_blank = is_calling and isinstance(content, str) and content.isspace()
+        content = "" if is_blank else without_blocks(content, _is_foreign_call)
+    said = "" if text_of(content).strip() else spoken(message)
+    if said and (is_claude or is_gemini):  # they know no id of what was spoken
+        content = said
+        kwargs = {key: value for key, value in kwargs.items() if key != "audio"}
+    named = [call for call in message.invalid_tool_calls if call["name"]]
+    invalid = [] if is_gemini else named
+    if len(invalid) < len(message.invalid_tool_calls):
+        content = without_blocks(content, is_call)
+        kwargs = without_kept_calls(message)
+    return with_fields(
+        message, content=content, additional_kwargs=kwargs, invalid_tool_calls=invalid
+    )
+
+
+def _without_loose_reasoning(content: Any) -> Any:
+    """The content without the reasoning at its end, behind which nothing of the answer stands."""
+    if not isinstance(content, list):
+        return content
+    stop = len(content)
+    while stop and (
+        kind_of(content[stop - 1]) == "reasoning" or _is_empty_text(content[stop - 1])
+    ):
+        stop -= 1
+    is_loose = any(kind_of(block) == "reasoning" for block in content[stop:])
+    return (content[:stop] or "") if is_loose else content
+
+
+def _is_empty_text(block: Any) -> bool:
+    """True for text without text; one that carries a signature has to be sent again."""
+    if kind_of(block) != "text" or block_text(block):
+        return False
+    return isinstance(block, str) or block.keys().isdisjoint(SIGNATURE_KEYS)
+
+
+def _is_foreign_call(block: Any) -> bool:
+    return is_call(block) and block["type"] != "tool_use"

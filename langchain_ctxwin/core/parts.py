@@ -18,12 +18,14 @@ from typing import Any, Literal, Protocol
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
+    HumanMessage,
     SystemMessage,
+    ToolMessage,
 )
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ELSEWHERE, UNKNOWN, ModelInfo, Rules
-from langchain_ctxwin.core.pairing import calls_of, is_user, note_message, result_ids
+from langchain_ctxwin.core.pairing import call_ids, note_message
 from langchain_ctxwin.core.provider_blocks import (
     ALL,
     MediaSize,
@@ -383,7 +385,8 @@ def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> i
 
     The step whose calls wait for an answer keeps its reasoning where the provider would refuse it without.
     """
-    if not rules.calls_need_reasoning or not stop or not result_ids(messages[stop - 1]):
+    is_waiting = stop and isinstance(messages[stop - 1], ToolMessage)
+    if not (rules.calls_need_reasoning and is_waiting):
         return stop
     answers = (i for i in reversed(range(stop)) if isinstance(messages[i], AIMessage))
     return next(answers, stop)
@@ -401,9 +404,10 @@ def swaps_prefix(parts: Parts, session: Session, view: View) -> bool:
     is_moved = is_whole and start > parts.start_of(old)
     if not (is_new and is_moved and parts.rules.binds_reasoning):
         return False
-    last, following = parts.messages[start - 1], parts.messages[start : start + 1]
+    last, *following = parts.messages[start - 1 : start + 1]
     is_answer = isinstance(last, AIMessage) and bool(last.text.strip())
-    return (is_answer and not calls_of(last)) or not any(map(is_user, following))
+    is_whole_answer = is_answer and not call_ids(last)
+    return is_whole_answer or not any(isinstance(m, HumanMessage) for m in following)
 
 
 def block_of(parts: Parts, view: View) -> AIMessage | None:
@@ -424,4 +428,4 @@ def record_index(parts: Parts, session: Session, start: int) -> int:
     messages, since = parts.messages, session.since
     if since is None or not since.is_in(messages):
         return start
-    return since.index if is_user(messages[since.index]) else since.index + 1
+    return since.index + (not isinstance(messages[since.index], HumanMessage))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin.core.compaction import (
     RECORD_FRAME_TOKENS,
@@ -26,13 +26,7 @@ from langchain_ctxwin.core.compaction import (
 )
 from langchain_ctxwin.core.fitting import first_enough, first_that
 from langchain_ctxwin.core.limits import refusal
-from langchain_ctxwin.core.pairing import (
-    call_ids,
-    calls_of,
-    is_result,
-    is_user,
-    result_ids,
-)
+from langchain_ctxwin.core.pairing import call_ids, calls_of
 from langchain_ctxwin.core.parts import swaps_prefix
 from langchain_ctxwin.core.record import fitted
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
@@ -123,10 +117,10 @@ def clear_results(request: Request) -> Request:
     for index in range(request.start, request.newest_index) if names else ():
         message = messages[index]
         called |= {call["id"] or "": call["name"] for call in calls_of(message)}
-        tools = {message.name or called.get(key) for key in result_ids(message)}
-        is_named = is_result(message) and not names.isdisjoint(tools)
-        is_large = is_named and parts.price(message) >= MIN_CLEAR_TOKENS
-        if is_large and index not in parts.pins:
+        if not isinstance(message, ToolMessage) or index in parts.pins:
+            continue
+        tool = message.name or called.get(message.tool_call_id)
+        if tool in names and parts.price(message) >= MIN_CLEAR_TOKENS:
             keys.append(message_id(messages, index))
 
     def cleared(number: int) -> Request:
@@ -222,9 +216,9 @@ def _kinds(request: Request) -> list[set[int]]:
         clamped = request.view.clamped
         question -= {i for i in old if message_id(messages, i) in clamped}
     old -= question
-    users = {index for index in visible if is_user(messages[index])}
+    users = {index for index in visible if isinstance(messages[index], HumanMessage)}
     newest = visible - old - question
-    results = {index for index in newest if is_result(messages[index])}
+    results = {index for index in newest if isinstance(messages[index], ToolMessage)}
     return [old - users, old & users, newest - results, results, question]
 
 

@@ -364,20 +364,6 @@ def unsealed(message: AnyMessage) -> AnyMessage:
     return with_fields(message, content=blocks, additional_kwargs=extras)
 
 
-def is_stored(message: AnyMessage) -> bool:
-    """True for an answer whose reasoning only a server has that stored it."""
-    if not isinstance(message, AIMessage):
-        return False
-    kept = message.additional_kwargs.get("reasoning")
-    blocks = [*blocks_of(message.content), *blocks_of([kept])]
-    return any(
-        kind_of(block) == "reasoning"
-        and _maker(message, block) == "openai"
-        and not block.get("encrypted_content")
-        for block in blocks
-    )
-
-
 def has_bound_reasoning(message: AnyMessage) -> bool:
     """True when a message brings reasoning that is tied to what preceded it."""
     return without_bound_reasoning(message) is not message

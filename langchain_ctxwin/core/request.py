@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.model_info import CACHE_SECONDS
-from langchain_ctxwin.core.pairing import NOTE_KEY, is_result, is_user
+from langchain_ctxwin.core.pairing import NOTE_KEY, Before
 from langchain_ctxwin.core.parts import (
     Parts,
     assemble,
@@ -38,7 +38,6 @@ from langchain_ctxwin.core.sizing import (
 )
 from langchain_ctxwin.core.turns import (
     ANSWER_TEXT,
-    Before,
     Step,
     Turn,
     VisibleSteps,
@@ -148,9 +147,9 @@ class Request:
             message=block,
         )
         lead = parts.lead(view)
-        pinned, begin = self._pinned_steps(view, start, begin, lead)
+        pinned = self._pinned_steps(view, start, begin, lead)
         if block is not None or (lead is not None and lead >= start):
-            begin = replace(begin, message=block)
+            begin.message = block
         fixed = Regions(
             system_tokens=parts.system_tokens,
             tool_tokens=parts.tool_tokens,
@@ -242,8 +241,8 @@ class Request:
 
     def _pinned_steps(
         self, view: View, start: int, before: Before, lead: int | None
-    ) -> tuple[tuple[Step, ...], Before]:
-        """The pinned messages before the start, by step, and what they precede; a finished question never looks open.
+    ) -> tuple[Step, ...]:
+        """The pinned messages before the start, by step; a finished question never looks open.
 
         Of a step that compacted only that stays, before all others when the provider ignores what precedes it.
         """
@@ -264,14 +263,15 @@ class Request:
                 )
             step = show_step(replace(step, price=self.parts.price), view, before)
             after = messages[following] if following < len(messages) else None
-            is_last = after is None or is_user(after)
-            if following > group.stop and is_user(messages[group.index]) and is_last:
+            is_last = after is None or isinstance(after, HumanMessage)
+            is_question = isinstance(messages[group.index], HumanMessage)
+            if following > group.stop and is_question and is_last:
                 key = f"{message_id(messages, group.index)}:answered"
                 marker = AIMessage(content=ANSWER_TEXT, id=key)
                 step = replace(step, messages=(*step.messages, marker))
-            before = before.following(step)
+                before.message = marker
             steps.append(step)
-        return tuple(steps), before
+        return tuple(steps)
 
     # ---- what it costs ----------------------------------------------------------------------------------------------
 
@@ -387,7 +387,7 @@ class Request:
         indexes, newest = [*self.parts.verbatim], self.newest
         if newest:
             results = range(newest.index, newest.stop)
-            indexes += [index for index in results if is_result(messages[index])]
+            indexes += [i for i in results if isinstance(messages[i], ToolMessage)]
         named = {message_id(messages, index): messages[index] for index in indexes}
         clamped = view.clamped.keys() | view.without_media.keys()
         return {

@@ -24,7 +24,7 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from langchain_ctxwin.core.pairing import calls_of
+from langchain_ctxwin.core.pairing import calls_of, standard
 from langchain_ctxwin.core.provider_blocks import (
     MEDIA_TYPES,
     RESULT_KEYS,
@@ -222,7 +222,7 @@ def _said(message: BaseMessage, *left_out: str) -> Iterator[Piece]:
         yield from _pieces_in(message.content, left_out)
         return
     yield from _pieces_in(message.content, ("call", *left_out))
-    for call in calls_of(message):
+    for call in calls_of(*standard(message)):
         yield Call(call["name"] or "", call["args"])
     if text := spoken(message):
         yield text

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import is_
 from typing import Any, TypeVar, cast
 from zlib import crc32
@@ -22,30 +22,28 @@ from langchain_core.messages import (
     AIMessage,
     AnyMessage,
     BaseMessage,
+    HumanMessage,
     MessageLikeRepresentation,
     SystemMessage,
     ToolMessage,
     convert_to_messages,
 )
 
-from langchain_ctxwin.core.model_info import UNKNOWN, Rules
+from langchain_ctxwin.core.model_info import Rules
 from langchain_ctxwin.core.pairing import (
     NOTE_KEY,
+    Before,
     call_ids,
     is_empty,
-    is_plain,
-    is_user,
     opening_before,
     repair_step,
-    result_ids,
-    unanswered_in,
-    unique_calls,
+    sendable,
+    standard,
 )
 from langchain_ctxwin.core.provider_blocks import (
     apart,
     compaction_in,
     has_media,
-    is_stored,
     loading,
     readable,
     text_of,
@@ -93,7 +91,12 @@ def is_pinned(message: BaseMessage) -> bool:
 def last_user(messages: Sequence[AnyMessage]) -> int | None:
     """Return the position of the current user message; None when there is none."""
     return next(
-        (i for i in range(len(messages) - 1, -1, -1) if is_user(messages[i])), None
+        (
+            i
+            for i in range(len(messages) - 1, -1, -1)
+            if isinstance(messages[i], HumanMessage)
+        ),
+        None,
     )
 
 
@@ -114,9 +117,11 @@ def runs(positions: Sequence[int]) -> Iterator[list[int]]:
 
 def final_answer(messages: Sequence[AnyMessage], index: int, stop: int) -> int | None:
     """Return the position of the answer that ends the turn of a pinned question; None while there is none."""
-    if not is_user(messages[index]):
+    if not isinstance(messages[index], HumanMessage):
         return None
-    last = next((i for i in range(index + 1, stop) if is_user(messages[i])), stop) - 1
+    following = range(index + 1, stop)
+    users = (i for i in following if isinstance(messages[i], HumanMessage))
+    last = next(users, stop) - 1
     answer = messages[last]
     is_final = (
         isinstance(answer, AIMessage) and not call_ids(answer) and not is_empty(answer)
@@ -126,6 +131,9 @@ def final_answer(messages: Sequence[AnyMessage], index: int, stop: int) -> int |
 
 Price = Callable[[AnyMessage], int]
 """Tokens of one message, role overhead included."""
+
+# Of `additional_kwargs`: what was spoken or thought, which not every provider takes as it is.
+SPECIAL_KEYS = frozenset({"audio", "reasoning"})
 
 
 @dataclass(kw_only=True)
@@ -149,15 +157,25 @@ class Step:
 
     @cached_property
     def is_paired(self) -> bool:
-        """True when its calls have ids of their own, and each of its results answers one of them."""
-        results = {key for message in self.messages for key in result_ids(message)}
-        is_unique = all(self.calls) and len({*self.calls}) == len(self.calls)
-        return is_unique and results.issubset(self.calls)
+        """True for a message that says something, and for calls with ids of their own and their results in order."""
+        first, *results = self.messages or (None,)
+        answered = [getattr(result, "tool_call_id", "") for result in results]
+        if first is None or not self.calls:
+            return isinstance(first, AIMessage | HumanMessage) and not is_empty(first)
+        is_unique = all(answered) and len({*answered}) == len(answered)
+        return is_unique and call_ids(first) == self.calls == tuple(answered)
 
     @cached_property
     def is_plain(self) -> bool:
-        """True when every provider takes it as it is."""
-        return is_plain(self.messages, self.calls)
+        """True for texts and calls in which no provider's own forms are to be looked for."""
+        return all(
+            type(message.content) is str
+            and not message.content.isspace()
+            and SPECIAL_KEYS.isdisjoint(message.additional_kwargs)
+            and not getattr(message, "artifact", None)
+            and not getattr(message, "invalid_tool_calls", None)
+            for message in self.messages
+        )
 
     @property
     def stop(self) -> int:
@@ -333,7 +351,7 @@ def _behind_results(messages: Sequence[AnyMessage], start: int, limit: int) -> i
         message = messages[after]
         if isinstance(message, AIMessage):
             break
-        if result_ids(message):
+        if isinstance(message, ToolMessage):
             end = after + 1
         elif not isinstance(message, SystemMessage):
             break
@@ -343,7 +361,7 @@ def _behind_results(messages: Sequence[AnyMessage], start: int, limit: int) -> i
 def starts_turn(step: Step) -> bool:
     """True when the step is a user message; a note written by this package is none."""
     last = step.messages[-1] if step.messages else None
-    return last is not None and is_user(last) and NOTE_KEY not in last.additional_kwargs
+    return isinstance(last, HumanMessage) and NOTE_KEY not in last.additional_kwargs
 
 
 # ---- the history of a conversation ---------------------------------------------------------------------------------
@@ -354,6 +372,8 @@ class MessageHistory:
     """The messages of one conversation with their steps, pins, media and checksums."""
 
     messages: list[AnyMessage] = field(default_factory=list)
+    """In LangChain's own form."""
+
     price: Price | None = field(default=None, repr=False)
     """What a message costs; None where nothing is priced."""
 
@@ -372,10 +392,13 @@ class MessageHistory:
     media: frozenset[int] = frozenset()
     """Positions of the messages with pictures or files."""
 
-    visible_steps: dict[Rules, dict[tuple[int, bool, bool], tuple[Step, Step]]] = field(
+    given: list[AnyMessage] = field(default_factory=list)
+    """The messages as the application keeps them: some state calls and results in other forms."""
+
+    sent_steps: dict[Rules, dict[tuple[int, bool, bool], tuple[Step, Step]]] = field(
         default_factory=dict
     )
-    """Steps that are not shown as they are: as they were shown last, with those of `steps` that they were made from."""
+    """Steps that are not sent as they are: as providers take them, with those of `steps` that they were made from."""
 
     checksums: list[int] = field(default_factory=lambda: [0])
     """Of each position: the checksum of what lies between the leading system messages and it."""
@@ -425,12 +448,13 @@ def read_history(
     price: Price | None = None,
 ) -> MessageHistory:
     """Return the history of these messages: `before`, extended, where they begin with its messages, else built anew."""
-    if before is None or not starts_with(messages, before.messages):
+    if before is None or not starts_with(messages, before.given):
         before = MessageHistory(price=price)
-    same = len(before.messages)
-    if same and len(messages) == same:
+    added = messages[len(before.given) :]
+    if before.given and not added:
         return before
-    whole = [*before.messages, *messages[same:]]
+    same = len(before.messages)
+    whole = [*before.messages, *(part for one in added for part in standard(one))]
     first = first_after_system(whole)
     known = [*before.checksums, *(0 for _ in whole[same:first])]
     new = [*enumerate(whole[same:], same)]
@@ -441,6 +465,7 @@ def read_history(
     return replace(
         before,
         messages=whole,
+        given=[*before.given, *added],
         first=first,
         steps=steps,
         marked=before.marked.union(_where(is_pinned, marked)),
@@ -481,80 +506,32 @@ def _closed(steps: Sequence[Step]) -> int:
 # ---- the steps as the model sees them -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
-    """What precedes a step in the request."""
-
-    message: AnyMessage | None = None
-    """The message right before it; None at the start of the history."""
-
-    calls: set[str] = field(default_factory=set)
-    """Ids of the tool calls that were made before it; those of each step that is shown join them."""
-
-    unanswered: set[str] = field(default_factory=set)
-    """Those of them that are shown without a result."""
-
-    unbound: int = 0
-    """Position up to which reasoning is tied to a prefix that the request no longer has: it is left out."""
-
-    is_answered: bool = False
-    """An answer follows the step, or is asked for behind it."""
-
-    unsealed: int = 0
-    """Position up to which nothing is shown that a provider signed or encrypted: it took that no more."""
-
-    rules: Rules = UNKNOWN
-    """What the provider of the request takes."""
-
-    def following(self, step: Step) -> Before:
-        """Return the context of the step that follows this one."""
-        self.unanswered.update(unanswered_in(step.messages))
-        last = step.messages[-1] if step.messages else self.message
-        return replace(self, message=last)
-
-
 def show_steps(
     history: MessageHistory, start: int, view: View, before: Before
 ) -> Iterator[Step]:
     """Yield the steps of a history from `start` on as the model sees them.
 
-    One that the view does not edit, and whose calls have ids of their own, is shown as it is where every provider takes
-    it so; else as it was shown last where the message before it is the one before it in the history.
+    What a provider is sent of a step is worked out once for a history, where the view does not edit it.
     """
     messages, edited, rules = history.messages, view.edited, before.rules
-    memo = history.visible_steps.setdefault(rules, {})
-    last = before.message
+    memo = history.sent_steps.setdefault(rules, {})
     for step in history.steps_from(start):
-        is_unsealed = step.index < before.unsealed
-        is_own = before.calls.isdisjoint(step.calls) and not (
-            edited and edited.intersection(_ids(step))
-        )
-        is_right = is_own and step.is_plain and not is_unsealed
-        if is_right and not opening_before(step.messages[0], last, rules):
-            before.calls.update(step.calls)
-            last = step.messages[-1]
-            yield step
-            continue
-        is_same = (
-            is_own
-            and step.is_paired
-            and last is messages[step.index - 1]
-            and not isinstance(step.messages[0], SystemMessage)
-        )
-        key = (step.index, step.index < before.unbound, is_unsealed)
-        known, visible_step = memo.get(key) or (None, step)
-        if known is not step or not is_same:
-            is_answered = step.stop == len(messages) or _says(messages[step.stop])
-            follows = replace(before, message=last, is_answered=is_answered)
-            visible_step = show_step(step, view, follows)
-            if is_same:
-                memo[key] = (step, visible_step)
-        before.calls.update(visible_step.calls)
-        if visible_step is not step:
-            before.unanswered.update(unanswered_in(visible_step.messages))
-        if visible_step.messages:
-            last = visible_step.messages[-1]
-        yield visible_step
+        is_edited = edited and not edited.isdisjoint(_ids(step))
+        key = (step.index, step.index < before.unbound, step.index < before.unsealed)
+        if is_edited:
+            sent = sent_step(step, view, before)
+        elif step.is_plain and not key[2]:
+            sent = step
+        else:
+            source, sent = memo.get(key) or (None, step)
+            if source is not step:
+                sent = sent_step(step, view, before)
+                memo[key] = (step, sent)
+        if rules.takes_system_behind_user:
+            before.is_answered = step.stop == len(messages) or _says(
+                messages[step.stop]
+            )
+        yield joined(sent, before)
 
 
 def show_step(step: Step, view: View, before: Before) -> Step:
@@ -562,45 +539,53 @@ def show_step(step: Step, view: View, before: Before) -> Step:
 
     The same step where nothing of it changes.
     """
-    messages: Sequence[AnyMessage] = step.messages
-    if view.edited:
-        named = zip(_ids(step), messages, strict=True)
-        messages = [edit(m, key, view) for key, m in named]
+    return joined(sent_step(step, view, before), before)
+
+
+def sent_step(step: Step, view: View, before: Before) -> Step:
+    """Return the step as its provider takes it, whatever precedes it."""
+    messages: Iterable[AnyMessage] = step.messages
     rules = before.rules
+    if view.edited:
+        messages = map(edit, messages, _ids(step), repeat(view))
     if step.index < before.unsealed:
-        messages = [unsealed(message) for message in messages]
+        messages = map(unsealed, messages)
     elif rules.provider:
-        messages = [_sent(message, rules) for message in messages]
+        messages = [readable(message, rules.provider) for message in messages]
     if rules.loads_tools:
-        messages = [loading(message) for message in messages]
+        messages = map(loading, messages)
     if step.index < before.unbound:
-        messages = [without_bound_reasoning(message) for message in messages]
-    messages = repair_step(
-        messages,
-        before.message,
-        rules,
-        before.unanswered,
-        is_answered=before.is_answered,
+        messages = map(without_bound_reasoning, messages)
+    return _with_messages(step, [sendable(one, rules.provider) for one in messages])
+
+
+def joined(step: Step, before: Before) -> Step:
+    """Return a step as a valid continuation of what precedes it, which it joins."""
+    is_right = (
+        step.is_paired
+        and before.calls.isdisjoint(step.calls)
+        and not opening_before(step.messages[0], before)
+        and (
+            before.rules.media_in_results
+            or step.is_plain
+            or not any(map(has_media, step.messages))
+        )
     )
-    visible_messages = unique_calls(messages, before.calls)
-    if len(visible_messages) == step.size and all(
-        map(is_, visible_messages, step.messages)
-    ):
+    if is_right:
+        before.calls.update(step.calls)
+    else:
+        step = _with_messages(step, repair_step(step.messages, before))
+    if step.messages:
+        before.message = step.messages[-1]
+    return step
+
+
+def _with_messages(step: Step, messages: Sequence[AnyMessage]) -> Step:
+    """The step with these messages; the same one where it has them."""
+    if len(messages) == len(step.messages) and all(map(is_, messages, step.messages)):
         return step
-    return Step(
-        index=step.index,
-        size=step.size,
-        messages=visible_messages,
-        price=step.price,
-        calls=tuple(key for message in visible_messages for key in call_ids(message)),
-    )
-
-
-def _sent(message: AnyMessage, rules: Rules) -> AnyMessage:
-    """A message as its provider can take it."""
-    if rules.is_stateless and is_stored(message):
-        return unsealed(message)
-    return readable(message, rules.provider)
+    calls = tuple(key for message in messages for key in call_ids(message))
+    return replace(step, messages=tuple(messages), calls=calls)
 
 
 def _says(message: AnyMessage) -> bool:

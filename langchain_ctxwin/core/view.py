@@ -12,16 +12,9 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 
-from langchain_ctxwin.core.pairing import (
-    is_result,
-    result_ids,
-    standard,
-    without_kept_calls,
-)
+from langchain_ctxwin.core.pairing import is_call, without_kept_calls
 from langchain_ctxwin.core.provider_blocks import (
-    RESULT_KEYS,
     block_text,
-    kind_of,
     media_count,
     text_of,
     without_media,
@@ -180,7 +173,7 @@ def edit(message: AnyMessage, key: str, view: View) -> AnyMessage:
     """Return the message as `view` shows it; the same object when the view does not edit it."""
     if key in view.without_media:
         message = without_media(message, key, view.without_media[key])
-    if key in view.cleared and is_result(message):
+    if key in view.cleared and isinstance(message, ToolMessage):
         return _cleared(message, key)
     clamp = view.clamped.get(key)
     return message if clamp is None else clamp_message(message, key, clamp)
@@ -216,60 +209,33 @@ def clampable_chars(message: AnyMessage) -> int:
     return max(lengths)
 
 
-def result_text(message: AnyMessage) -> str:
-    """Return the text of the results that a message states, in whatever form."""
-    return "\n".join(
-        text_of(part.content)
-        for part in standard(message)
-        if isinstance(part, ToolMessage)
-    )
-
-
-def _cleared(message: AnyMessage, key: str) -> AnyMessage:
-    """The message with a stub in the place of each result, which stays the result of its call."""
-    media = media_count(message) if isinstance(message, ToolMessage) else 0
-    size = f"{len(result_text(message)):,} characters"
-    if media:
+def _cleared(message: ToolMessage, key: str) -> AnyMessage:
+    """The result with a stub in the place of what it says."""
+    size = f"{len(text_of(message.content)):,} characters"
+    if media := media_count(message):
         size = f"{size} and {media} media items"
     stub = f"[Tool result cleared: {size}; still in the history as message {key}.]"
-    if isinstance(message, ToolMessage):
-        return message.model_copy(update={"content": stub, "artifact": None})
-    content: Any = message.content
-    if isinstance(content, str):
-        return message.model_copy(update={"content": stub})
-    return message.model_copy(
-        update={"content": [_with_result(block, lambda _: stub) for block in content]}
-    )
+    return message.model_copy(update={"content": stub, "artifact": None})
 
 
 def _with_texts(message: AnyMessage, change: TextEdit) -> AnyMessage:
-    """A copy of a message with its long texts changed: what it says, the results and the arguments it states."""
+    """A copy of a message with its long texts changed: what it says, and the arguments of its calls."""
     content: Any = _with_text(message.content, change)
-    if isinstance(content, list) and result_ids(message):
-        content = [
-            _with_result(block, lambda result: _with_text(result, change))
-            for block in content
-        ]
     if not isinstance(message, AIMessage):
         return message.model_copy(update={"content": content})
     if isinstance(content, list):
         content = [
-            _with_arguments(block, change) if kind_of(block) == "call" else block
+            _with_arguments(block, change) if is_call(block) else block
             for block in content
         ]
-    return message.model_copy(
-        update={
-            "content": content,
-            "tool_calls": [
-                _with_arguments(call, change) for call in message.tool_calls
-            ],
-            "invalid_tool_calls": [
-                _with_arguments(call, change) for call in message.invalid_tool_calls
-            ],
-            # Integrations rebuild the provider's raw copy of the calls from `tool_calls`.
-            "additional_kwargs": without_kept_calls(message),
-        }
-    )
+    calls = {
+        name: [_with_arguments(call, change) for call in getattr(message, name)]
+        for name in ("tool_calls", "invalid_tool_calls")
+    }
+    # Integrations rebuild the provider's raw copy of the calls from `tool_calls`.
+    kwargs = without_kept_calls(message)
+    update = {"content": content, "additional_kwargs": kwargs, **calls}
+    return message.model_copy(update=update)
 
 
 def _with_text(content: Any, change: TextEdit) -> Any:
@@ -290,13 +256,6 @@ def _with_text(content: Any, change: TextEdit) -> Any:
             )
             changed = ""
     return blocks
-
-
-def _with_result(block: Any, change: Callable[[Any], Any]) -> Any:
-    """A block that states a result, with its content changed; any other block as it is."""
-    if kind_of(block) != "result":
-        return block
-    return {**block, **{key: change(block[key]) for key in RESULT_KEYS if key in block}}
 
 
 def _with_arguments(call: Any, change: TextEdit) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import ToolOutputMixin
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import (
@@ -31,7 +31,6 @@ from langchain_ctxwin.config import ToolResultConfig, group_of
 from langchain_ctxwin.core.events import ToolResultEvent
 from langchain_ctxwin.core.fitting import Fit, take_while_fits
 from langchain_ctxwin.core.notes import READ_MORE
-from langchain_ctxwin.core.pairing import is_user
 from langchain_ctxwin.core.provider_blocks import leaves
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.tool_schemas import listed
@@ -246,7 +245,11 @@ class ToolResultGuard:
         config, state = self.config.for_tool(tool), getattr(runtime, "state", None)
         if tool == READ_MORE or not config.enabled:
             return output
-        questions = [message.text for message in _messages(state) if is_user(message)]
+        questions = [
+            message.text
+            for message in _messages(state)
+            if isinstance(message, HumanMessage)
+        ]
         texts = (text for text in leaves(args) if isinstance(text, str))
         record = ResultRecord(
             tool=tool,

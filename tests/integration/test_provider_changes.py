@@ -145,7 +145,8 @@ BLANK_BEFORE = [
 def test_no_server_refuses_a_conversation_that_changes(turns):
     """Nor ends a turn: stale reasoning, foreign blocks and calls are left out, or put so that they are taken, ahead.
 
-    But a request whose size was not reported yet: it may be refused as too large once, and recovers.
+    But a request whose size was not reported yet: it may be refused as too large once, and recovers. So does one with
+    reasoning that another server stored, once for each time that one answered.
     """
     servers = {
         "anthropic": AnthropicServer(
@@ -167,4 +168,7 @@ def test_no_server_refuses_a_conversation_that_changes(turns):
     ]
     too_large = [reply for _, reply in refused if classify_overflow(str(reply))]
     assert len(too_large) <= 1
-    assert [reply for _, reply in refused if reply not in too_large] == []
+    others = [reply for _, reply in refused if reply not in too_large]
+    unstored = [reply for reply in others if "are not persisted" in str(reply)]
+    assert len(unstored) <= [name for name, *_ in turns].count("GPT, stored")
+    assert [reply for reply in others if reply not in unstored] == []

@@ -15,22 +15,15 @@ from langchain_core.messages import (
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits, render_record
 from langchain_ctxwin.core.pairing import (
+    Before,
     call_ids,
     calls_of,
-    is_result,
-    is_user,
     repair_step,
-    result_ids,
     standard,
-    unique_calls,
 )
 from langchain_ctxwin.core.provider_blocks import spoken
 from langchain_ctxwin.core.tokens import pieces
-from langchain_ctxwin.core.turns import (
-    split_steps,
-    split_turns,
-    turn_starts,
-)
+from langchain_ctxwin.core.turns import read_history
 from support.payloads import MODELS, REFUSED
 
 ASKED = "Compare the stock of all depots, and name the fullest one at the end."
@@ -83,8 +76,9 @@ STATED = {
 @pytest.mark.parametrize("message", STATED.values(), ids=STATED)
 def test_a_call_is_found_in_every_form_that_is_sent(message):
     """Once, with its name, arguments and id; in LangChain's own form it stands in `tool_calls`."""
-    assert calls_of(message) == (CALL,)
-    assert standard(message)[0].tool_calls == [CALL]
+    (read,) = standard(message)
+    assert calls_of(read) == (CALL,)
+    assert read.tool_calls == [CALL]
 
 
 def results(*numbers, said=""):
@@ -107,7 +101,7 @@ def uses(*numbers):
 
 
 def test_a_user_message_of_results_alone_is_no_question():
-    """It belongs to the step of its calls; one that says something begins a turn, which its calls begin with it."""
+    """It belongs to the step of its calls; what it says beside results is a message of its own, which begins a turn."""
     history = [
         HumanMessage(ASKED),
         uses(1),
@@ -116,28 +110,12 @@ def test_a_user_message_of_results_alone_is_no_question():
         results(2, 3, said="Hurry up."),
         AIMessage("Yes."),
     ]
-    assert [is_user(message) for message in history] == [
-        True,
-        False,
-        False,
-        False,
-        True,
-        False,
-    ]
-    assert [is_result(message) for message in history] == [
-        False,
-        False,
-        True,
-        False,
-        False,
-        False,
-    ]
-    assert [step.size for step in split_steps(history)] == [1, 2, 2, 1]
-    assert (
-        turn_starts(history) == [turn.index for turn in split_turns(history)] == [0, 3]
-    )
-    assert result_ids(history[4]) == ("c2", "c3")
-    assert [m.type for m in standard(history[4])] == ["tool", "tool", "human"]
+    read = read_history(history)
+    steps = [[message.type for message in step.messages] for step in read.steps]
+    answers = ["ai", "tool", "tool"]
+    assert steps == [["human"], answers[:2], answers, ["human"], ["ai"]]
+    ids = [message.tool_call_id for message in read.messages if message.type == "tool"]
+    assert ids == ["c1", "c2", "c3"]
 
 
 def fitted(history, model):
@@ -256,13 +234,13 @@ def test_what_is_sent_is_paired_whatever_form_the_history_has(rounds, provider, 
     ids=st.lists(st.sampled_from([None, "", "a", "a_1", "b"]), min_size=1, max_size=12)
 )
 def test_every_call_has_an_id_of_its_own_and_one_result_by_it(ids):
-    taken, seen = {"a", "a_1", "call_1"}, []
+    before, seen = Before(message=HumanMessage("q"), calls={"a", "a_1", "call_1"}), []
     for number, name in enumerate(ids):
         step = [
             AIMessage("", tool_calls=[{**CALL, "id": name}], id=f"m{number}"),
             ToolMessage("r", tool_call_id=""),
         ]
-        asks, answer = unique_calls(repair_step(step, HumanMessage("q")), taken)
+        asks, answer = repair_step(step, before)
         assert call_ids(asks) == (answer.tool_call_id,)
         seen.append(answer.tool_call_id)
     assert len({*seen, "a", "a_1", "call_1"}) == len(ids) + 3

@@ -272,7 +272,7 @@ def test_what_is_known_of_a_history_follows_it(changes):
         history = read_history(messages, history)
         assert history == dataclasses.replace(
             read_history(messages),
-            visible_steps=history.visible_steps,
+            sent_steps=history.sent_steps,
         )
 
 

@@ -3,18 +3,23 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     HumanMessage,
-    RemoveMessage,
     SystemMessage,
     ToolMessage,
 )
 
 from langchain_ctxwin.core.model_info import Rules
-from langchain_ctxwin.core.pairing import note_message, repair_step, unique_calls
+from langchain_ctxwin.core.pairing import (
+    Before,
+    call_ids,
+    note_message,
+    repair_step,
+    sendable,
+)
 from langchain_ctxwin.core.parts import (
     append_text,
     assemble,
@@ -126,14 +131,17 @@ def test_a_user_message_starts_a_turn_and_a_note_of_this_package_none():
 
 
 def repaired(messages):
-    shown = []
+    shown, before = [], Before()
     for step in split_steps(messages):
-        shown.extend(repair_step(step.messages, shown[-1] if shown else None))
+        shown.extend(repair_step(step.messages, before))
+        before.message = shown[-1] if shown else None
     return shown
 
 
 @given(messages=conversations(broken=False))
 def test_a_valid_history_is_left_alone(messages):
+    ids = [key for message in messages for key in call_ids(message)]
+    assume(len({*ids}) == len(ids))
     shown = [
         message
         for message in repaired(messages)
@@ -173,7 +181,7 @@ FIRST, SECOND = result("a", "1"), result("a", "2")
         (NOBODY, [call("a"), FIRST, SECOND], ASKED, [("ai", ""), ("tool", "1")]),
         *(
             (NOBODY, [left_out], ASKED, [])
-            for left_out in (FIRST, RemoveMessage(id="1"), AIMessage(""), AIMessage([]))
+            for left_out in (FIRST, AIMessage(""), AIMessage([]))
         ),
         *(
             (NOBODY, [HumanMessage(content)], None, [("human", "[empty message]")])
@@ -197,25 +205,26 @@ def test_a_step_is_shown_as_its_provider_takes_it(rules, step, previous, shown):
 
     No invented user turn, no rewritten system message, where nobody would refuse.
     """
-    repaired_step = repair_step(step, previous, rules)
+    before = Before(rules=rules, message=previous)
+    repaired_step = repair_step([sendable(m, "") for m in step], before)
     assert [(m.type, m.content) for m in repaired_step] == shown
 
 
 def test_a_call_id_that_is_taken_is_renamed_wherever_an_integration_may_read_it():
-    """In calls, signatures by call id, and results; a block that states it leaves, and other values stay."""
+    """In calls and results; a block that states it leaves, and other values stay."""
     call_ = {"name": "f", "args": {"id": "other"}, "id": "a"}
     block = {"type": "tool_use", "id": "a", "name": "f", "input": {"n": [1, None]}}
     asks = AIMessage(
         [{"type": "text", "text": "So."}, block],
         tool_calls=[call_],
-        additional_kwargs={"signatures": {"a": "c2ln"}},
+        additional_kwargs={"kept": 1},
     )
-    taken = {"a"}
-    renamed, answer = unique_calls([asks, result("a")], taken)
+    before = Before(message=ASKED, calls={"a"})
+    renamed, answer = repair_step([asks, result("a")], before)
     assert (renamed.tool_calls[0]["id"], answer.tool_call_id) == ("a_1", "a_1")
     assert renamed.content == [{"type": "text", "text": "So."}]
-    assert renamed.additional_kwargs == {"signatures": {"a_1": "c2ln"}}
-    assert taken == {"a", "a_1"}
+    assert renamed.additional_kwargs == {"kept": 1}
+    assert before.calls == {"a", "a_1"}
 
 
 # ---- the stored form --------------------------------------------------------------------------------------------
