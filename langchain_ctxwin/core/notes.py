@@ -395,7 +395,8 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
     statuses = _EXIT.findall(end)[-1:]
     endings += [f"exit {status}" for status in statuses if status != "0"]
     if endings:
-        return f"error {', '.join(endings)}" if is_error else ", ".join(endings)
+        told = ", ".join(endings)
+        return f"error {told}".rstrip() if is_error else told
     data = _data(text)
     if isinstance(data, Mapping):
         states = [

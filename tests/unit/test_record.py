@@ -93,6 +93,10 @@ LEAVES = {
         [called("ship", {"to": "Oslo"}), result("no such town", status="error")],
         ["done r used: ship(Oslo) → error no such town"],
     ),
+    "an error without a word, which a stored line does not end with a blank": (
+        [called("ship", {"to": "Oslo"}), result("", status="error")],
+        ["done r used: ship(Oslo) → error"],
+    ),
     "a call without a result": (
         [called("ship", {"to": "Oslo"})],
         ["done a used: ship(Oslo) → no result"],
