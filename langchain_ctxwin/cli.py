@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +18,7 @@ from langgraph.pregel import Pregel
 
 from langchain_ctxwin import __version__
 from langchain_ctxwin.agent.ready import compact, undo
-from langchain_ctxwin.config import FileConfig, listed
+from langchain_ctxwin.config import FileConfig
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.demo import stories
@@ -255,8 +254,8 @@ def _demo(args: argparse.Namespace) -> int:
 
 def _config(args: argparse.Namespace) -> int:
     config = FileConfig.from_file(args.file) if args.file else FileConfig()
-    for name, value in listed(config).items():
-        say(f"{name} = {json.dumps(value)}")
+    for line in config.model_dump_json(indent=2, fallback=repr).splitlines():
+        say(line)
     return 0
 
 

@@ -5,32 +5,32 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, Self, runtime_checkable
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
     SecretStr,
-    SerializerFunctionWrapHandler,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.errors import PATH, ConfigError, brief, expect
 
 __all__ = [
-    "MAX_AMOUNT",
     "AlertConfig",
     "ContextConfig",
     "FileConfig",
@@ -40,16 +40,8 @@ __all__ = [
     "Settings",
     "ToolOverrides",
     "ToolResultConfig",
-    "changes",
     "group_of",
-    "listed",
 ]
-
-MAX_AMOUNT = 10**15
-"""Largest number of tokens, rows or messages: floats hold every whole number up to it, no window comes near it."""
-
-MAX_SECONDS = 30 * 24 * 3_600
-"""A month: much longer than anything here is good for, and threads and stores of every system can still wait for it."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "balanced": {},
@@ -62,9 +54,6 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-LEAST_TRIGGER_MESSAGES = 2
-
-
 def _checked_path(path: str) -> str:
     compile_fields([path])
     return path
@@ -73,34 +62,20 @@ def _checked_path(path: str) -> str:
 def _size(value: Any) -> Any:
     """Read a size as LangChain's own middleware writes them, too: `("tokens", 2000)` or `("fraction", 0.8)`."""
     match value:
-        case ("tokens", int() | float() as number) if number > 1:
-            return number
-        case ("fraction", int() | float() as number) if number <= 1:
+        case ("tokens" | "fraction", number):
             return number
         case tuple() | list():
             raise ValueError(
-                'give ("tokens", 2000), ("fraction", 0.8), the number alone, or as trigger ("messages", n) with an n '
-                f"of at least {LEAST_TRIGGER_MESSAGES + 1} and no trigger_messages beside it"
+                'give ("tokens", 2000), ("fraction", 0.8), the number alone, or as trigger ("messages", 50)'
             )
     return value
 
 
-Count = Annotated[int, Field(gt=0, le=MAX_AMOUNT)]
-Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-CountOrZero = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
-Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-Rate = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
 """A part of something that there can be more than."""
 
-Money = Annotated[Decimal, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False)]
-"""USD."""
-
-# some 100 kB; what is shared by more is looked up in a history
-Samples = Annotated[int, Field(gt=0, le=10_000)]
-Share = Annotated[
-    float, Field(gt=0, le=MAX_AMOUNT, allow_inf_nan=False), BeforeValidator(_size)
-]
+Share = Annotated[PositiveFloat, BeforeValidator(_size)]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
 
 
@@ -110,19 +85,6 @@ def _texts(value: Any) -> Any:
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
 """Several texts; a single one stands for itself."""
-
-ToolNames = Annotated[
-    tuple[Annotated[str, Field(pattern=r"\S")], ...], BeforeValidator(_texts)
-]
-
-
-def _pattern(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
-    return pattern
-
 
 NEEDED_PLACES = ("previous_summary", "conversation")
 PLACES = (*NEEDED_PLACES, "focus", "sections", "max_tokens")
@@ -135,25 +97,22 @@ def checked_prompt(prompt: str) -> str:
     Raises:
         ConfigError: it has no place for what a summary is written from, another one, or a brace that opens nothing.
     """
-    places = ", ".join(f"{{{name}}}" for name in PLACES)
-    fault = ""
+    missing = [name for name in NEEDED_PLACES if f"{{{name}}}" not in prompt]
+    fault = f"has no place {{{missing[0]}}}" if missing else ""
     try:
         prompt.format(**dict.fromkeys(PLACES, ""))
     except LookupError as error:
         fault = f"has a place {error}"
     except ValueError as error:
         fault = str(error)
-    for name in NEEDED_PLACES:
-        if f"{{{name}}}" not in prompt:
-            fault = fault or f"has no place {{{name}}}"
     if fault:
+        places = ", ".join(f"{{{name}}}" for name in PLACES)
         raise ConfigError(
             f"summary_prompt={brief(prompt)}: {fault}: use {places}, and write other braces twice"
         )
     return prompt
 
 
-Pattern = Annotated[str, AfterValidator(_pattern)]
 SummaryPrompt = Annotated[str, AfterValidator(checked_prompt)]
 FieldPath = Annotated[str, AfterValidator(_checked_path)]
 CursorKey = Annotated[SecretStr, Field(min_length=1)]
@@ -162,25 +121,20 @@ CursorKey = Annotated[SecretStr, Field(min_length=1)]
 class _Explained(BaseModel):
     """Values that raise `ConfigError`."""
 
+    # Hidden, because a traceback shows the error behind ours too, and what was given may be a secret.
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False
+    )
+
     def __init__(self, /, **values: Any) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError(explained(error, type(self), values)) from error
-        except SettingsError as error:
-            prefix = self.model_config.get("env_prefix")
-            raise ConfigError(
-                f"environment variables {prefix}...: {error}: give valid JSON"
-            ) from None
+            raise ConfigError(explained(error, type(self))) from error
 
 
 class Settings(_Explained, BaseSettings):
     """Frozen settings that can be read from a file."""
-
-    # Hidden, because a traceback shows the error behind ours too, and what was given may be a secret.
-    model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", hide_input_in_errors=True
-    )
 
     @property
     def current(self) -> Self:
@@ -195,18 +149,31 @@ class Settings(_Explained, BaseSettings):
             ConfigError: the file is missing, empty or unreadable, or holds unknown or invalid settings.
         """
         path = Path(expect(path, PATH, "path", "the path of a settings file"))
-        return cls.from_bytes(read_bytes(path), path)
-
-    @classmethod
-    def from_bytes(cls, content: bytes, path: str | Path) -> Self:
-        """Like `from_file`, for content that was read already; the path says which format it has."""
-        table = table_of(content, Path(path))
+        parse: Callable[[str], Any] | None = PARSERS.get(path.suffix.lower())
+        fault = f"cannot read settings from {path}"
+        if parse is None:
+            raise ConfigError(f"{fault}: use one of {', '.join(PARSERS)}")
+        try:
+            # some editors write a byte order mark
+            text = path.read_text("utf-8-sig")
+            table = parse(text)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(f"{fault}: {reason}") from None
+        if not text.strip():  # it may be about to be written
+            raise ConfigError(
+                f"{fault}: it is empty: give at least one setting, or a comment"
+            )
+        expect(table, dict, str(path), "a table of settings")
         try:
             return cls(**table)
         except ConfigError as error:
-            raise ConfigError(f"{Path(path)}: {error}") from error.__cause__
+            raise ConfigError(f"{path}: {error}") from error.__cause__
 
 
+PARSERS = {".json": json.loads, ".toml": tomllib.loads}
+
+LEAST_TRIGGER_MESSAGES = 2
 LEAST_TRIGGER_TOKENS = 256  # a few messages; a smaller number is meant as per cent
 
 
@@ -241,7 +208,7 @@ class ContextConfig(Settings):
         rules: Which further sentences of people hold from then on, beside those that the record recognizes by their
             words: a regular expression, or in code a function of a sentence.
         clear_tools: Tools whose old results are cleared in place before anything is dropped.
-        summary_timeout_seconds: How long one summary may take before it counts as failed; at most a month.
+        summary_timeout_seconds: How long one summary may take before it counts as failed.
         summary_placement: Show the summary at the end of the system message, or as a user message of its own before the
             history.
         pin_first_user: Keep the first user message of the session in every request.
@@ -297,31 +264,29 @@ class ContextConfig(Settings):
     prepare: Share = 0.6
     trigger: Share | None = None
     keep: Share = 0.25
-    trigger_messages: (
-        Annotated[int, Field(ge=LEAST_TRIGGER_MESSAGES, le=MAX_AMOUNT)] | None
-    ) = None
-    max_history_tokens: Count | None = None
+    trigger_messages: Annotated[int, Field(ge=LEAST_TRIGGER_MESSAGES)] | None = None
+    max_history_tokens: PositiveInt | None = None
     compact_when_idle: bool = False
     summarize: Literal["background", "inline", "off"] = "background"
-    summary_max_tokens: Count | None = None
+    summary_max_tokens: PositiveInt | None = None
     summary_prompt: SummaryPrompt | None = None
     summary_sections: Texts = ()
-    record_share: Annotated[float, Field(ge=0, le=0.8, allow_inf_nan=False)] = 0.6
-    rules: Pattern | Callable[[str], bool] | None = None
-    clear_tools: ToolNames = ()
-    summary_timeout_seconds: Seconds = 60.0
+    record_share: Annotated[float, Field(ge=0, le=0.8)] = 0.6
+    rules: re.Pattern[str] | Callable[[str], bool] | None = None
+    clear_tools: Texts = ()
+    summary_timeout_seconds: PositiveFloat = 60.0
     summary_placement: Literal["system", "user"] = "user"
     pin_first_user: bool = True
     constraints: Texts = ()
     prompt_cache: Literal["5m", "1h", "off"] = "5m"
-    max_request_bytes: Count | None = None
-    max_images: Count | None = None
+    max_request_bytes: PositiveInt | None = None
+    max_images: PositiveInt | None = None
     media: Literal["state", "store"] = "state"
-    max_recoveries: CountOrZero = 2
-    output_reserve: CountOrZero | None = None
+    max_recoveries: NonNegativeInt = 2
+    output_reserve: NonNegativeInt | None = None
     allow_guess: bool = False
-    max_thread_cost: Money | None = None
-    max_thread_tokens: Count | None = None
+    max_thread_cost: Annotated[Decimal, Field(gt=0)] | None = None
+    max_thread_tokens: PositiveInt | None = None
     on_budget: Literal["raise", "interrupt"] = "raise"
 
     @model_validator(mode="before")
@@ -329,9 +294,7 @@ class ContextConfig(Settings):
     def _read_messages(cls, values: Any) -> Any:
         """Read a trigger in messages as LangChain's own middleware does: it is reached at so many."""
         match values:
-            case {"trigger": ("messages", int() as number)} if (
-                number > LEAST_TRIGGER_MESSAGES and not values.get("trigger_messages")
-            ):
+            case {"trigger": ("messages", int() as number)}:
                 return {**values, "trigger": None, "trigger_messages": number - 1}
         return values
 
@@ -354,27 +317,25 @@ class ContextConfig(Settings):
         return self
 
 
-class ToolOverrides(_Explained):
+class _ToolSettings(BaseModel):
+    """What can be set for all tools, and for one."""
+
+    enabled: bool = True
+    max_tokens: PositiveInt = 4000
+    max_share: Fraction = 0.25
+    fields: tuple[FieldPath, ...] = ()
+    page_rows: PositiveInt | None = None
+    ttl_seconds: PositiveFloat | None = None
+    projection: bool = True
+    pagination: bool = True
+    extraction: bool = True
+
+
+class ToolOverrides(_ToolSettings, _Explained):
     """Settings of one tool; unset ones are as for all tools. See `ToolResultConfig`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    enabled: bool | None = None
-    max_tokens: Count | None = None
-    max_share: Fraction | None = None
-    fields: tuple[FieldPath, ...] | None = None
-    page_rows: Count | None = None
-    ttl_seconds: Seconds | None = None
-    projection: bool | None = None
-    pagination: bool | None = None
-    extraction: bool | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in dump(self).items() if value is not None}
-
-
-class ToolResultConfig(Settings):
+class ToolResultConfig(_ToolSettings, Settings):
     """How much of a tool's result the model sees, and what is kept of it.
 
     Environment variables: `CTXWIN_TOOL_RESULTS_<FIELD>`, e.g. `CTXWIN_TOOL_RESULTS_MAX_TOKENS=2000`; mappings and
@@ -388,7 +349,7 @@ class ToolResultConfig(Settings):
             of results that fit. Empty shows everything of large results but empty values, addresses and answers to
             yes-or-no questions.
         page_rows: Most rows of a page, whatever their size.
-        ttl_seconds: How long a large result is kept after it was last read, at most a month. None keeps it as long as
+        ttl_seconds: How long a large result is kept after it was last read. None keeps it as long as
             its thread in a store of your own (until `delete_thread`), and 600 seconds in this process's memory.
         projection: Leave out fields of large JSON results; every field can still be read by its cursor.
         pagination: Show large results page by page; otherwise one shortened form of the whole, readable by its cursor.
@@ -409,15 +370,6 @@ class ToolResultConfig(Settings):
 
     model_config = SettingsConfigDict(env_prefix="CTXWIN_TOOL_RESULTS_")
 
-    enabled: bool = True
-    max_tokens: Count = 4000
-    max_share: Fraction = 0.25
-    fields: tuple[FieldPath, ...] = ()
-    page_rows: Count | None = None
-    ttl_seconds: Seconds | None = None
-    projection: bool = True
-    pagination: bool = True
-    extraction: bool = True
     per_tool: dict[str, ToolOverrides] = Field(default_factory=dict)
     cursor_keys: tuple[CursorKey, ...] = ()
 
@@ -428,10 +380,8 @@ class ToolResultConfig(Settings):
 
     def for_tool(self, name: str) -> ToolResultConfig:
         """Return the settings of one tool, its overrides applied."""
-        overrides = self.per_tool.get(name)
-        if overrides is None:
-            return self
-        return self.model_copy(update=overrides.model_dump())
+        overrides = self.per_tool.get(name, ToolOverrides())
+        return self.model_copy(update=overrides.model_dump(exclude_unset=True))
 
 
 class RetrievalConfig(Settings):
@@ -448,9 +398,9 @@ class RetrievalConfig(Settings):
 
     model_config = SettingsConfigDict(env_prefix="CTXWIN_RETRIEVAL_")
 
-    max_context_tokens: Count = 8192
+    max_context_tokens: PositiveInt = 8192
     score: str = "score"
-    k: Count | None = None
+    k: PositiveInt | None = None
     on_overflow: Literal["stop", "skip"] = "stop"
 
 
@@ -477,8 +427,8 @@ class RoutingConfig(Settings):
 
     model_config = SettingsConfigDict(env_prefix="CTXWIN_ROUTING_")
 
-    quality: Weight = 1.0
-    cost: Weight = 0.01
+    quality: NonNegativeFloat = 1.0
+    cost: NonNegativeFloat = 0.01
     complexity: Literal["low", "medium", "high"] | None = None
     when_full: Literal["compact", "move"] = "compact"
 
@@ -512,14 +462,14 @@ class AlertConfig(Settings):
     model_config = SettingsConfigDict(env_prefix="CTXWIN_ALERTS_")
 
     utilization: Fraction | None = 0.9
-    utilization_steps: Samples = 8
+    utilization_steps: PositiveInt = 8
     accuracy: Fraction | None = 0.85
-    failed_summaries: Samples | None = 3
+    failed_summaries: PositiveInt | None = 3
     oversized_results: Rate | None = 0.05
     fallbacks: Rate | None = 0.1
     overflows: Rate | None = 0.05
-    window: Samples = 100
-    least: Samples = 20
+    window: PositiveInt = 100
+    least: PositiveInt = 20
 
 
 class FileConfig(ContextConfig):
@@ -572,107 +522,33 @@ def group_of(config: Any, name: str) -> Any:
     return expect(group, kind, "config", wanted)
 
 
-def listed(settings: BaseModel) -> dict[str, Any]:
-    """Return the values of all settings as JSON, secrets masked; those of a group behind its name and a dot."""
-    return _flat(settings.model_dump(mode="json", fallback=repr))
-
-
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            flat |= {f"{name}.{key}": inner for key, inner in _flat(value).items()}
-        else:
-            flat[name] = value
-    return flat
-
-
-def changes(before: BaseModel, after: BaseModel) -> dict[str, list[Any]]:
-    """Return the settings that differ, as `{name: [before, after]}`; None stands for one that is not set."""
-    old, new = listed(before), listed(after)
-    return {
-        name: [old.get(name), new.get(name)]
-        for name in {**old, **new}
-        if old.get(name) != new.get(name)
-    }
-
-
-SECRET_NAMES = frozenset({"cursor_keys"})
-"""Settings whose values are never shown."""
-
-
-def read_bytes(path: Path) -> bytes:
-    """Return the content of a file."""
-    try:
-        return path.read_bytes()
-    except (OSError, ValueError) as error:  # no path can have a zero character
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot read settings from {path}: {reason}") from error
-
-
-def table_of(content: bytes, path: Path) -> dict[str, Any]:
-    """Return the settings that a file holds, as JSON values; a byte order mark at its beginning is passed over."""
-    parse = PARSERS.get(path.suffix.lower())
-    if parse is None:
-        raise ConfigError(
-            f"cannot read settings from {path}: use one of {', '.join(sorted(PARSERS))}"
-        )
-    if not content.strip():
-        raise ConfigError(
-            f"cannot read settings from {path}: it is empty: give at least one setting, or a comment"
-        )
-    try:
-        table = parse(content.decode("utf-8-sig"))
-    except ValueError as error:  # of no Unicode, too
-        raise ConfigError(f"cannot read settings from {path}: {error}") from None
-    if not isinstance(table, dict):
-        raise ConfigError(
-            f"cannot read settings from {path}: expected a table of settings, got {type(table).__name__}"
-        )
-    return table
-
-
-PARSERS: dict[str, Callable[[str], Any]] = {
-    ".toml": tomllib.loads,
-    ".json": json.loads,
-}
-
-
-def explained(
-    error: ValidationError, kind: type[BaseModel], settings: Mapping[str, Any]
-) -> str:
+def explained(error: ValidationError, kind: type[BaseModel]) -> str:
     """Return in words what is wrong with settings: each name, its value unless that may be a secret, and what to do.
 
     Args:
         error: what pydantic found.
         kind: the class of the settings.
-        settings: what was passed; other values came from the environment.
     """
-    fields = kind.model_fields
     faults = [
-        _fault(fault, settings, fields) for fault in error.errors(include_url=False)
+        _fault(fault, kind.model_fields) for fault in error.errors(include_url=False)
     ]
     return f"invalid {kind.__name__}: {'; '.join(faults)}"
 
 
-def _fault(
-    fault: ErrorDetails, settings: Mapping[str, Any], fields: Collection[str]
-) -> str:
-    place, kind, value = fault["loc"], fault["type"], fault["input"]
+def _fault(fault: ErrorDetails, fields: Collection[str]) -> str:
+    name, value = ".".join(map(str, fault["loc"])), fault["input"]
     advice = fault["msg"].removeprefix("Value error, ")
-    if not place:  # what is wrong with several names them
+    if not name:  # what is wrong with several names them
         return advice
-    name = ".".join(map(str, place))
     # its value is not shown: a misspelt name may well stand before a secret
-    if kind == "extra_forbidden":
+    if fault["type"] == "extra_forbidden":
         close = get_close_matches(name, fields)
         meant = f" (did you mean {close[0]}?)" if close else ""
         return f"unknown setting {name}{meant}: remove it or correct its name"
-    if kind == "missing":
+    if fault["type"] == "missing":
         return f"{name} is missing: pass it"
-    origin = "" if place[0] in settings else " (from the environment)"
     # A list or table may hold a secret, and so may a text in the place of one.
-    may_be_secret = kind == "model_type" or SECRET_NAMES.intersection(map(str, place))
-    is_plain = isinstance(value, str | int | float | None) and not may_be_secret
-    value_text = f"={brief(value)}" if is_plain else f" ({type(value).__name__})"
-    return f"{name}{value_text}{origin}: {advice}"
+    may_be_secret = fault["type"] == "model_type" or "cursor_keys" in name
+    is_shown = isinstance(value, str | int | float | None) and not may_be_secret
+    given = f"={brief(value)}" if is_shown else f" ({type(value).__name__})"
+    return f"{name}{given}: {advice}"

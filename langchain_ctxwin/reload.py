@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
-from langchain_ctxwin.config import FileConfig, changes, read_bytes
+from langchain_ctxwin.config import FileConfig
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.log import log
 
@@ -64,8 +64,7 @@ class ConfigFile:
         """The file, as it was given; links are followed anew at each look."""
         self.problem = ""
         """Why the file as it is now was rejected; empty when it is what is active."""
-        self._content = read_bytes(self.path)
-        self._current = FileConfig.from_bytes(self._content, self.path)
+        self._current = FileConfig.from_file(self.path)
         self._lock = threading.Lock()
         self._watching: tuple[threading.Thread, threading.Event] | None = None
 
@@ -122,11 +121,9 @@ class ConfigFile:
             True when what the file holds is active now, changed or not; False when it was rejected.
         """
         with self._lock:
-            path, after = str(self.path), self._current
+            path = str(self.path)
             try:
-                content = read_bytes(self.path)
-                if content != self._content:
-                    after = FileConfig.from_bytes(content, self.path)
+                after = FileConfig.from_file(self.path)
             except ConfigError as error:
                 if self.problem != str(error):
                     self.problem, active = str(error), "the last good settings"
@@ -135,9 +132,8 @@ class ConfigFile:
                     )
                 return False
             if after != self._current or self.problem:
-                difference = changes(self._current, after)
-                log.info("config.reloaded", path=path, changes=difference)
-            self._content, self.problem = content, ""
+                log.info("config.reloaded", path=path)
+            self.problem = ""
             if after != self._current:
                 self._current = after
             return True

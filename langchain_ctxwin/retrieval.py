@@ -131,7 +131,7 @@ class _Budgeted(BaseModel):
         try:
             return handler(values)
         except ValidationError as error:
-            raise ConfigError(explained(error, cls, values)) from error
+            raise ConfigError(explained(error, cls)) from error
 
     def _select(
         self,

@@ -85,7 +85,7 @@ class RequestSettings(Protocol):
     record_share: float
     """Part of the room, pins included, that the lines of the record may take."""
 
-    rules: str | Callable[[str], bool] | None
+    rules: re.Pattern[str] | Callable[[str], bool] | None
     """Which other sentences of people hold from then on."""
 
     clear_tools: Sequence[str]

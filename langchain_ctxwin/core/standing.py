@@ -269,11 +269,11 @@ def is_standing(sentence: str) -> bool:
     )
 
 
-def standing_test(others: str | StandingTest | None) -> StandingTest:
+def standing_test(others: re.Pattern[str] | StandingTest | None) -> StandingTest:
     """Return the test for standing instructions: the words of this module, and a pattern or function of the user's."""
     if others is None:
         return is_standing
-    is_other = re.compile(others).search if isinstance(others, str) else others
+    is_other = others.search if isinstance(others, re.Pattern) else others
     return lambda sentence: is_standing(sentence) or bool(is_other(sentence))
 
 

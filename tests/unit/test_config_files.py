@@ -154,26 +154,15 @@ def test_what_cannot_be_settings_is_refused_with_its_place(
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        (
-            "CONTEXT_TRIGGER",
-            "much",
-            "trigger='much' (from the environment): Input should be",
-        ),
-        (
-            "TOOL_RESULTS_CURSOR_KEYS",
-            '["s3cret"',
-            "CTXWIN_TOOL_RESULTS_...: error parsing value for field",
-        ),
+        ("CONTEXT_TRIGGER", "much", "trigger='much': Input should be"),
         (
             "TOOL_RESULTS_CURSOR_KEYS",
             '["s3cret", {"a": "s3cret"}]',
-            "cursor_keys.1 (dict) (from the environment)",
+            "cursor_keys.1 (dict)",
         ),
     ],
 )
-def test_a_fault_of_the_environment_is_told_as_such(
-    refusal, monkeypatch, name, value, reason
-):
+def test_a_fault_of_the_environment_is_told(refusal, monkeypatch, name, value, reason):
     monkeypatch.setenv(f"CTXWIN_{name}", value)
     assert reason in refusal("toml", "keep = 0.4\n")
 
