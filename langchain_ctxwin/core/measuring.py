@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from langchain_core.messages import AIMessage
+from pydantic import TypeAdapter
 
 from langchain_ctxwin.core.compaction import cut, recorded, with_new_pins
 from langchain_ctxwin.core.limits import (
@@ -407,10 +408,13 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
     return replace(session, counts=_with_sizes(counts, model, sizes)), newest
 
 
+STORED_SIZES = TypeAdapter(Sizes)
+
+
 def sizes_for(parts: Parts, session: Session, answering_model: str) -> Sizes:
     """Return the stored sizes as far as they hold for a request to the model of this name."""
     stored = (session.counts.get("sizes") or {}).get(answering_model)
-    sizes = Sizes.from_json(stored) if stored else Sizes()
+    sizes = STORED_SIZES.validate_python(stored) if stored else Sizes()
     return sizes.valid_for(parts.tools_digest, parts.messages, parts.pricer.doubt)
 
 

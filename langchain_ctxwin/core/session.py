@@ -4,22 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
+from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.provider_blocks import kind_of
-from langchain_ctxwin.core.record import MAX_COUNT, Record
-from langchain_ctxwin.core.sizing import MAX_NUMBER, NUMBERS, Span
+from langchain_ctxwin.core.record import Record
+from langchain_ctxwin.core.sizing import Number, Sizes
 from langchain_ctxwin.core.turns import MessageHistory, last_user
 from langchain_ctxwin.core.usage import as_money
 from langchain_ctxwin.core.view import (
+    Clamp,
+    Count,
     Position,
     View,
     message_id,
     position_in,
     position_of,
 )
+
+Limit = Annotated[Count, Field(gt=0)]
+
+
+def _compaction_block(value: Any) -> Any:
+    if kind_of(value) != "compaction":
+        raise ValueError("no block of a provider")
+    return value
+
+
+Block = Annotated[Mapping[str, Any], AfterValidator(_compaction_block)]
 
 # failed summaries in a row after which none is tried until the next user message
 MAX_INEFFECTIVE = 2
@@ -36,7 +51,7 @@ class Pending:
     since: float  # when it was begun, seconds since the epoch
     max_tokens: int  # length asked for
     text: str = ""  # the finished summary; empty while it is being written
-    block: Mapping[str, Any] | None = None  # the same as a provider reads it
+    block: Block | None = None  # the same as a provider reads it
 
     @property
     def is_written(self) -> bool:
@@ -55,10 +70,7 @@ class Pending:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Pending | None:
         """Read what `to_json` returns; None when there is no summary on its way."""
-        if not value:
-            return None
-        ends = {name: Position(**value[name]) for name in ("start", "through")}
-        return cls(**{**value, **ends})
+        return TypeAdapter(cls).validate_python(value) if "key" in value else None
 
     def matches(self, history: MessageHistory) -> bool:
         """True when the messages are unchanged since the summary was started."""
@@ -165,124 +177,87 @@ def read_key(name: str, value: Any) -> tuple[Any, tuple[str, ...]]:
     shape, read, empty = _KEYS[name]
     if not value:
         return empty(), ()
-    if isinstance(shape, Mapping) and isinstance(value, Mapping):
-        value = {key: one for key, one in value.items() if key in shape}
-        shape = {key: shape[key] for key in value}
     try:
-        if _has_shape(value, shape):
-            return read(value), ()
+        known = shape.validate_python(value)
+        if isinstance(known, dict):
+            value = {key: value[key] for key in known}
+        return read(value), ()
     except BROKEN:
-        pass
-    return empty(), (f"{name} holds nothing of ours: it was dropped",)
+        return empty(), (f"{name} holds nothing of ours: it was dropped",)
 
 
-def _has_shape(value: Any, shape: Any) -> bool:
-    """True for a value of this shape; one of another type may raise what `BROKEN` names.
-
-    A shape is `int` (a count), `str`, a function that checks a value, `[shape]` for a list of these, a tuple of shapes
-    for a row, a mapping of names to shapes, or `{str: shape}` for any names. Rows and mappings may be missing.
-    """
-    if isinstance(shape, Mapping | tuple) and (value is None or value == {}):
-        return True
-    if shape is int:
-        return type(value) is int and 0 <= value <= MAX_COUNT
-    if shape is str:
-        return isinstance(value, str)
-    if isinstance(shape, list | tuple):
-        shapes: Any = shape * len(value) if isinstance(shape, list) else shape
-        is_row = isinstance(value, list | tuple) and len(value) == len(shapes)
-        return is_row and all(map(_has_shape, value, shapes))
-    if isinstance(shape, Mapping):
-        shapes = dict.fromkeys(value, shape[str]) if str in shape else shape
-        is_object = isinstance(value, Mapping)
-        return is_object and all(_has_shape(value[key], shapes[key]) for key in shapes)
-    return bool(shape(value))
+Place = Annotated[Position | None, BeforeValidator(lambda value: value or None)]
+Money = Annotated[Any, AfterValidator(as_money)]
 
 
-def _or_none(shape: Any) -> Callable[[Any], bool]:
-    return lambda value: value is None or _has_shape(value, shape)
+class _Covered(TypedDict, total=False):
+    through: Place
+    block: Block
 
 
-def _are_spans(rows: Any) -> bool:
-    """Told apart from other rows because dozens are read with every measure."""
-    is_whole = all(len(row) == len(Span._fields) for row in rows)
-    return is_whole and {type(number) for row in rows for number in row} <= {int}
+class _View(TypedDict, total=False):
+    start: Place
+    pinned: list[tuple[str, Count]]
+    cleared: list[str]
+    clamped: dict[str, Clamp]
+    covered: _Covered
+    checksum: Annotated[int, Field(strict=True, ge=0)] | None
+    begun_by: str
 
 
-def _is_limit(value: Any) -> bool:
-    return type(value) is int and 0 < value <= MAX_COUNT
+class _Anchor(TypedDict):
+    id: str | None
+    digest: str
+    tokens: Count
+    estimate: Count
+    index: Count
 
 
-def _is_block(value: Any) -> bool:
-    return value is None or kind_of(value) == "compaction"
+class _Counts(TypedDict, total=False):
+    anchor: _Anchor | None
+    sizes: dict[str, Sizes]
+    speakers: dict[str, str]
+    limits: dict[str, Limit]
+    media: dict[str, dict[str, Limit]]
+    tied_to: str
+    answered_seconds: Number
+    messages: Count
+    first: str | None
 
 
-_POSITION = {"id": str, "index": int}
-_VIEW = {
-    "start": _POSITION,
-    "pinned": [(str, int)],
-    "cleared": [str],
-    "clamped": {str: {"head_chars": int, "tail_chars": int}},
-    "covered": lambda value: (
-        _has_shape(value.get("through"), _POSITION) and _is_block(value.get("block"))
-    ),
-    "checksum": _or_none(lambda value: type(value) is int and value >= 0),
-    "begun_by": str,
-}
-_PENDING = {
-    **dict.fromkeys(("key", "digest", "text"), str),
-    **dict.fromkeys(("start", "through"), _POSITION),
-    "since": lambda value: 0 <= value <= MAX_COUNT,
-    "max_tokens": int,
-    "block": _is_block,
-}
-_COUNTS = {
-    "anchor": {
-        **dict.fromkeys(("tokens", "estimate", "index"), int),
-        "digest": str,
-        "id": _or_none(str),
-    },
-    "sizes": {
-        str: {
-            "offset": lambda value: abs(value) < MAX_NUMBER,
-            **dict.fromkeys(NUMBERS[1:], lambda value: 0 <= value < MAX_NUMBER),
-            "is_reported": lambda value: isinstance(value, bool),
-            "tools": str,
-            "spans": _are_spans,
-            "last": _POSITION,
-            "doubted": (int, int, int),
-        }
-    },
-    "speakers": {str: str},
-    "limits": {str: _is_limit},
-    "media": {str: {str: _is_limit}},
-    "tied_to": str,
-    "answered_seconds": lambda value: isinstance(value, float) and value > 0,
-    "messages": int,
-    "first": _or_none(str),
-}
-_SPENT = {"tokens": int, "cost": lambda value: as_money(value) >= 0}
-_GUARD = {
-    **dict.fromkeys(("spent", "allowed"), _SPENT),
-    **dict.fromkeys(("compactions", "dropped_turns", "ineffective"), int),
-    "asked": _or_none(int),
-    **dict.fromkeys(("since", "unbound", "unsealed"), _POSITION),
-    **dict.fromkeys(("reason", "binding_model"), str),
-    "summarizer": {str: int},
-}
-_REPORT = {
-    **dict.fromkeys(("input_limit", "total_tokens", "over_by"), int),
-    "clamped": {str: lambda sizes: isinstance(sizes, list)},
-}
-_KEYS: Mapping[str, tuple[Any, Callable[[Any], Any], Callable[[], Any]]] = {
-    "context_view": (_VIEW, View.from_json, View),
-    "context_record": (bool, Record.from_json, Record),
-    "context_summary": (str, str, str),
-    "context_pending": (_PENDING, Pending.from_json, lambda: None),
-    "context_tools": ([str], list, list),
-    "context_counts": (_COUNTS, dict, dict),
-    "context_guard": (_GUARD, dict, dict),
-    "context_report": (_REPORT, dict, dict),
+class _Guard(TypedDict, total=False):
+    spent: dict[str, Money]
+    allowed: dict[str, Money]
+    compactions: Count
+    dropped_turns: Count
+    ineffective: Count
+    asked: Count | None
+    since: Place
+    unbound: Place
+    unsealed: Place
+    reason: str
+    binding_model: str
+    summarizer: dict[str, Count]
+
+
+class _Report(TypedDict, total=False):
+    input_limit: Count
+    total_tokens: Count
+    over_by: Count
+    clamped: dict[str, list[Any]]
+
+
+_KEYS: Mapping[
+    str, tuple[TypeAdapter[Any], Callable[[Any], Any], Callable[[], Any]]
+] = {
+    "context_view": (TypeAdapter(_View), View.from_json, View),
+    "context_record": (TypeAdapter(Any), Record.from_json, Record),
+    "context_summary": (TypeAdapter(str), str, str),
+    "context_pending": (TypeAdapter(Any), Pending.from_json, lambda: None),
+    "context_tools": (TypeAdapter(list[str]), list, list),
+    "context_counts": (TypeAdapter(_Counts), dict, dict),
+    "context_guard": (TypeAdapter(_Guard), dict, dict),
+    "context_report": (TypeAdapter(_Report), dict, dict),
 }
 """The shape of each key, how it is read, and what stands for one that holds nothing."""
 

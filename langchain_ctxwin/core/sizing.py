@@ -16,13 +16,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import ceil, floor, hypot, sqrt
-from typing import Any, NamedTuple, TypeGuard
+from typing import Annotated, Any, NamedTuple, TypeGuard
 
 from langchain_core.messages import AIMessage, AnyMessage
+from pydantic import Field
 
 from langchain_ctxwin.core.provider_blocks import compaction_in
 from langchain_ctxwin.core.turns import VisibleSteps
-from langchain_ctxwin.core.view import Position, message_id, position_in
+from langchain_ctxwin.core.view import Count, Position, message_id
 
 QUANTILE_SD = 1.645
 """Standard deviations between the median and the 95 % quantile of a Gaussian: the quantile that routing uses."""
@@ -51,6 +52,9 @@ MAX_SPANS = 48
 
 MAX_NUMBER = 1e15
 """Stored numbers are below this."""
+
+Number = Annotated[float, Field(strict=True, gt=-MAX_NUMBER, lt=MAX_NUMBER)]
+Positive = Annotated[Number, Field(ge=0)]
 
 LEAST_FIXED_SHARE = 0.1
 """Part of its estimate that a prompt or tool definitions have, whatever was reported: they are there."""
@@ -136,21 +140,21 @@ class SizeEstimate:
 class Span(NamedTuple):
     """Whole steps at `start <= index < stop` of the history; a tuple, because dozens are read with every measure."""
 
-    start: int
-    stop: int
-    estimate: int
+    start: Count
+    stop: Count
+    estimate: Count
     """Our estimate of them when they were counted, in tokens."""
 
-    tokens: int
+    tokens: Count
     """What the provider counted."""
 
 
 class ReportedSize(NamedTuple):
     """An input size that a provider reported, beside our plain estimate of the request; in tokens."""
 
-    tokens: int
-    estimate: int
-    at: int = 0
+    tokens: Count
+    estimate: Count
+    at: Count = 0
     """Position of the answer that it came with."""
 
 
@@ -158,19 +162,19 @@ class ReportedSize(NamedTuple):
 class Sizes:
     """The reported sizes of a conversation's requests to one model, and the calibration from them."""
 
-    offset: float = 0.0
+    offset: Number = 0.0
     """Tokens of each request that are in no region and no text, by the last report."""
 
-    offset_text: float = 0.0
+    offset_text: Positive = 0.0
     """Estimated tokens of the text in the request that the offset was taken from, as far as no span has them."""
 
-    ratio: float = 1.0
+    ratio: Positive = 1.0
     """Counted over estimated tokens of new text."""
 
-    learned: float = 0.0
+    learned: Positive = 0.0
     """Estimated tokens of the texts behind the ratio."""
 
-    is_reported: bool = False
+    is_reported: Annotated[bool, Field(strict=True)] = False
     """Whether the size of a request with these tools was reported."""
 
     tools: str = ""
@@ -306,17 +310,6 @@ class Sizes:
             "last": asdict(self.last) if self.last else None,
             "doubted": list(self.doubted) if self.doubted else None,
         }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Sizes:
-        """Read what `to_json` returns."""
-        plain = {name: value[name] for name in (*NUMBERS, "is_reported", "tools")}
-        return cls(
-            **plain,
-            spans=tuple(Span(*row) for row in value["spans"]),
-            last=position_in(value["last"]),
-            doubted=ReportedSize(*value["doubted"]) if value["doubted"] else None,
-        )
 
     # ---- bounds ----
 

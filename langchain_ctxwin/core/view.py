@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+from pydantic import Field
 
 from langchain_ctxwin.core.pairing import is_call, without_kept_calls
 from langchain_ctxwin.core.provider_blocks import (
@@ -19,7 +20,10 @@ from langchain_ctxwin.core.provider_blocks import (
     text_of,
     without_media,
 )
-from langchain_ctxwin.core.record import Record
+from langchain_ctxwin.core.record import MAX_COUNT, Record
+
+Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
+"""A stored number: what is none is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Position:
     """A message by id; the index says where it is, and is verified before use."""
 
     id: str
-    index: int
+    index: Count
 
     def is_in(self, messages: Sequence[AnyMessage]) -> bool:
         """True while the message is where it was."""
@@ -38,8 +42,8 @@ class Position:
 class Clamp(NamedTuple):
     """How much of a long message is shown: its head and its tail, in characters."""
 
-    head_chars: int
-    tail_chars: int
+    head_chars: Count
+    tail_chars: Count
     pin: bool = False
     """True for an explicit pin that alone exceeded the room. Other clamps end when their message is pinned."""
 

@@ -57,7 +57,7 @@ PURE = {
         "__future__ base64 binascii bisect collections dataclasses datetime.date"
         " decimal functools hashlib itertools json math operator re string struct"
         " textwrap types typing zlib langchain_core.messages langchain_core.tools"
-        " langchain_core.utils langchain_core.runnables"
+        " langchain_core.utils langchain_core.runnables pydantic typing_extensions"
     )
 }
 SIDE_EFFECTS = {*str.split("open print input exec eval __import__ breakpoint")}
