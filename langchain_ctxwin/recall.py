@@ -24,7 +24,6 @@ from langchain_ctxwin.core.provider_blocks import (
     digest_of,
     digests_in,
     filled,
-    has_media,
     media_in,
     text_of,
 )
@@ -214,7 +213,7 @@ def create_recall_tool(
             return reader.search(query, _out_of_sight(state, name))
         about = query if wanted and offset_chars <= 0 else ""
         text, message = reader.read(index, about, offset_chars), reader.messages[index]
-        if offset_chars > 0 or not has_media(message):
+        if offset_chars > 0 or not media_in(message):
             return text
         report = runtime.state.get("context_report") or {}
         share = int(MEDIA_SHARE * report.get("input_limit", 0))

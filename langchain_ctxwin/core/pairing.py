@@ -369,7 +369,7 @@ def _media_behind(results: Sequence[ToolMessage]) -> Iterable[AnyMessage]:
         return {"type": "text", "text": f"[{kind_of(block)} {len(moved)}: see below]"}
 
     for result in results:
-        yield with_fields(result, content=with_media(result.content, place))
+        yield with_media(result, place)
     if moved:
         label = {"type": "text", "text": MEDIA_TEXT}
         yield note_message([label, *moved], f"{results[-1].id}:media")

@@ -237,16 +237,16 @@ class Parts:
 
         Explicit pins have room, and the last one of the newest message.
         """
-        shown = self._shown_of(self.history.media, view)
-        sizes = {
-            index: sizes_of(self.messages[index])
-            for index in shown
-            if message_id(self.messages, index) not in view.cleared
-        }
-        pins = self.pins & sizes.keys()
-        spared = MediaSize.sum_of(size for index in pins for size in sizes[index])
-        others = {index: sizes[index] for index in sizes if index not in pins}
-        return dict.fromkeys(sizes, 0) | hidden(others, spared, self.media)
+        messages, pins = self.messages, self.pins
+        shown = [
+            index
+            for index in self._shown_of(self.history.media, view)
+            if message_id(messages, index) not in view.cleared
+        ]
+        free = (index for index in shown if index not in pins)
+        media = [(index, size) for index in free for size in sizes_of(messages[index])]
+        spared = MediaSize.of_all(messages[index] for index in pins.intersection(shown))
+        return dict.fromkeys(shown, 0) | hidden(media, spared, self.media)
 
     def _reader(self, index: int) -> str:
         """Who reads the compaction of an answer: nobody does where its provider refused it."""

@@ -20,6 +20,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -247,6 +249,8 @@ BOUND_TYPES = frozenset({"thinking", "redacted_thinking"})
 UNSEALED_KEYS = frozenset({"tool_calls", "function_call", "audio"})
 
 BLOCK_ID = "ctxwin-compaction"  # of the message that begins a request with a block
+# marks a tool whose definition is not in the prompt until a search loads it
+DEFERRED = {"defer_loading": True}
 # key of an artifact that names the tools which a search found
 FOUND_KEY = "ctxwin_tools"
 COMPACTED_TEXT = "[Summary that the provider before wrote of what came earlier]"
@@ -324,20 +328,13 @@ def readable(message: AnyMessage, provider: str) -> AnyMessage:
     if not isinstance(message, AIMessage):
         said = [_claimed(block) for block in message.content]
         message = with_fields(message, content=said)
-        if not isinstance(message, ToolMessage):
-            return message
-    special = next(
-        (
-            block
-            for block in blocks_of(message.content)
-            if kind_of(block) not in PORTABLE_KINDS
-        ),
-        None,
+    special = (
+        b for b in blocks_of(message.content) if kind_of(b) not in PORTABLE_KINDS
     )
-    if special is None or _maker(message, special) in {"", provider}:
+    block = next(special, None)
+    if block is None or _maker(message, block) in {"", provider}:
         return message
-    blocks = [part for block in message.content for part in _portable(block)]
-    return message.model_copy(update={"content": blocks or ""})
+    return with_fields(message, content=_portable(message.content))
 
 
 def unsealed(message: AnyMessage) -> AnyMessage:
@@ -353,15 +350,10 @@ def unsealed(message: AnyMessage) -> AnyMessage:
     """
     if not isinstance(message, AIMessage):
         return message
-    blocks: Any = message.content
-    if isinstance(blocks, list):
-        blocks = [part for block in blocks for part in _portable(block)] or ""
-    extras = {
-        key: value
-        for key, value in message.additional_kwargs.items()
-        if key in UNSEALED_KEYS
-    }
-    return with_fields(message, content=blocks, additional_kwargs=extras)
+    kwargs = message.additional_kwargs
+    extras = {key: kwargs[key] for key in UNSEALED_KEYS & kwargs.keys()}
+    content = _portable(message.content)
+    return with_fields(message, content=content, additional_kwargs=extras)
 
 
 def has_bound_reasoning(message: AnyMessage) -> bool:
@@ -402,29 +394,21 @@ def loading(message: AnyMessage) -> AnyMessage:
 def deferred(tool: Any) -> Any:
     """Return a tool that is not in the prompt until a message loads it; None for a form that cannot say so."""
     if isinstance(tool, BaseTool):
-        return tool.model_copy(
-            update={"extras": {**(tool.extras or {}), "defer_loading": True}}
-        )
-    return (
-        {**tool, "defer_loading": True}
-        if isinstance(tool, Mapping) and "input_schema" in tool
-        else None
-    )
-
-
-def is_deferred(tool: Any) -> bool:
-    """True for a tool that is marked `defer_loading`: its definition is not in the prompt until a search loads it."""
-    is_mapping = isinstance(tool, Mapping)
-    extras = tool.get("extras") if is_mapping else getattr(tool, "extras", None)
-    marks = (tool if is_mapping else {}, extras or {})
-    return any(one.get("defer_loading") is True for one in marks)
+        return tool.model_copy(update={"extras": {**(tool.extras or {}), **DEFERRED}})
+    is_claudes = isinstance(tool, Mapping) and "input_schema" in tool
+    return {**tool, **DEFERRED} if is_claudes else None
 
 
 def in_prompt(tools: Sequence[Any], provider: str) -> Sequence[Any]:
     """Return what the prompt of a provider holds of these tools before any is loaded: nothing of a deferred one."""
-    if provider in NEVER_DEFER:
-        return tools
-    return [tool for tool in tools if not is_deferred(tool)]
+    is_whole = provider in NEVER_DEFER
+    return [tool for tool in tools if is_whole or not _is_deferred(tool)]
+
+
+def _is_deferred(tool: Any) -> bool:
+    marks = tool if isinstance(tool, Mapping) else {}
+    extras = marks.get("extras") or getattr(tool, "extras", None) or {}
+    return DEFERRED.items() <= {**marks, **extras}.items()
 
 
 def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:
@@ -447,27 +431,31 @@ def _is_bound(message: BaseMessage, block: Any) -> bool:
     return False
 
 
-def _portable(block: Any) -> Iterator[Any]:
-    """A block as every provider takes it, if there is anything to take."""
-    if not isinstance(block, Mapping):
-        yield block
-        return
-    inner = next(blocks_of([block]))
+def _portable(content: Any) -> Any:
+    """A content as every provider takes it."""
+    if not isinstance(content, list):
+        return content
+    return [part for block in content if (part := _portable_block(block))] or ""
+
+
+def _portable_block(block: Any) -> Any:
+    """A block as every provider takes it; None where there is nothing to take."""
+    inner = next(blocks_of([block]), None)
     kind = kind_of(inner)
+    if inner is None:
+        return block
     if kind in {"call", "reasoning"}:
-        return
+        return None
     if kind == "text":
-        yield _text_block(str(inner.get("text") or ""))
-    elif kind in PORTABLE_KINDS:
-        yield dict(inner)
-    elif kind == "compaction":
-        yield _text_block(
-            f"{COMPACTED_TEXT}\n{_text(inner)}" if _text(inner) else UNREADABLE_TEXT
-        )
-    else:
-        texts = "\n".join(leaf for leaf in leaves(inner) if isinstance(leaf, str))
-        if texts.strip():
-            yield _text_block(f"[{inner.get('type', 'block')}]\n{texts}")
+        return _text_block(str(inner.get("text") or ""))
+    if kind in PORTABLE_KINDS:
+        return dict(inner)
+    if kind == "compaction":
+        text = _text(inner)
+        return _text_block(f"{COMPACTED_TEXT}\n{text}" if text else UNREADABLE_TEXT)
+    texts = "\n".join(leaf for leaf in leaves(inner) if isinstance(leaf, str))
+    label = f"[{inner.get('type', 'block')}]"
+    return _text_block(f"{label}\n{texts}") if texts.strip() else None
 
 
 def _claimed(block: Any) -> Any:
@@ -488,38 +476,47 @@ def _text(compaction: Mapping[str, Any]) -> str:
 # ---- pictures and files ----------------------------------------------------------------------------------------------
 
 DIGEST, CHARS = "ctxwin_digest", "ctxwin_chars"  # of what was in the place of a block
+# Of the bytes that an API takes; the rest is for text, a million tokens of which have four megabytes.
+BYTES_SHARE = 0.875
+REFUSED_SHARE = 0.75  # of what a refused request had, where the refusal states no limit
+# of a limit that is left out at once, so that the prefix changes rarely
+DROPPED_SHARE = 0.5
+ALL = 1_000_000  # pictures and files, more than any message has
+INLINE_CHARS = 256  # a shorter text in a block is a name, an address or a type; a picture is longer
 
 Block = Mapping[str, Any]
+K = TypeVar("K")
 
 
 def media_in(message: AnyMessage) -> list[Block]:
-    """Return the blocks of media in the content of a message, and in the results that it states."""
-    blocks = list[Block]()
-
-    def noted(block: Block) -> Block:
-        blocks.append(block)
-        return block
-
-    if not isinstance(message, AIMessage):
-        with_media(message.content, noted)
-    return blocks
+    """Return the pictures and files in a message that a person, a tool or an application wrote."""
+    content: Any = message.content
+    if isinstance(message, AIMessage) or not isinstance(content, list):
+        return []
+    return [block for block in content if kind_of(block) in MEDIA_KINDS]
 
 
-def with_media(content: Any, change: Callable[[Block], Block]) -> Any:
-    """Return a content with its blocks of media changed, those inside results included."""
-    if not isinstance(content, list):
-        return content
-    return [_with_block(block, change) for block in content]
+def with_media(message: M, change: Callable[[Block], Block]) -> M:
+    """Return such a message with its pictures and files changed; what a model made is sent again as it is."""
+    content: Any = message.content
+    if isinstance(message, AIMessage) or not isinstance(content, list):
+        return message
+    changed = [change(b) if kind_of(b) in MEDIA_KINDS else b for b in content]
+    return with_fields(message, content=changed)
 
 
-def _with_block(block: Any, change: Callable[[Block], Block]) -> Any:
-    kind = kind_of(block)
-    if kind in MEDIA_KINDS:
-        return change(block)
-    if kind != "result":
-        return block
-    kept = (key for key in RESULT_KEYS if key in block)
-    return {**block, **{key: with_media(block[key], change) for key in kept}}
+def without_media(message: AnyMessage, key: str, most: int = ALL) -> AnyMessage:
+    """Return the message with a line in the place of each of its first pictures and files."""
+    remaining = iter(range(most))
+
+    def line(block: Block) -> Block:
+        if next(remaining, None) is None:
+            return block
+        return _text_block(
+            f"[{kind_of(block)} left out; still in the history as message {key}]"
+        )
+
+    return with_media(message, line)
 
 
 def apart(message: AnyMessage) -> tuple[AnyMessage, dict[str, str]]:
@@ -541,13 +538,13 @@ def apart(message: AnyMessage) -> tuple[AnyMessage, dict[str, str]]:
             return block
         try:
             text = json.dumps(block)
-        except (TypeError, ValueError):
+        except TypeError:
             return block
         digest = hashlib.sha256(text.encode()).hexdigest()
         data[digest] = text
         return {"type": block["type"], DIGEST: digest, CHARS: _inline_chars(block)}
 
-    return _changed(message, reference), data
+    return with_media(message, reference), data
 
 
 def filled(message: AnyMessage, data: Mapping[str, str]) -> AnyMessage:
@@ -557,7 +554,7 @@ def filled(message: AnyMessage, data: Mapping[str, str]) -> AnyMessage:
         text = data.get(digest_of(block))
         return json.loads(text) if text else block
 
-    return _changed(message, block_of)
+    return with_media(message, block_of)
 
 
 def digest_of(block: Block) -> str:
@@ -571,26 +568,8 @@ def digests_in(message: AnyMessage) -> frozenset[str]:
     return frozenset(filter(None, map(digest_of, media_in(message))))
 
 
-def _changed(message: AnyMessage, change: Callable[[Block], Block]) -> AnyMessage:
-    """The message with its media changed; what a model made is sent again as it is."""
-    if isinstance(message, AIMessage):
-        return message
-    return with_fields(message, content=with_media(message.content, change))
-
-
-K = TypeVar("K")
-
-# Of the bytes that an API takes; the rest is for text, a million tokens of which have four megabytes.
-BYTES_SHARE = 0.875
-REFUSED_SHARE = 0.75  # of what a refused request had, where the refusal states no limit
-# of a limit that is left out at once, so that the prefix changes rarely
-DROPPED_SHARE = 0.5
-ALL = 1_000_000  # pictures and files, more than any message has
-INLINE_CHARS = 256  # a shorter text in a block is a name, an address or a type; a picture is longer
-
-
 class MediaSize(NamedTuple):
-    """The pictures and files of a message."""
+    """The size of a picture or file, or of some together."""
 
     num_bytes: int = 0
     """Characters of what is sent inline, such as base64; an address has none."""
@@ -600,21 +579,12 @@ class MediaSize(NamedTuple):
     @classmethod
     def of_all(cls, messages: Iterable[AnyMessage]) -> MediaSize:
         """Return the media of a request."""
-        return cls.sum_of(size for message in messages for size in sizes_of(message))
-
-    @classmethod
-    def sum_of(cls, sizes: Iterable[MediaSize]) -> MediaSize:
-        """Return the sizes together."""
+        sizes = [size for message in messages for size in sizes_of(message)]
         return cls(*map(sum, zip(*sizes, strict=True)))
 
 
-def has_media(message: AnyMessage) -> bool:
-    """Return whether a message that a person, a tool or an application wrote has pictures or files."""
-    return any(media_in(message))
-
-
 def sizes_of(message: AnyMessage) -> list[MediaSize]:
-    """Return the sizes of the pictures and files in a message that a person, a tool or an application wrote."""
+    """Return the sizes of the pictures and files in a message."""
     return [
         MediaSize(num_bytes=_inline_chars(block), images=kind_of(block) == "image")
         for block in media_in(message)
@@ -633,9 +603,7 @@ def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> dict[str, int]
 
 
 def hidden(
-    visible_media: Mapping[K, Sequence[MediaSize]],
-    spared: MediaSize,
-    limits: Mapping[str, int],
+    media: Sequence[tuple[K, MediaSize]], spared: MediaSize, limits: Mapping[str, int]
 ) -> dict[K, int]:
     """Return how many of the first pictures and files of each message are not shown: the oldest, never the last one.
 
@@ -643,54 +611,31 @@ def hidden(
     more than it takes.
 
     Args:
-        visible_media: the pictures and files of each message that may be shown without, the oldest first.
+        media: the pictures and files that may leave, with the key of their message, the oldest first.
         spared: those of messages that are always shown whole, together.
         limits: what a request may have: `max_bytes`, `max_images`.
 
     Examples:
-        >>> pictures = [MediaSize(images=1)] * 5
-        >>> hidden({"new": pictures}, MediaSize(images=1), {"max_images": 3})
+        >>> hidden(
+        ...     [("new", MediaSize(images=1))] * 5,
+        ...     MediaSize(images=1),
+        ...     {"max_images": 3},
+        ... )
         {'new': 3}
     """
-    sizes = [size for media in visible_media.values() for size in media]
-    if not sizes:
-        return {}
+    keys = [key for key, _ in media]
     most_bytes = BYTES_SHARE * limits.get("max_bytes", inf)
-    most = (most_bytes, limits.get("max_images", inf))
-    older, gone = len(sizes) - len([*visible_media.values()][-1]), 0
+    most, gone = (most_bytes, limits.get("max_images", inf)), 0
     for unit, spared_size, limit in zip(
-        zip(*sizes, strict=True), spared, most, strict=True
+        zip(*(size for _, size in media), strict=True), spared, most, strict=False
     ):
-        surplus = sum(unit) + spared_size - limit
+        sums = [*accumulate(unit)]
+        surplus, part = sums[-1] + spared_size - limit, max(1.0, DROPPED_SHARE * limit)
         if surplus > 0:
-            part = max(1.0, DROPPED_SHARE * limit)
-            in_parts = _oldest(unit, ceil(surplus / part) * part)
-            gone = max(gone, _oldest(unit, surplus), min(in_parts, older))
-    gone = min(gone, len(sizes) - 1)
-    counts = dict[K, int]()
-    for key, media in visible_media.items():
-        counts[key] = min(gone, len(media))
-        gone -= counts[key]
-    return counts
-
-
-def _oldest(sizes: Sequence[int], together: float) -> int:
-    """How many of the oldest have so much together; all where all of them have less."""
-    sums = enumerate(accumulate(sizes), 1)
-    return next((number for number, total in sums if total >= together), len(sizes))
-
-
-def without_media(message: AnyMessage, key: str, most: int = ALL) -> AnyMessage:
-    """Return the message with a line in the place of each of its first pictures and files."""
-    remaining = iter(range(most))
-
-    def line(block: Mapping[str, Any]) -> Mapping[str, Any]:
-        if next(remaining, None) is None:
-            return block
-        marker = f"[{kind_of(block)} left out; still in the history as message {key}]"
-        return {"type": "text", "text": marker}
-
-    return with_fields(message, content=with_media(message.content, line))
+            in_parts = bisect_left(sums, ceil(surplus / part) * part) + 1
+            older = keys.index(keys[-1])
+            gone = max(gone, bisect_left(sums, surplus) + 1, min(in_parts, older))
+    return dict(Counter(keys[: min(gone, len(keys) - 1)]))
 
 
 def _inline_chars(block: Block) -> int:

@@ -43,8 +43,8 @@ from langchain_ctxwin.core.pairing import (
 from langchain_ctxwin.core.provider_blocks import (
     apart,
     compaction_in,
-    has_media,
     loading,
+    media_in,
     readable,
     text_of,
     unsealed,
@@ -470,7 +470,7 @@ def read_history(
         steps=steps,
         marked=before.marked.union(_where(is_pinned, marked)),
         compacted=before.compacted.union(_where(compaction_in, with_blocks)),
-        media=before.media.union(_where(has_media, with_blocks)),
+        media=before.media.union(_where(media_in, with_blocks)),
         checksums=known[:-1] + checksums(whole[max(same, first) :], known[-1]),
     )
 
@@ -568,7 +568,7 @@ def joined(step: Step, before: Before) -> Step:
         and (
             before.rules.media_in_results
             or step.is_plain
-            or not any(map(has_media, step.messages))
+            or not any(map(media_in, step.messages))
         )
     )
     if is_right:

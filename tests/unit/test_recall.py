@@ -23,7 +23,7 @@ from langchain_ctxwin import (
     create_recall_tool,
     search_messages,
 )
-from langchain_ctxwin.core.provider_blocks import has_media
+from langchain_ctxwin.core.provider_blocks import media_in
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support.agents import THREAD, WAYS, agent_on, model_of
 from support.conversations import conversations
@@ -397,7 +397,7 @@ def test_an_answer_fits_and_every_message_can_be_read_to_its_end(
     messages, query, max_tokens, counter, data
 ):
     """For any texts, also where prices do not add up; reading on from where each answer ends reaches the end."""
-    assume(not any(map(has_media, messages)))
+    assume(not any(map(media_in, messages)))
     count = getattr(
         counter or TokenEstimator(),
         "count_text",
