@@ -37,7 +37,7 @@ from langchain_ctxwin.core.sizing import (
     may_be,
     sent_tokens,
 )
-from langchain_ctxwin.core.turns import VisibleSteps
+from langchain_ctxwin.core.turns import Steps
 from langchain_ctxwin.core.view import Position, View, message_id, position_of
 
 
@@ -201,7 +201,7 @@ def _sized(parts: Parts, session: Session) -> Request:
     request = replace(request, session=session, answering_model=name, sizing=sizing)
     if report := last_report_of(request, newest):
         prefix_tokens = report.estimate - request.fixed_estimates.total_tokens
-        steps = VisibleSteps(request.steps)
+        steps = Steps(request.steps)
         steps.counted = report.at, max(0, prefix_tokens)
         request = replace(request, steps=steps, last_report=report)
     return request

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -31,7 +31,6 @@ from langchain_ctxwin.core.provider_blocks import (
     MediaSize,
     block_message,
     digests_in,
-    has_bound_reasoning,
     hidden,
     is_native_compaction,
     is_usable_compaction,
@@ -300,11 +299,10 @@ def assemble(
         record: the fenced summary and record; empty when nothing left the view.
         placement: where the record is shown.
     """
-    is_user = placement == "user"
-    whole = append_text(
-        system, [part for part in (constraints, "" if is_user else record) if part]
-    )
-    notes = [note_message(record, RECORD_ID)] if record and is_user else []
+    texts, notes = [constraints, record], list[AnyMessage]()
+    if record and placement == "user":
+        notes = [note_message(texts.pop(), RECORD_ID)]
+    whole = append_text(system, [*filter(None, texts)])
     return [*([whole] if whole else ()), *pinned, *notes, *history]
 
 
@@ -315,18 +313,13 @@ def merge_system(
 
     A prompt with content blocks (cache markers, for example) keeps them as they are.
     """
-    base = (
-        prompt if isinstance(prompt, SystemMessage) else SystemMessage(content=prompt)
-    )
+    base = prompt if isinstance(prompt, SystemMessage) else SystemMessage(prompt)
     filled = [message for message in (base, *leading) if message.content]
     if not filled:
         return None
-    first = (
-        filled[0] if filled[0] is prompt else SystemMessage(content=filled[0].content)
-    )
-    return append_text(
-        first, [text for message in filled[1:] if (text := text_of(message.content))]
-    )
+    first, *others = filled
+    texts = (text_of(message.content) for message in others)
+    return append_text(cast("SystemMessage", first), [*filter(None, texts)])
 
 
 def append_text(
@@ -335,13 +328,13 @@ def append_text(
     """Return the system message with text added at its end; the same object when there is nothing to add."""
     if not parts:
         return system
-    text = "\n\n".join(parts)
-    content: Any = system.content if system else ""
+    message = system or SystemMessage("")
+    content: Any = message.content
     if isinstance(content, list):
-        content = [*content, {"type": "text", "text": text}]
+        content = [*content, {"type": "text", "text": "\n\n".join(parts)}]
     else:
-        content = f"{content}\n\n{text}" if content else text
-    return with_fields(system or SystemMessage(""), content=content)
+        content = "\n\n".join(filter(None, (content, *parts)))
+    return with_fields(message, content=content)
 
 
 def record_text(summary: str, record: Record) -> str:
@@ -358,26 +351,18 @@ def record_text(summary: str, record: Record) -> str:
 
 def constraints_text(constraints: Sequence[str]) -> str:
     """Return the engine-level rules as one block; empty when there are none."""
-    return (
-        "\n".join((CONSTRAINTS_TEXT, *(f"- {rule}" for rule in constraints)))
-        if constraints
-        else ""
-    )
+    rules = [f"- {rule}" for rule in constraints]
+    return "\n".join([CONSTRAINTS_TEXT, *rules]) if rules else ""
 
 
 def unbound_under(parts: Parts, session: Session, view: View, unbound: int) -> int:
     """Return the position up to which a view leaves reasoning out; the stored view does so up to `unbound`."""
     if view == session.view or not parts.rules.binds_reasoning:
         return unbound
-    start, messages = parts.start_of(view), parts.messages
     if swaps_prefix(parts, session, view):
-        return max(unbound, start)
-    stop = unbound_before(messages, len(messages), parts.rules)
-    visible_indexes = parts.visible_indexes(view, stop)
-    newest = (
-        i + 1 for i in reversed(visible_indexes) if has_bound_reasoning(messages[i])
-    )
-    return max(unbound, next(newest, 0))
+        return max(unbound, parts.start_of(view))
+    messages = parts.messages
+    return max(unbound, unbound_before(messages, len(messages), parts.rules))
 
 
 def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> int:

@@ -34,7 +34,7 @@ from langchain_ctxwin.core.session import (
     Pending,
     uncovered,
 )
-from langchain_ctxwin.core.turns import VisibleSteps, last_user
+from langchain_ctxwin.core.turns import Steps, last_user
 from langchain_ctxwin.core.view import (
     Clamp,
     clampable_chars,
@@ -482,7 +482,7 @@ def request_until(request: Request, stop: int) -> Request | None:
 
     None where the messages have left the request, or it does not fit.
     """
-    steps = VisibleSteps(step for step in request.steps if step.index < stop)
+    steps = Steps(step for step in request.steps if step.index < stop)
     until = replace(request, steps=steps, last_report=None)
     return until if steps and until.fits else None
 
@@ -514,4 +514,4 @@ def last_request(request: Request, start: int, stop: int) -> list[AnyMessage] | 
         room_tokens += steps.pop().tokens
     if room_tokens < QUESTION_TOKENS:
         return None
-    return replace(request, steps=VisibleSteps(steps)).assembled()
+    return replace(request, steps=Steps(steps)).assembled()

@@ -39,8 +39,8 @@ from langchain_ctxwin.core.sizing import (
 from langchain_ctxwin.core.turns import (
     ANSWER_TEXT,
     Step,
+    Steps,
     Turn,
-    VisibleSteps,
     group_turns,
     pinned_groups,
     show_step,
@@ -117,7 +117,7 @@ class Request:
     """The fenced text of summary and record as it is shown; empty when nothing left."""
 
     pinned: tuple[Step, ...] = field(default=(), repr=False)
-    steps: VisibleSteps = field(default=VisibleSteps(), repr=False)
+    steps: Steps = field(default=Steps(), repr=False)
     """The history as it is shown."""
 
     fixed_estimates: Regions = NOTHING
@@ -158,7 +158,7 @@ class Request:
             pinned_tokens=parts.price_text(rules) + sum(step.tokens for step in pinned),
             history_tokens=0,
         )
-        steps = VisibleSteps(show_steps(parts.history, start, view, begin))
+        steps = Steps(show_steps(parts.history, start, view, begin))
         return replace(
             self,
             view=view,

@@ -22,7 +22,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from pydantic import Field
 
 from langchain_ctxwin.core.provider_blocks import compaction_in
-from langchain_ctxwin.core.turns import VisibleSteps
+from langchain_ctxwin.core.turns import Steps
 from langchain_ctxwin.core.view import Count, Position, message_id
 
 QUANTILE_SD = 1.645
@@ -189,7 +189,7 @@ class Sizes:
 
     doubt: Doubt = field(default_factory=Doubt, compare=False)
 
-    def size(self, estimates: Regions, steps: VisibleSteps) -> SizeEstimate:
+    def size(self, estimates: Regions, steps: Steps) -> SizeEstimate:
         """Return the size of a request with these estimates, whose history consists of `steps`."""
         known, text = self.explained(estimates, steps)
         plain = self._scaled(estimates, known, text)
@@ -223,7 +223,7 @@ class Sizes:
         noise = self._noise(sum([tokens * tokens for tokens in added])) if text else 0.0
         return self._bounded(regions, hypot(self._ratio_sd * text, noise))
 
-    def explained(self, estimates: Regions, steps: VisibleSteps) -> tuple[float, int]:
+    def explained(self, estimates: Regions, steps: Steps) -> tuple[float, int]:
         """Return what is known of a request, as counted in spans or of its prompt and tools, and its other texts."""
         known = float(estimates.system_tokens + estimates.tool_tokens)
         text = estimates.summary_tokens + estimates.pinned_tokens + steps.total_tokens

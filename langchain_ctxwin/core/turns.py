@@ -183,8 +183,8 @@ class Step:
         return self.index + self.size
 
 
-class VisibleSteps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
-    """The steps of a history as the model sees them; what they cost is worked out where somebody asks."""
+class Steps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
+    """The steps of a history, in order; what they cost is worked out where somebody asks."""
 
     counted: tuple[int, int] = (0, 0)
     """A position up to which the tokens of all steps are known from an earlier request, and these tokens."""
@@ -380,7 +380,7 @@ class MessageHistory:
     first: int = 0
     """Number of leading system messages; they belong to the system region."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: Steps = field(default=Steps())
     """The steps after those."""
 
     marked: frozenset[int] = frozenset()
@@ -403,18 +403,16 @@ class MessageHistory:
     checksums: list[int] = field(default_factory=lambda: [0])
     """Of each position: the checksum of what lies between the leading system messages and it."""
 
-    def steps_from(self, start: int) -> Iterator[Step]:
+    def steps_from(self, start: int) -> Iterable[Step]:
         """Return the steps of the messages from `start` on."""
-        place = bisect_left(self.steps, start, key=lambda step: step.index)
-        if place < len(self.steps) and self.steps[place].index == start:
-            return iter(self.steps[place:])
+        steps = self.steps[self.steps.place(start) :]
+        if steps and steps[0].index == start:
+            return steps
         return split_steps(self.messages, start, price=self.price)
 
     def step_at(self, index: int) -> Step:
         """Return the step that holds the message at a position."""
-        return self.steps[
-            bisect_left(self.steps, index + 1, key=lambda step: step.index) - 1
-        ]
+        return self.steps[self.steps.place(index + 1) - 1]
 
     def in_steps(self, wanted: Iterable[int]) -> set[int]:
         """Return the positions of all messages of the steps that hold those at the wanted positions."""
@@ -448,7 +446,8 @@ def read_history(
     price: Price | None = None,
 ) -> MessageHistory:
     """Return the history of these messages: `before`, extended, where they begin with its messages, else built anew."""
-    if before is None or not starts_with(messages, before.given):
+    # the same messages, or equal ones that were loaded anew
+    if before is None or [*messages[: len(before.given)]] != before.given:
         before = MessageHistory(price=price)
     added = messages[len(before.given) :]
     if before.given and not added:
@@ -458,17 +457,16 @@ def read_history(
     first = first_after_system(whole)
     known = [*before.checksums, *(0 for _ in whole[same:first])]
     new = [*enumerate(whole[same:], same)]
-    steps = before.steps[: _closed(before.steps)]
-    steps += split_steps(whole, steps[-1].stop if steps else first, price=price)
-    marked = [pair for pair in new if pair[1].additional_kwargs]
+    steps = Steps(before.steps[: _closed(before.steps)])
+    later = split_steps(whole, steps.stop or first, price=price)
     with_blocks = [pair for pair in new if type(pair[1].content) is list]
     return replace(
         before,
         messages=whole,
         given=[*before.given, *added],
         first=first,
-        steps=steps,
-        marked=before.marked.union(_where(is_pinned, marked)),
+        steps=Steps([*steps, *later]),
+        marked=before.marked.union(_where(is_pinned, new)),
         compacted=before.compacted.union(_where(compaction_in, with_blocks)),
         media=before.media.union(_where(media_in, with_blocks)),
         checksums=known[:-1] + checksums(whole[max(same, first) :], known[-1]),
@@ -479,19 +477,6 @@ def _where(
     is_such: Callable[[AnyMessage], object], messages: Iterable[tuple[int, AnyMessage]]
 ) -> Iterator[int]:
     return (index for index, message in messages if is_such(message))
-
-
-def starts_with(
-    messages: Sequence[AnyMessage], first_messages: Sequence[AnyMessage]
-) -> bool:
-    """True when a history begins with known messages: the same ones, or equal ones that were loaded anew."""
-    return len(messages) >= len(first_messages) and all(
-        map(_are_equal, messages, first_messages)
-    )
-
-
-def _are_equal(one: AnyMessage, other: AnyMessage) -> bool:
-    return one is other or (type(one) is type(other) and one.__dict__ == other.__dict__)
 
 
 def _closed(steps: Sequence[Step]) -> int:

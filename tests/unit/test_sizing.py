@@ -22,7 +22,7 @@ from langchain_ctxwin.core.sizing import (
     Sizes,
     Span,
 )
-from langchain_ctxwin.core.turns import Step, VisibleSteps
+from langchain_ctxwin.core.turns import Step, Steps
 from langchain_ctxwin.core.view import Position
 
 FITTED = Doubt(ratio_sd=0.07, noise_share=0.09)
@@ -120,7 +120,7 @@ def test_every_step_of_a_view_is_counted_or_estimated_once(history, data):
     steps, spans = history
     shown = steps[data.draw(st.integers(0, len(steps))) :]
     estimates = regions_of(system=0)
-    counted, rest = Sizes(spans=spans).explained(estimates, VisibleSteps(shown))
+    counted, rest = Sizes(spans=spans).explained(estimates, Steps(shown))
     share = {
         s: sum(x.tokens for x in shown if s.start <= x.index < s.stop) / s.estimate
         for s in spans
@@ -194,7 +194,7 @@ def requests(draw):
 
 
 def steps_of(tokens):
-    return VisibleSteps(step_of(index, n) for index, n in enumerate(tokens))
+    return Steps(step_of(index, n) for index, n in enumerate(tokens))
 
 
 def regions_of(*, system=1000, history=0, **regions):
@@ -226,7 +226,7 @@ def test_more_history_is_never_smaller(request, more):
     assume(one.regions.history_tokens > len(FIXED_REGIONS))
     other = sizing.size(
         longer,
-        VisibleSteps([*steps, step_of(len(steps), more)]),
+        Steps([*steps, step_of(len(steps), more)]),
     )
     assert other.regions.total_tokens >= one.regions.total_tokens
     assert other.upper_tokens >= one.upper_tokens - 1
