@@ -535,8 +535,7 @@ def sent_step(step: Step, view: View, before: Before) -> Step:
         messages = map(edit, messages, _ids(step), repeat(view))
     if step.index < before.unsealed:
         messages = map(unsealed, messages)
-    elif rules.provider:
-        messages = [readable(message, rules.provider) for message in messages]
+    messages = [readable(message, rules.provider) for message in messages]
     if rules.loads_tools:
         messages = map(loading, messages)
     if step.index < before.unbound:

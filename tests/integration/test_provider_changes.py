@@ -1,5 +1,6 @@
 """Does a conversation go on that changes its model, prompt, tools and view, at servers that keep the rules?"""
 
+import re
 from contextlib import suppress
 
 import pytest
@@ -71,6 +72,7 @@ BEFORE = {
         HumanMessage([{"type": "compaction", "content": "All.", "signature": "AAAA"}])
     ],
 }
+UNSTORED = re.compile("are not persisted|was provided without its required")
 STEERING = {"compact": compact, "undo": undo}
 TURNS = st.lists(
     st.tuples(
@@ -169,6 +171,6 @@ def test_no_server_refuses_a_conversation_that_changes(turns):
     too_large = [reply for _, reply in refused if classify_overflow(str(reply))]
     assert len(too_large) <= 1
     others = [reply for _, reply in refused if reply not in too_large]
-    unstored = [reply for reply in others if "are not persisted" in str(reply)]
+    unstored = [reply for reply in others if UNSTORED.search(str(reply))]
     assert len(unstored) <= [name for name, *_ in turns].count("GPT, stored")
     assert [reply for reply in others if reply not in unstored] == []
