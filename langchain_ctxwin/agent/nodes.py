@@ -151,6 +151,8 @@ class ContextNodes:
             "tools", tools, "a list of tools, or a function of state and runtime"
         )
         tools = tools if _is_per_request(tools) else checked_tools(tools)
+        wanted = "a ToolSelector, or None"
+        expect(tool_selector, ToolSelector | None, "tool_selector", wanted)
         self.engine = engine
         self._system_prompt = system_prompt
         self._tools: Any = tools
