@@ -1,6 +1,6 @@
 """Summaries, written by a model or extracted without one, on the critical path or off it.
 
-model       who writes: a model (with prompts, in parts where its window is small), or the lines of the record
+model       who writes: a model (with prompts), or the lines of the record
 native      the provider of the agent's model, asked for a block that stands for what leaves
 jobs        writing in time and at known cost, also in the background; processes share finished texts through a
             LangGraph store

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
-from hashlib import blake2b
 from math import inf
 from typing import Any, Self
 from uuid import uuid4
@@ -27,8 +26,8 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_ctxwin.config import checked_prompt
-from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE, accepted_tokens
-from langchain_ctxwin.core.fitting import first_part, take_while_fits
+from langchain_ctxwin.core.compaction import accepted_tokens
+from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.limits import ModelLimits, stated_limit
 from langchain_ctxwin.core.model_info import (
     arguments_of,
@@ -45,6 +44,7 @@ from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
 from langchain_ctxwin.util.chat_models import chat_model_named
+from langchain_ctxwin.util.stores import digest
 
 # returns a text or a message, or an awaitable of one
 Replier = Callable[[Sequence[AnyMessage]], Any]
@@ -67,6 +67,7 @@ FOCUS_CHARS = 400  # of what a host names: a few sentences
 class Instructed:
     """What a summarizer is told beside the conversation."""
 
+    prompt: str | None = None
     sections: Sequence[str] = ()
     focus: str = ""
 
@@ -79,13 +80,19 @@ class Instructed:
         """Return a summarizer that tells most of what the focus names."""
         return replace(self, focus=focus[:FOCUS_CHARS])
 
+    def written_as(self, prompt: str | None, sections: Sequence[str]) -> Self:
+        """Return a summarizer with the prompt and sections of settings, where those say something."""
+        return replace(
+            self, prompt=prompt or self.prompt, sections=sections or self.sections
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelSummarizer(Instructed):
     """Writes summaries with a chat model, incrementally: the previous summary and the new messages become one summary.
 
-    The transcript is handed over as fenced data. A conversation larger than the summarizer's own window is folded into
-    the summary part by part; what refused requests say about that window is remembered. A
+    The transcript is handed over as fenced data. Of a conversation larger than the summarizer's own window it shows the
+    beginning of each message; what refused requests say about that window is remembered. A
     summary that is much longer than asked for is cut; one that is empty or no text is refused. A refusal, like a
     failure of the model, is a `SummarizationError`, and nothing is lost by it.
 
@@ -115,7 +122,6 @@ class ModelSummarizer(Instructed):
 
     model: Any
     _: KW_ONLY
-    prompt: str | None = None
     counter: TokenCounter | None = None
     sent: tuple[Runnable[Any, Any], Sequence[AnyMessage]] | None = field(
         default=None, repr=False
@@ -157,14 +163,12 @@ class ModelSummarizer(Instructed):
                 return summary
         while True:
             try:
-                return self._folded(messages, previous, max_tokens)
+                return self._told(messages, previous, max_tokens)
             except SummarizationError as error:
                 overflow = classify_overflow(error.__cause__)
-                if overflow is None:
-                    raise
-                known = self.learned_limits.get("input", inf)
-                limit = min(stated_limit(overflow) or inf, known / 2)
-                if limit == inf:
+                half = self.learned_limits.get("input", inf) / 2
+                limit = min((overflow and stated_limit(overflow)) or inf, half)
+                if overflow is None or limit == inf:
                     raise
                 self.learned_limits["input"] = int(limit)
 
@@ -184,14 +188,6 @@ class ModelSummarizer(Instructed):
             call = call.bind(tool_choice="none")
         return replace(self, sent=(call, request))
 
-    def written_as(
-        self, prompt: str | None, sections: Sequence[str]
-    ) -> ModelSummarizer:
-        """Return a summarizer with the prompt and sections of settings, where those say something."""
-        return replace(
-            self, prompt=prompt or self.prompt, sections=sections or self.sections
-        )
-
     def _extended(
         self,
         call: Runnable[Any, Any],
@@ -201,10 +197,9 @@ class ModelSummarizer(Instructed):
     ) -> str:
         """Ask after the request that was sent, in which `previous` stands; an empty text where that does not fit."""
         quote = next(filter(None, map(readable_text, reversed(messages))), "")
-        quote = quote[:QUOTE_CHARS]
-        mark = _mark_of(quote)
+        mark = _mark_of(quote[:QUOTE_CHARS])
         question = EXTENSION.format(
-            quote=quote,
+            quote=quote[:QUOTE_CHARS],
             mark=mark,
             sections=sections_text(self.sections),
             max_tokens=f"{max_tokens:,}",
@@ -223,82 +218,51 @@ class ModelSummarizer(Instructed):
             )
         return self._accepted(reply, max_tokens, mark)
 
-    def _folded(
+    def _told(
         self, messages: Sequence[AnyMessage], previous: str, max_tokens: int
     ) -> str:
-        """Ask with a transcript: once, or where it is larger than the model's window part by part."""
-        limits = ModelLimits.of(self.model)
-        known = [
-            *self.learned_limits.values(),
-            *([limits.room()] if limits.known else ()),
-        ]
-        limit = min(known, default=None)
-        if limit is not None:
-            most = int(SUMMARY_SHARE * limit / LENGTH_TOLERANCE)
-            max_tokens = min(max_tokens, max(LEAST_SUMMARY_TOKENS, most))
-        parts = self._parts(messages, max_tokens, limit)
-        if not parts and not previous.strip():
+        """Ask with a transcript; where it is larger than the model's window, with the beginning of each message."""
+        pieces = list(filter(None, _transcript(messages)))
+        if not pieces and previous.strip():
+            return previous
+        if not pieces:
             raise SummarizationError(
                 f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
             )
-        summary = previous
-        if parts and limit is not None:  # it may be of a summarizer with more room
-            price = text_price(self.counter)
-            summary = first_part(previous, accepted_tokens(max_tokens), price)
-        for number, part in enumerate(parts, 1):
-            place = f"{number} of {len(parts)}"
-            request = self._request(summary, part, place, max_tokens)
-            reply = replied(self.model, request)
-            summary = self._accepted(reply, max_tokens, _mark_of(summary, part))
-        return summary
-
-    def _parts(
-        self, messages: Sequence[AnyMessage], max_tokens: int, limit: int | None
-    ) -> list[str]:
-        """The parts of the transcript, one for each call.
-
-        They are cut between messages; only a message larger than a whole part is cut, to its beginning with a note.
-        """
-        pieces = list(filter(None, _transcript(messages)))
-        if not pieces or limit is None:
-            return ["\n\n".join(pieces)] if pieces else []
-        count, price = self.counter or TokenEstimator(), text_price(self.counter)
-
-        def cost(text: str) -> int:
-            return price(f"{text}\n\n") + _SEAM_TOKENS
-
-        frame_tokens = count(self._request("-", "", "1 of 1", max_tokens))
-        fixed_tokens = frame_tokens + accepted_tokens(max_tokens) + _SEAM_TOKENS
-        room = limit - fixed_tokens
-        if room < MIN_TRANSCRIPT_TOKENS:
-            raise SummarizationError(
-                f"the summarizer's input limit of {limit:,} tokens leaves {max(room, 0):,} for the transcript beside "
-                f"{fixed_tokens:,} of instructions and running summary (at least {MIN_TRANSCRIPT_TOKENS} are needed): "
-                "use a summarizer model with a larger window or lower summary_max_tokens"
-            )
-        # By the most likely count: if a call is refused as too large, nothing is billed and the parts get smaller.
-        room = int(FILLED_SHARE * room)
-        parts, rest = (
-            list[str](),
-            tuple(_shortened(piece, room, cost) for piece in pieces),
-        )
-        while rest:
-            fit = take_while_fits(rest, room, cost)
-            parts.append("\n\n".join(fit.kept))
-            rest = fit.dropped
-        return parts
+        limits, known = ModelLimits.of(self.model), [*self.learned_limits.values()]
+        limit = min([*known, limits.room()] if limits.known else known, default=inf)
+        if limit < inf:  # the summary before may be of a model with more room
+            most = max(LEAST_SUMMARY_TOKENS, int(SUMMARY_SHARE * limit))
+            max_tokens = min(max_tokens, most)
+            previous = first_part(previous, max_tokens, text_price(self.counter))
+        count, chars = self.counter or TokenEstimator(), max(map(len, pieces))
+        while True:
+            clipped = "\n\n".join(_clipped(piece, chars) for piece in pieces)
+            request = self._request(previous, clipped, max_tokens)
+            # By the most likely count: a call that is refused as too large is not billed, and asked again with less.
+            if limit == inf or count(request) + max_tokens <= FILLED_SHARE * limit:
+                break
+            chars = chars * 3 // 4
+            if chars < LEAST_CHARS:
+                raise SummarizationError(
+                    f"the summarizer's input limit of {limit:,} tokens has no room for instructions, a summary of "
+                    f"{max_tokens:,} and {LEAST_CHARS} characters of each of {len(pieces)} messages: use a summarizer "
+                    "model with a larger window or lower summary_max_tokens"
+                )
+        reply = replied(self.model, request)
+        return self._accepted(reply, max_tokens, _mark_of(previous, clipped))
 
     def _request(
-        self, summary: str, transcript: str, place: str, max_tokens: int
+        self, summary: str, transcript: str, max_tokens: int
     ) -> list[AnyMessage]:
-        """The messages of the call that merges one of several parts of a transcript into the summary so far."""
+        """The messages of the call that merges a transcript into the summary so far."""
         mark, sections = _mark_of(summary, transcript), sections_text(self.sections)
         earlier = (
             f"<previous_summary {mark}>\n{summary}\n</previous_summary {mark}>"
             if summary
             else ""
         )
-        new = f'<transcript {mark} part="{place}">\n{transcript}\n</transcript {mark}>'
+        new = f"<transcript {mark}>\n{transcript}\n</transcript {mark}>"
         if self.prompt:
             text = self.prompt.format(
                 previous_summary=earlier or "(none yet)",
@@ -325,14 +289,8 @@ class ModelSummarizer(Instructed):
             raise SummarizationError(
                 "the model continued the transcript instead of summing it up: use a larger model as summarizer"
             )
-        allowed_tokens, price = accepted_tokens(max_tokens), text_price(self.counter)
-        fitting = first_part(text, allowed_tokens, price)
-        if not fitting:
-            raise SummarizationError(
-                f"not a line of the summary ({price(text):,} tokens) fits in {allowed_tokens:,}: raise "
-                "summary_max_tokens or use a model that follows the instructions"
-            )
-        return fitting
+        most_tokens = accepted_tokens(max_tokens)
+        return written_text(first_part(text, most_tokens, text_price(self.counter)))
 
 
 def written_text(value: object) -> str:
@@ -378,27 +336,17 @@ class ExtractiveSummarizer:
         Raises:
             SummarizationError: there is no text at all, or `max_tokens` does not hold a single line.
         """
-        before = Record(lines=parse_record(previous))
-        added = list(
-            record_lines(
-                messages,
-                [message_id(messages, index) for index in range(len(messages))],
-            )
-        )
-        if not before.lines and not added:
-            raise SummarizationError(
-                f"0 of {len(messages)} messages have text to keep, at least 1 is needed: there is nothing to summarize"
-            )
+        ids = [message_id(messages, index) for index in range(len(messages))]
         record = extended(
-            before,
-            added,
+            Record(lines=parse_record(previous)),
+            record_lines(messages, ids),
             room_tokens=max_tokens,
             free_tokens=max_tokens,
             price=self._price,
         )
         if not record.lines:
             raise SummarizationError(
-                f"max_tokens={max_tokens} does not hold one line: raise summary_max_tokens"
+                f"max_tokens={max_tokens} does not hold one line of {len(messages)} messages: raise summary_max_tokens"
             )
         return render_record(record)
 
@@ -436,16 +384,13 @@ def writer_of(summarizer: Any) -> str:
     described = getattr(summarizer, "writer", NOT_SERIALIZED)
     if NOT_SERIALIZED in described:
         return uuid4().hex
-    return _digest(described)
+    return digest(described)
 
 
 def replied(call: Runnable[Any, Any], messages: Any) -> Any:
     """Return the reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on."""
     try:
-        try:
-            reply = call.invoke(messages, CALL_CONFIG)
-        except NotImplementedError:  # a model that is only async
-            reply = call.ainvoke(messages, CALL_CONFIG)
+        reply = call.invoke(messages, CALL_CONFIG)
         return _awaited(reply) if inspect.isawaitable(reply) else reply
     except Exception as error:
         raise SummarizationError(
@@ -537,32 +482,17 @@ carry on without rereading it. What an earlier summary at its beginning says and
 
 {sections} Write at most {max_tokens} tokens."""
 
-MIN_TRANSCRIPT_TOKENS = 128  # smallest room for the transcript in one call: less is a paid call for a sentence or two
-FILLED_SHARE = 0.9  # of the room for the transcript, because counts are estimates
-SUMMARY_SHARE = 0.25  # of a summarizer's window for the running summary, so that most of each paid call is new
+LEAST_CHARS = 20  # of each message in a transcript: with less it says nothing
+FILLED_SHARE = 0.9  # of a summarizer's window, because counts are estimates
+SUMMARY_SHARE = 0.25  # of it for a summary, so that most of it is for the transcript
 LEAST_SUMMARY_TOKENS = 64  # smallest length asked for: a paragraph
 QUOTE_CHARS = 200  # of the last message that a summary covers: two or three lines tell it from the others
-MARK_BYTES = 6  # of the code in the marks around data: whoever wrote a part of it has one attempt to guess 48 bits
-
-_SEAM_TOKENS = 1  # counts of parts may each be rounded down by less than one token
-
-
-def _shortened(piece: str, room: int, cost: Callable[[str], int]) -> str:
-    """The piece itself, or its beginning with a note when it is larger than a whole part."""
-    if cost(piece) <= room:
-        return piece
-    note = f"[... of {len(piece)} characters the beginning ...]"
-    return f"{first_part(piece, room - cost(note), cost)}\n{note}"
+MARK_CHARS = 12  # of the code in the marks around data: whoever wrote a part of it has one attempt to guess 48 bits
 
 
 def _mark_of(*texts: str) -> str:
     """The code of the marks around texts: of all of them, so that no part could quote it."""
-    return _digest(*texts)[: 2 * MARK_BYTES]
-
-
-def _digest(*texts: str) -> str:
-    encoded = "\0".join(texts).encode("utf-8", "surrogatepass")
-    return blake2b(encoded, digest_size=8).hexdigest()
+    return digest("\0".join(texts))[:MARK_CHARS]
 
 
 def _transcript(messages: Sequence[AnyMessage]) -> list[str]:
@@ -576,6 +506,10 @@ def _transcript(messages: Sequence[AnyMessage]) -> list[str]:
         ]
         texts.append("\n".join(lines))
     return texts
+
+
+def _clipped(text: str, chars: int) -> str:
+    return text if len(text) <= chars else f"{text[:chars]}..."
 
 
 def _label(message: AnyMessage) -> str:

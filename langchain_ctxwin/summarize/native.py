@@ -81,16 +81,13 @@ class NativeSummarizer(Instructed):
         """Name by which this summarizer's texts are told from those of others, in every process."""
         return f"{NATIVE} {self.model_name} {' '.join(self.sections)}"
 
-    def written_as(
-        self, prompt: str | None, sections: Sequence[str]
-    ) -> NativeSummarizer:
-        """Return a summarizer with the sections of settings; a prompt of one's own is refused."""
-        if prompt:
+    def __post_init__(self) -> None:
+        """Refuse a prompt of one's own."""
+        if self.prompt:
             raise ConfigError(
                 f"summarizer={NATIVE!r} asks about the request itself, and summary_prompt has places for a transcript: "
                 "set summary_sections, or pass a chat model as summarizer"
             )
-        return replace(self, sections=tuple(sections) or self.sections)
 
     def called(self, call: Any, tools: Sequence[Any]) -> Any:
         """Return what a request goes to: the call, or the model with these tools bound."""
