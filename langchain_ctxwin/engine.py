@@ -88,7 +88,6 @@ from langchain_ctxwin.summarize.native import (
     NATIVE,
     NativeSummarizer,
     native_summarizer,
-    require_native,
 )
 from langchain_ctxwin.util.log import FailureLog
 from langchain_ctxwin.util.memo import Lru, once
@@ -596,7 +595,7 @@ class ContextEngine:
     def require_summarizer(self, call: Any) -> None:
         """Raise `ConfigError` where summaries are to come from the provider of a model that writes none."""
         if isinstance(self.summarizer, NativeSummarizer):
-            require_native(call)
+            native_summarizer(call)
 
     def in_background(self, window: Window) -> bool:
         """True when summaries are written off the critical path; one that needs no model is written in place."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_ctxwin.core.limits import unwrapped
@@ -117,16 +117,12 @@ class NativeSummarizer(Instructed):
         Raises:
             SummarizationError: the provider failed, or wrote no block.
         """
-        reply = replied(self.request, max_tokens)
-        if isinstance(reply, ProviderSummary) and reply.block:
-            return reply
-        block = compaction_in(reply) if isinstance(reply, AIMessage) else None
-        content = block.get("content") if block else None
-        if block is None or not isinstance(content, str):
+        summary: ProviderSummary = replied(self.request, max_tokens)
+        if not summary.block:
             raise SummarizationError(
                 f"the provider answered without a compaction: {ADVICE}"
             )
-        return ProviderSummary(content, _bare(block))
+        return summary
 
     def _anthropic_compact(
         self,
@@ -134,7 +130,7 @@ class NativeSummarizer(Instructed):
         messages: list[AnyMessage],
         arguments: Mapping[str, Any],
         max_tokens: int,
-    ) -> Any:
+    ) -> ProviderSummary:
         instructions = f"{sections_text(self.sections)} Write at most {max_tokens:,} tokens.{self.focus_text}"
         model_arguments = {
             key: value for key, value in arguments.items() if key not in REPLY_ONLY
@@ -147,36 +143,31 @@ class NativeSummarizer(Instructed):
         # None takes out what the model is set to
         model_arguments |= dict.fromkeys(("context_management", "stop_sequences"))
         compaction = {"type": "summarize", "instructions": instructions}
-        return model.bind(**model_arguments, compaction=compaction).invoke(messages)
+        asked = model.bind(**model_arguments, compaction=compaction)
+        block = compaction_in(asked.invoke(messages)) or {}
+        text = block.get("content")
+        is_whole = isinstance(text, str)
+        return ProviderSummary(str(text), _bare(block) if is_whole else {})
 
 
-def native_summarizer(limits: Any) -> NativeSummarizer:
-    """Return the summarizer that asks the provider of the agent's model, where `limits` say who that is.
+def native_summarizer(model: Any) -> NativeSummarizer:
+    """Return the summarizer that asks the provider of a model; limits alone do not say who will be called.
 
     Raises:
-        ConfigError: as `require_native`.
+        ConfigError: the provider writes no summary on demand, its integration cannot ask, or it compacts by itself.
     """
-    require_native(limits)
-    is_chat = isinstance(unbound(limits), BaseChatModel)
-    return NativeSummarizer(model=limits if is_chat else None)
-
-
-def require_native(model: Any) -> None:
-    """Raise `ConfigError` where the provider of a model writes no summary on demand, or its integration cannot ask."""
     inner, provider = unbound(model), rules_of(model).provider
-    wanted = f"summarizer={NATIVE!r}"
     if not isinstance(inner, BaseChatModel) and provider in {"", "anthropic", "openai"}:
-        return  # limits alone: who is called is looked at then
-    name = type(inner).__name__
-    if provider == "openai" and hasattr(inner, "root_client"):
-        if getattr(inner, "use_responses_api", None) is not True:
-            raise ConfigError(
-                f"{wanted}: {name} calls Chat Completions, which takes no block back: set use_responses_api=True on "
-                f"the model, or {ADVICE}"
-            )
-    elif provider != "anthropic" or not hasattr(inner, "betas"):
+        return NativeSummarizer()
+    wanted = f"summarizer={NATIVE!r}"
+    asks_openai = getattr(inner, "use_responses_api", None) and hasattr(
+        inner, "root_client"
+    )
+    asks_anthropic = hasattr(inner, "betas")
+    can_ask = {"openai": asks_openai, "anthropic": asks_anthropic}
+    if not can_ask.get(provider):
         raise ConfigError(
-            f"{wanted}: {name} cannot ask its provider for one. ChatAnthropic can, and ChatOpenAI with "
+            f"{wanted}: {type(inner).__name__} cannot ask its provider for one. ChatAnthropic can, and ChatOpenAI with "
             f"use_responses_api=True: {ADVICE}"
         )
     if rules_of(model).compacts_itself:
@@ -185,6 +176,7 @@ def require_native(model: Any) -> None:
             f"{wanted}: context_management={management!r} lets the server compact by itself, which takes no other "
             "block: leave out one of both"
         )
+    return NativeSummarizer(model=model)
 
 
 def _openai_compact(
