@@ -157,7 +157,10 @@ def call_arguments(
         if is_claude and is_open and own.get(BREAKPOINT) is None:
             arguments[BREAKPOINT] = dict(MINUTES)  # behind the newest message
         if rules.takes_cache_key and conversation and not own.get(CACHE_KEY):
-            arguments[CACHE_KEY] = cache_key(conversation)
+            # the same for all requests of a conversation, and nothing of its name
+            name = conversation.encode("utf-8", "surrogatepass")
+            key = hashlib.blake2b(name, digest_size=KEY_CHARS // 2).hexdigest()
+            arguments[CACHE_KEY] = key
     # asked for: the id is of each request
     diagnostics = own.get("diagnostics")
     if is_claude and diagnostics is not None:
@@ -205,14 +208,9 @@ def dropped_reasoning(answer: Any) -> str:
 
 def _may_drop(window: Window, model_arguments: Mapping[str, Any]) -> bool:
     """True when this model refused reasoning of another prefix before, and its client lets us ask to drop it."""
-    is_bound = (
-        bool(window.parts.model) and window.session.binding_model == window.parts.model
-    )
-    return (
-        is_bound
-        and window.parts.rules.takes_betas
-        and model_arguments.get("thinking") is None
-    )
+    model, may_ask = window.parts.model, window.parts.rules.takes_betas
+    is_free = may_ask and model_arguments.get("thinking") is None
+    return is_free and bool(model) and window.session.binding_model == model
 
 
 def refused_part(error: BaseException) -> str:
@@ -229,29 +227,20 @@ def without_response_ids(
 ) -> list[AnyMessage]:
     """Remove these ids of OpenAI responses, or all, so that the server gets messages and no reference to its own."""
     return [
-        _unnamed(message) if old is None or _response_id(message) in old else message
-        for message in messages
+        with_fields(m, response_metadata=_without(m.response_metadata, RESPONSE_ID))
+        if old is None or _response_id(m) in old
+        else m
+        for m in messages
     ]
 
 
-def _unnamed(message: AnyMessage) -> AnyMessage:
-    metadata = {k: v for k, v in message.response_metadata.items() if k != RESPONSE_ID}
-    return with_fields(message, response_metadata=metadata)
+def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in mapping.items() if name != key}
 
 
 def _response_id(message: AnyMessage) -> Any:
-    return (
-        message.response_metadata.get(RESPONSE_ID)
-        if isinstance(message, AIMessage)
-        else None
-    )
-
-
-def cache_key(conversation: str) -> str:
-    """Return a key that is the same for all requests of a conversation, and tells nothing of its name."""
-    return hashlib.blake2b(
-        conversation.encode("utf-8", "surrogatepass"), digest_size=KEY_CHARS // 2
-    ).hexdigest()
+    is_answer = isinstance(message, AIMessage)
+    return message.response_metadata.get(RESPONSE_ID) if is_answer else None
 
 
 def with_breakpoints(
@@ -270,17 +259,14 @@ def with_breakpoints(
     own = _marks(marked[:first], key)
     taken = sum(map(_is_marked_tool, tools)) + len(_marks(marked, key))
     free = MAX_BREAKPOINTS - taken - (not _marks(marked[-1:], key))
-    if first and free > 0 and not own:
-        marked[0] = _marked(marked[0], mark, key)
-        free -= 1
-    mark = own[0] if own else mark
-    fixed_stop = _fixed_stop(marked, first) if free > 0 and key == BREAKPOINT else None
-    if fixed_stop is not None:
-        marked[fixed_stop] = _marked(marked[fixed_stop], mark, key)
-        free -= 1
-    record = next((i for i, one in enumerate(marked) if one.id == RECORD_ID), None)
-    if record is not None and free > 0:
-        marked[record] = _record_marked(marked[record], mark, key)
+    places = [] if own else [*range(first)]
+    if key == BREAKPOINT:
+        places += _fixed_stop(marked, first)
+    places += [index for index, one in enumerate(marked) if one.id == RECORD_ID]
+    for place in places[: max(0, free)]:
+        is_record = marked[place].id == RECORD_ID
+        put = _record_marked if is_record else _marked
+        marked[place] = put(marked[place], own[0] if own else mark, key)
     return marked
 
 
@@ -300,12 +286,11 @@ def _record_marked(record: AnyMessage, mark: Mapping[str, str], key: str) -> Any
     return with_fields(record, content=[*blocks, rest])
 
 
-def _fixed_stop(messages: Sequence[AnyMessage], first: int) -> int | None:
+def _fixed_stop(messages: Sequence[AnyMessage], first: int) -> list[int]:
     """Position of the last message that stays when the record is written anew; before that, of the first message."""
     ids = [message.id for message in messages]
     stop = ids.index(RECORD_ID) if RECORD_ID in ids else min(first + 1, len(ids) - 1)
-    places = reversed(range(first, stop))
-    return next((place for place in places if _ends_in_text(messages[place])), None)
+    return [i for i in range(first, stop) if _ends_in_text(messages[i])][-1:]
 
 
 def _ends_in_text(message: AnyMessage) -> bool:
@@ -335,19 +320,19 @@ def _mark(block: Mapping[str, Any], key: str) -> Any:
 
 def _without_marks(message: AnyMessage, key: str) -> AnyMessage:
     """The message without breakpoints."""
-    if not _marks([message], key):
+    content: Any = message.content
+    if not isinstance(content, list):
         return message
-    content = [_unmarked(block, key) for block in message.content]
-    return with_fields(message, content=content)
+    return with_fields(message, content=[_unmarked(block, key) for block in content])
 
 
 def _unmarked(block: Any, key: str) -> Any:
     if not isinstance(block, Mapping):
         return block
-    bare = {name: value for name, value in block.items() if name != key}
-    return (
-        bare | {"extras": _unmarked(bare["extras"], key)} if "extras" in bare else bare
-    )
+    bare = _without(block, key)
+    if "extras" in bare:
+        bare["extras"] = _unmarked(bare["extras"], key)
+    return bare
 
 
 def _marked(message: AnyMessage, mark: Mapping[str, str], key: str) -> AnyMessage:
