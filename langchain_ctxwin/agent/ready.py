@@ -190,7 +190,7 @@ def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None) -> ToolNode:
     if guard is None:
         return ToolNode(tools)
     return ToolNode(
-        [*guard.others(tools), *guard.tools],
+        [*guard.tools, *guard.others(tools)],
         wrap_tool_call=guard.wrap_tool_call,
         awrap_tool_call=guard.awrap_tool_call,
     )

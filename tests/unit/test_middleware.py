@@ -34,11 +34,22 @@ from langchain_ctxwin import (
     ContextNodes,
     ContextState,
     ModelLimits,
+    ToolResultGuard,
 )
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
-from support.agents import LONG, THREAD, WAYS, agent_on, ask, model_of, on_both, values
+from support.agents import (
+    ADAPTERS,
+    LONG,
+    THREAD,
+    WAYS,
+    agent_on,
+    ask,
+    model_of,
+    on_both,
+    values,
+)
 from support.fakes import (
     ScriptedChatModel,
     SdkError,
@@ -242,6 +253,15 @@ def test_nodes_and_middleware_send_the_same_requests_and_leave_the_same_session_
         assert (len(requests), len(history), error) == (24, 8 * 7, "")
         assert session["context_guard"]["compactions"] > 0
         assert bool(session.get("context_summary")) is (scenario.mode != "off")
+
+
+def test_tools_of_ours_stand_in_the_same_place_on_both_adapters():
+    models = [model_of(8_000) for _ in ADAPTERS]
+    for adapter, model in zip(ADAPTERS, models, strict=True):
+        own = {"guard": ToolResultGuard(), "recall": True}
+        ask(agent_on(adapter, model, [read], **own), "Hello")
+    nodes, middleware = (model.requests[0].tools for model in models)
+    assert nodes == middleware
 
 
 def test_the_hidden_keys_are_those_of_the_nodes():
