@@ -11,9 +11,9 @@ Positions are those of the history. What else reasoning is tied to, such as the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Protocol, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -25,7 +25,7 @@ from langchain_core.messages import (
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import ELSEWHERE, UNKNOWN, ModelInfo, Rules
-from langchain_ctxwin.core.pairing import call_ids, note_message
+from langchain_ctxwin.core.pairing import call_ids
 from langchain_ctxwin.core.provider_blocks import (
     ALL,
     MediaSize,
@@ -227,34 +227,6 @@ _FENCE = re.compile(
 )
 CONSTRAINTS_TEXT = "Rules that hold for the whole conversation:"
 RECORD_ID = "ctxwin-record"
-
-
-def assemble(
-    system: SystemMessage | None,
-    pinned: Iterable[AnyMessage],
-    history: Iterable[AnyMessage],
-    *,
-    constraints: str = "",
-    record: str = "",
-    placement: Literal["system", "user"] = "user",
-) -> list[AnyMessage]:
-    """Return the message list of one request: system message, pins, record, history.
-
-    The pins come first because they change least: what precedes the record stays cached when it is written anew.
-
-    Args:
-        system: system prompt and leading system messages, merged.
-        pinned: the messages before the view that are shown all the same.
-        history: the messages of the view.
-        constraints: the engine-level rules as a text; empty when there are none.
-        record: the fenced summary and record; empty when nothing left the view.
-        placement: where the record is shown.
-    """
-    texts, notes = [constraints, record], list[AnyMessage]()
-    if record and placement == "user":
-        notes = [note_message(texts.pop(), RECORD_ID)]
-    whole = append_text(system, [*filter(None, texts)])
-    return [*([whole] if whole else ()), *pinned, *notes, *history]
 
 
 def merge_system(

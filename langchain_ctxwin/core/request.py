@@ -17,10 +17,11 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
 from langchain_ctxwin.core.model_info import CACHE_SECONDS
-from langchain_ctxwin.core.pairing import NOTE_KEY, Before
+from langchain_ctxwin.core.pairing import NOTE_KEY, Before, note_message
 from langchain_ctxwin.core.parts import (
+    RECORD_ID,
     Parts,
-    assemble,
+    append_text,
     block_of,
     constraints_text,
     record_index,
@@ -216,6 +217,7 @@ class Request:
     def assembled(self) -> list[AnyMessage]:
         """Return the messages of the request, the system message first.
 
+        Pins precede the record because they change least: what precedes it stays cached when it is written anew.
         Before its own compaction a provider ignores everything, so pins and record come after that; behind one that it
         wrote on demand, after what followed it then.
         """
@@ -226,18 +228,18 @@ class Request:
         elif lead is not None and lead >= at:
             at += 1
         leading = sum(len(step.messages) for step in self.steps if step.index < at)
-        return assemble(
-            self.parts.system,
-            [
-                *([self.block] if self.block else ()),
-                *history[:leading],
-                *(message for step in self.pinned for message in step.messages),
-            ],
-            history[leading:],
-            constraints=constraints_text(settings.constraints),
-            record=self.record,
-            placement="user" if self.block else settings.summary_placement,
-        )
+        texts, notes = [constraints_text(settings.constraints), self.record], []
+        if self.record and (self.block or settings.summary_placement == "user"):
+            notes = [note_message(texts.pop(), RECORD_ID)]
+        system = append_text(self.parts.system, [*filter(None, texts)])
+        return [
+            *([system] if system else ()),
+            *([self.block] if self.block else ()),
+            *history[:leading],
+            *(message for step in self.pinned for message in step.messages),
+            *notes,
+            *history[leading:],
+        ]
 
     def _pinned_steps(
         self, view: View, start: int, before: Before, lead: int | None
