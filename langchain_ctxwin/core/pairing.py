@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count
 from typing import Any, cast
 
 from langchain_core.messages import (
@@ -223,7 +223,6 @@ LATE_TEXT = "[Result of an earlier call, which came late]"
 MEDIA_TEXT = "[Pictures and files of the results above, in their order]"
 SYSTEM_NOTE_TEXT = "[System note]"
 NAMELESS = "call"  # begins the id of a call that came without one
-UNANSWERED = ":unanswered"  # ends the id of a placeholder
 
 # of blocks that are to be sent again as they are
 SIGNATURE_KEYS = ("signature", "thought_signature", "extras")
@@ -290,7 +289,10 @@ def repair_step(
             results = [result for result in results if result is not own_result]
             if own_result is None:
                 before.unanswered.add(new_id)
-                own_result = _placeholder(f"{message.id}:{call_id}{UNANSWERED}")
+                key = f"{message.id}:{call_id}:unanswered"
+                own_result = ToolMessage(
+                    UNANSWERED_TEXT, tool_call_id=new_id, status="error", id=key
+                )
             answers.append(with_fields(own_result, tool_call_id=new_id))
         body += answers if rules.media_in_results else _media_behind(answers)
     body += [_late(result) for result in results if result.tool_call_id in late_ids]
@@ -332,11 +334,6 @@ def _said(message: AnyMessage, rules: Rules) -> list[AnyMessage]:
     return [with_fields(message, content=EMPTY_USER_TEXT) if is_void else message]
 
 
-def _placeholder(message_id: str) -> ToolMessage:
-    """The result of a call that has none."""
-    return ToolMessage(UNANSWERED_TEXT, tool_call_id="", status="error", id=message_id)
-
-
 def _late(result: ToolMessage) -> AnyMessage:
     """A result whose call was shown without one; what was sent stays as it was."""
     label = f"{LATE_TEXT}\n"
@@ -350,14 +347,14 @@ def _result_of(
     call_id: str, results: Sequence[ToolMessage], called_ids: Collection[str]
 ) -> ToolMessage | None:
     """The result of a call: the one with its id, else the first that belongs to no other, where an id is missing."""
-    for result in results:
-        if result.tool_call_id == call_id:
-            return result
-    for result in results:
-        lacks_id = not (call_id and result.tool_call_id)
-        if lacks_id and result.tool_call_id not in called_ids:
-            return result
-    return None
+    own = (result for result in results if result.tool_call_id == call_id)
+    others = (
+        result
+        for result in results
+        if not (call_id and result.tool_call_id)
+        and result.tool_call_id not in called_ids
+    )
+    return next(chain(own, others), None)
 
 
 def _media_behind(results: Sequence[ToolMessage]) -> Iterable[AnyMessage]:
