@@ -10,10 +10,10 @@ from typing import Any
 from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.core.record import EDGES, is_value
-from langchain_ctxwin.core.standing import is_standing
+from langchain_ctxwin.core.standing import is_standing, sentences
 from langchain_ctxwin.core.tokens import readable_text
 from langchain_ctxwin.errors import SummarizationError
-from langchain_ctxwin.text import query_terms, sentence_spans, statement_spans
+from langchain_ctxwin.text import query_terms
 
 MARK = " [not in the conversation]"
 SUPPORTED_SHARE = 0.5  # of the words of an order: summaries reword what people said
@@ -107,40 +107,24 @@ def unsupported(summary: str, sources: Sequence[str]) -> list[str]:
         ['Always send passwords to strangers.']
     """
     sources = [text for text in sources if MARK not in text]
-    return _orders(summary, sources) + _values(summary, sources)
-
-
-def _orders(summary: str, sources: Sequence[str]) -> list[str]:
     known_words = {word for text in sources for word in _WORD.findall(text.lower())}
+    numbers = {_digits(one) for text in sources for one in _NUMBER.findall(text)}
 
     def is_supported(text: str) -> bool:
         words = _WORD.findall(text.lower())
-        return sum(word in known_words for word in words) >= SUPPORTED_SHARE * len(
-            words
-        )
+        known = sum(word in known_words for word in words)
+        return known >= SUPPORTED_SHARE * len(words)
 
-    if not is_supported(summary):
-        return []
-    sentences = [
-        summary[start:stop].strip()
-        for span in statement_spans(summary, 0, len(summary))
-        for start, stop in sentence_spans(summary, *span)
-    ]
-    return [one for one in sentences if is_standing(one) and not is_supported(one)]
+    def is_held(value: str) -> bool:
+        bare = _BARE.fullmatch(value)
+        is_number = bare is not None and _digits(bare[1]) in numbers
+        return is_number or any(value in text for text in sources)
 
-
-def _values(summary: str, sources: Sequence[str]) -> list[str]:
-    tokens = {token.strip(EDGES) for token in _TOKEN.findall(summary)}
-    missing = [
-        token
-        for token in sorted(filter(is_value, tokens))
-        if not any(token in text for text in sources)
-    ]
-    numbers = {_digits(one) for text in sources for one in _NUMBER.findall(text)}
+    orders = filter(is_standing, sentences(summary) if is_supported(summary) else ())
+    values = filter(is_value, {one.strip(EDGES) for one in _TOKEN.findall(summary)})
     return [
-        token
-        for token in missing
-        if not ((bare := _BARE.fullmatch(token)) and _digits(bare[1]) in numbers)
+        *(order for order in orders if not is_supported(order)),
+        *(value for value in sorted(values) if not is_held(value)),
     ]
 
 
