@@ -1,30 +1,23 @@
-"""Sentences: where one statement ends and the next begins, in prose, code and tool output of any size."""
+"""Sentences: where one statement ends and the next begins, in prose, code and tool output of any size; and terms."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from math import log1p
 from unicodedata import normalize
 
-import sentencex
-
 Span = tuple[int, int]  # where a piece of a text begins and where it stops
-# as much is segmented at once: time can grow with the square
-LONGEST_SENTENCE_CHARS = 600
-# a line up to this length is one statement: what it holds belongs together
-SHORT_LINE_CHARS = 60
-WRAPPED_LINE_CHARS = 40  # lines that are broken for their width are at least this long
-# of the lines of wrapped prose that many go on in lower case; of logs and tables hardly any do
-_WRAPPED_SHARE = 1 / 3
-_HEADING = re.compile(r"\s*#{1,6} [^\n]*\s*")
-_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
-_SPACES_OF_THAI = re.compile(r"(?<=[\u0e00-\u0eff])[ \t]++(?=[\u0e00-\u0eff])")
-_LINE_END = re.compile(r"\n(?:[^\S\n]*+\n)*+")
-_LANGUAGE = "en"  # sets the abbreviations that do not end a sentence; punctuation of other scripts is known in any case
-# The segmenter cannot encode lone surrogates and fails on some non-ASCII spaces: it sees a stand-in of equal length.
-_UNSAFE = re.compile(r"[^\S \t\n\r\f\v]|[\ud800-\udfff]")
+# a longer statement is cut between words: what is on one line of data need not belong together
+LONGEST_STATEMENT_CHARS = 600
+# At blank lines; at line ends, but for lines that are broken for their width: long ones that go on in lower case;
+# behind sentences, in the punctuation of many scripts. Thai and Lao have only spaces for it.
+_END = re.compile(
+    r"\n(?:[^\S\n]*+\n)++|(?<![^\n]{40})\n|\n(?![a-z\xdf-\xff\u0430-\u044f])"
+    r"|(?<=[.!?\u0964\u061f\u06d4])(?<!\b(?:Mr|Ms|Dr|St|No|vs)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])"
+    r"|(?<=[\u3002\uff01\uff1f])|(?<=[\u0e00-\u0eff])[ \t]++(?=[\u0e00-\u0eff])"
+)
 
 
 def statement_spans(text: str, start: int, stop: int) -> Iterator[Span]:
@@ -32,61 +25,30 @@ def statement_spans(text: str, start: int, stop: int) -> Iterator[Span]:
 
     The spans follow each other without gaps; each ends with the white space after its statement.
     """
-    for block in _between(
-        start, stop, [match.end() for match in _BLANK_LINES.finditer(text, start, stop)]
-    ):
-        lines = list(
-            _between(
-                *block, [match.end() for match in _LINE_END.finditer(text, *block)]
-            )
-        )
-        for span in [block] if _is_wrapped(text, lines) else lines:
-            if span[1] - span[0] <= SHORT_LINE_CHARS or text[slice(*span)].isspace():
-                yield span
-            else:
-                yield from sentence_spans(text, *span)
-
-
-def sentence_spans(text: str, start: int, stop: int) -> Iterator[Span]:
-    """Yield where the sentences of `text[start:stop]` are, lazily; the spans follow each other without gaps.
-
-    A sentence longer than `LONGEST_SENTENCE_CHARS` is cut after a space, else at that length.
-    """
-    while start < stop:
-        limit = min(start + LONGEST_SENTENCE_CHARS, stop)
-        ends = _sentence_ends(text, start, limit)
-        if limit < stop:  # the last sentence may go on
-            ends = ends[:-1] or [word_cut(text, start, limit)]
-        for end in ends:
+    ends = (match.end() for match in _END.finditer(text, start, stop))
+    for end in (*ends, stop):
+        while end - start > LONGEST_STATEMENT_CHARS:
+            cut = word_cut(text, start, start + LONGEST_STATEMENT_CHARS)
+            yield start, cut
+            start = cut
+        if start < end:
             yield start, end
             start = end
 
 
-def pieces_of(
-    text: str, room: int, price: Callable[[str], int], level: int = 0
-) -> Iterator[str]:
-    """Yield the pieces of a text that fit: paragraphs, else lines, sentences, words.
+def pieces_of(text: str, room: int, price: Callable[[str], int]) -> Iterator[str]:
+    """Yield the pieces of a text that fit: statements, of a long one halves. A single character may cost more."""
+    for start, stop in statement_spans(text, 0, len(text)):
+        yield from _halves(text[start:stop], room, price)
 
-    A heading stays with what follows it. Only a single character may cost more than the room.
-    """
-    if level and (len(text) <= 1 or price(text) <= room):
+
+def _halves(text: str, room: int, price: Callable[[str], int]) -> Iterator[str]:
+    if len(text) == 1 or price(text) <= room:
         yield text
         return
-    stops_of = _UNITS[min(level, len(_UNITS) - 1)]
-    stops = [stop for stop in stops_of(text) if 0 < stop < len(text)]
-    start = 0
-    for stop in [*stops, len(text)]:
-        if stop == len(text) or not _HEADING.fullmatch(text, start, stop):
-            yield from pieces_of(text[start:stop], room, price, level + 1)
-            start = stop
-
-
-_UNITS: tuple[Callable[[str], Iterable[int]], ...] = (
-    lambda text: (match.end() for match in _BLANK_LINES.finditer(text)),
-    lambda text: (match.end() for match in _LINE_END.finditer(text)),
-    lambda text: (end for _, end in sentence_spans(text, 0, len(text))),
-    lambda text: [word_cut(text, 0, len(text) // 2)],
-)
+    cut = word_cut(text, 0, len(text) // 2)
+    yield from _halves(text[:cut], room, price)
+    yield from _halves(text[cut:], room, price)
 
 
 def word_cut(text: str, start: int, limit: int) -> int:
@@ -95,45 +57,6 @@ def word_cut(text: str, start: int, limit: int) -> int:
     return next(
         (position for position in positions if text[position - 1].isspace()), limit
     )
-
-
-def _sentence_ends(text: str, start: int, stop: int) -> list[int]:
-    """Where sentences end, after blank lines if there are any; Thai and Lao only have spaces for it."""
-    part, ends, end = text[start:stop], list[int](), 0
-    safe = (
-        part
-        if part.isascii()
-        else _UNSAFE.sub(lambda match: " " if match[0].isspace() else "\ufffd", part)
-    )
-    for sentence in sentencex.segment(_LANGUAGE, safe):
-        if ends and part[end : end + len(sentence)].isspace():
-            ends.pop()
-        end += len(sentence)
-        ends.append(end)
-    ends[-1:] = [len(part)]  # the segmenter may leave out white space at the end
-    if not part.isascii():
-        ends = sorted(
-            {*ends, *(match.end() for match in _SPACES_OF_THAI.finditer(part))}
-        )
-    return [start + end for end in ends]
-
-
-def _between(start: int, stop: int, ends: Sequence[int]) -> Iterator[Span]:
-    for end in ends:
-        yield start, end
-        start = end
-    if start < stop:
-        yield start, stop
-
-
-def _is_wrapped(text: str, lines: Sequence[Span]) -> bool:
-    """True for prose whose lines are broken for their width: long ones that go on in lower case."""
-    if len(lines) == 1:
-        return False
-    wrapped = sum(
-        1 for a, b in lines[:-1] if b - a > WRAPPED_LINE_CHARS and text[b].islower()
-    )
-    return wrapped >= _WRAPPED_SHARE * (len(lines) - 1)
 
 
 MAX_WORDS = 65_536  # words whose terms are remembered: the vocabulary of a very long conversation, about 20 MB

@@ -378,11 +378,6 @@ TABLE = "".join(f"{number},door,oak\n" for number in range(4))
 @pytest.mark.parametrize(
     ("text", "room", "pieces"),
     [
-        (
-            "# A\n\nOne.\n\n# B\n\nTwo.",
-            12,
-            ["# A\n\nOne.\n\n", "# B\n\nTwo."],
-        ),
         (TABLE[:22], 14, ["0,door,oak\n", "1,door,oak\n"]),
         (
             "A door is. Another one is. Gone.",
@@ -401,5 +396,5 @@ TABLE = "".join(f"{number},door,oak\n" for number in range(4))
     ],
 )
 def test_a_text_is_cut_where_a_reader_would_cut(text, room, pieces):
-    """At paragraphs, lines, sentences, words, characters; a heading stays with what follows it."""
+    """At lines, sentences, words, characters."""
     assert list(pieces_of(text, room, len)) == pieces
