@@ -312,7 +312,7 @@ class _Meter(BaseCallbackHandler):
             text=text,
             block=block,
             calls=self._calls,
-            tokens=self._tokens,
+            tokens=dict(self._tokens),
             seconds=seconds,
         )
 

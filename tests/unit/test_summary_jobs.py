@@ -210,7 +210,7 @@ def test_a_summary_is_stored_before_the_job_is_done_and_used_instead_of_written_
 ):
     """Who sees the job done may rely on the other processes' seeing the text, with what it cost."""
     jobs, others = Jobs(), Jobs()
-    jobs.begin(store=store)
+    jobs.begin(lambda: ScriptedChatModel().invoke("tea?").text and "text", store=store)
     assert jobs.ended() == ("text", "")
     assert store.get("key") == jobs.find("key").written
     stored = Written(text="stored", calls=1, tokens={"input_tokens": 9})
