@@ -40,7 +40,7 @@ from langchain_ctxwin.core.recovery import (
     smaller_output,
 )
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.sizing import answered_by
+from langchain_ctxwin.core.sizing import answered_by, may_be
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import (
@@ -300,12 +300,9 @@ class ModelCall:
             return None
         window = self._step.window
         extends, least = window.last_report, window.lower_tokens
-        if answered_by(reply) not in {
-            "",
-            window.answering_model,
-        } and window.session.counts.get("anchor"):
-            extends, least = None, 0
-        previous = small_report(window, answered_by(reply) or window.answering_model)
+        previous = small_report(window)
+        if not may_be(answered_by(reply), window.sizing.model):
+            extends, least, previous = None, 0, None
         if previous is None and extends:
             previous = extends.tokens, max(0, least - extends.tokens)
         return silent_overflow(

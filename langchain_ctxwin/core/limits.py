@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -50,7 +50,7 @@ class ModelLimits:
         source: Who states the limits: `explicit`, `profile`, `guess`, `unknown` or the name of a source.
 
     Raises:
-        ConfigError: a value is not a positive whole number, or two of them contradict each other.
+        ConfigError: a value is not a positive whole number.
 
     Examples:
         >>> ModelLimits(8192, max_output_tokens=1024).input_limit(1024)
@@ -71,23 +71,6 @@ class ModelLimits:
             unit = name.rpartition("_")[2] if name in MEDIA_NAMES else "tokens"
             value = getattr(self, name)
             require_tokens(name, value, minimum=1, optional=True, unit=unit)
-        window, requested = self.context_window, self.requested_output_tokens
-        for name, bound_name in (
-            ("max_input_tokens", "context_window"),
-            ("max_output_tokens", "context_window"),
-            ("requested_output_tokens", "max_output_tokens"),
-        ):
-            value, bound = getattr(self, name), getattr(self, bound_name)
-            if _exceeds(value, bound):
-                change = f"lower {name} or raise {bound_name}"
-                raise ConfigError(
-                    f"{name}={value:,} is more than {bound_name}={bound:,}: {change}"
-                )
-        if requested is not None and window is not None and requested >= window:
-            raise ConfigError(
-                f"requested_output_tokens={requested:,} leaves no input in context_window={window:,}: "
-                "request a shorter output or raise context_window"
-            )
 
     @classmethod
     def of(cls, model: Any) -> ModelLimits:
@@ -99,9 +82,8 @@ class ModelLimits:
         `max_tokens` and its other names. Bindings, sequences and fallbacks are looked through; of several models the
         smallest limits count, and the largest requested output.
 
-        Tables are messy, so nothing read from one raises: non-positive values are unknown, an output limit larger
-        than the window or smaller than the configured output is dropped, and so is a configured output that leaves
-        no input. Whatever states nothing gives limits whose `known` is false.
+        Tables are messy, so nothing read from one raises: non-positive values are unknown. Whatever states nothing
+        gives limits whose `known` is false.
 
         Raises:
             ConfigError: the number is not positive.
@@ -147,14 +129,15 @@ class ModelLimits:
     def output_reserve(self, configured: int | None = None) -> int:
         """Tokens to keep for the answer.
 
-        `configured` if given, else what requests ask for, else the smaller of the output limit and a quarter of the
-        window. 0 when only an input limit is known: such an input is not shared with the output.
+        `configured` if given, else what requests ask for where that leaves input, else the smaller of the output limit
+        and a quarter of the window. 0 when only an input limit is known: such an input is not shared with the output.
         """
         require_tokens("output_reserve", configured, optional=True)
-        reserve = self.requested_output_tokens if configured is None else configured
-        if reserve is not None:
-            return reserve
-        window = self.context_window
+        if configured is not None:
+            return configured
+        window, requested = self.context_window, self.requested_output_tokens
+        if requested is not None and (window is None or requested < window):
+            return requested
         share = None if window is None else int(window * OUTPUT_SHARE)
         return least(self.max_output_tokens, share) or 0
 
@@ -230,10 +213,10 @@ class NamedLimits:
 
 
 def asking_for(limits: ModelLimits, output_tokens: int | None) -> ModelLimits:
-    """Return the limits of a model that is set to ask for so much output; None or all of its window changes nothing."""
-    if output_tokens is None or _exceeds(output_tokens + 1, limits.context_window):
+    """Return the limits of a model that is set to ask for so much output; None changes nothing."""
+    if output_tokens is None:
         return limits
-    return _consistent(**{**asdict(limits), "requested_output_tokens": output_tokens})
+    return replace(limits, requested_output_tokens=output_tokens)
 
 
 # ---- read off models ------------------------------------------------------------------------------------------------
@@ -278,8 +261,8 @@ def _of_part(part: Any, bound: Mapping[str, Any]) -> ModelLimits:
     profile = getattr(part, "profile", None)
     stated = profile if isinstance(profile, Mapping) else {}
     window = _tokens(stated.get("max_input_tokens"))
-    return _consistent(
-        context_window=window,
+    return ModelLimits(
+        window,
         max_output_tokens=_tokens(stated.get("max_output_tokens")),
         requested_output_tokens=next(filter(None, map(_tokens, outputs)), None),
         source=UNKNOWN_SOURCE if window is None else "profile",
@@ -293,7 +276,7 @@ def smallest(every: Sequence[ModelLimits]) -> ModelLimits:
     requested = [one.requested_output_tokens or 0 for one in every]
     sizes["requested_output_tokens"] = max(requested) or None
     sources = "+".join(dict.fromkeys(one.source for one in every if one.known))
-    return _consistent(**sizes, source=sources or UNKNOWN_SOURCE)
+    return ModelLimits(**sizes, source=sources or UNKNOWN_SOURCE)
 
 
 def least(*sizes: int | None) -> int | None:
@@ -305,33 +288,6 @@ def _tokens(value: Any) -> int | None:
     """A positive whole number, else None."""
     is_size = isinstance(value, int) and not isinstance(value, bool) and value > 0
     return value if is_size else None
-
-
-def _consistent(
-    *,
-    context_window: int | None,
-    source: str,
-    max_input_tokens: int | None = None,
-    max_output_tokens: int | None = None,
-    requested_output_tokens: int | None = None,
-    **media: int | None,
-) -> ModelLimits:
-    """Drop what contradicts the rest, so that what remains never allows a larger input than was stated."""
-    window, requested = context_window, requested_output_tokens
-    if _exceeds(max_input_tokens, window):
-        max_input_tokens = None  # the window is the tighter limit
-    if requested is not None and _exceeds(requested + 1, window):
-        requested = None  # such a request cannot be sent; the share of the window is reserved instead
-    if _exceeds(max_output_tokens, window) or _exceeds(requested, max_output_tokens):
-        # the table contradicts the window, or what is configured on purpose
-        max_output_tokens = None
-    return ModelLimits(
-        window, max_input_tokens, max_output_tokens, requested, **media, source=source
-    )
-
-
-def _exceeds(value: int | None, bound: int | None) -> bool:
-    return value is not None and bound is not None and value > bound
 
 
 # ---- heard from providers -------------------------------------------------------------------------------------------
@@ -385,12 +341,6 @@ def _limiting_field(limits: ModelLimits) -> str:
     return "max_input_tokens" if limits.max_input_tokens else "context_window"
 
 
-def smaller_of(*every: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits of all of these by name; of those that several state, the smallest."""
-    names = dict.fromkeys(name for limits in every for name in limits)
-    return {name: min(one[name] for one in every if name in one) for name in names}
-
-
 def media_limits(stated: Any) -> dict[str, int]:
     """Return the bytes and images of a request that model limits or settings state, by name."""
     limits = {"max_bytes": stated.max_request_bytes, "max_images": stated.max_images}
@@ -399,10 +349,11 @@ def media_limits(stated: Any) -> dict[str, int]:
 
 def lowered(limits: ModelLimits, learned: int | None) -> ModelLimits:
     """Return the limits with a learned one, where that is smaller."""
-    name = _limiting_field(limits)
-    if learned is None or learned >= (getattr(limits, name) or inf):
+    field_name = _limiting_field(limits)
+    if learned is None or learned >= (getattr(limits, field_name) or inf):
         return limits
-    return _consistent(**{**asdict(limits), name: learned})
+    changes: dict[str, Any] = {field_name: learned}
+    return replace(limits, **changes)
 
 
 def reserve_within(limits: ModelLimits, configured: int | None) -> int:

@@ -17,7 +17,6 @@ from langchain_ctxwin.core.limits import (
     lowered,
     media_limits,
     reserve_within,
-    smaller_of,
 )
 from langchain_ctxwin.core.parts import Parts, unbound_before
 from langchain_ctxwin.core.provider_blocks import has_bound_reasoning
@@ -27,13 +26,11 @@ from langchain_ctxwin.core.sizing import (
     LEAST_SHARE,
     ReportedSize,
     Sizes,
-    Span,
     answered_by,
     counted_once,
     far_off,
     is_believed,
     is_count,
-    is_plausible,
     may_be,
     sent_tokens,
 )
@@ -90,7 +87,9 @@ def _media_limits(parts: Parts, session: Session) -> dict[str, int]:
     window = declared.context_window or declared.max_input_tokens
     learned = (session.counts.get("media") or {}).get(parts.model) or {}
     documented = parts.rules.media_limits(window)
-    return smaller_of(parts.media, media_limits(declared), documented, learned)
+    every = parts.media, media_limits(declared), documented, learned
+    names = {name for limits in every for name in limits}
+    return {name: min(one[name] for one in every if name in one) for name in names}
 
 
 def started_by_provider(request: Request) -> Session | None:
@@ -196,9 +195,7 @@ def _sized(parts: Parts, session: Session) -> Request:
     newest = None
     if "anchor" not in session.counts:
         session, newest = from_history(request)
-    name = session.answering_model(parts.model)
-    sizing = sizes_for(parts, session, name)
-    request = replace(request, session=session, answering_model=name, sizing=sizing)
+    request = replace(request, session=session, sizing=sizes_for(parts, session))
     if report := last_report_of(request, newest):
         prefix_tokens = report.estimate - request.fixed_estimates.total_tokens
         steps = Steps(request.steps)
@@ -232,8 +229,6 @@ def _unbound(session: Session, parts: Parts) -> int:
     stop = min(position.index + 1, len(messages))
     return stop if session.unbound else unbound_before(messages, stop, parts.rules)
 
-
-MAX_MODELS = 4  # whose sizes are remembered in a conversation, about 1 KB each
 
 # ---- after an answer or a refusal ------------------------------------------------------------------------------------
 
@@ -274,12 +269,14 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
     if tokens is None:
         return counts, ""
     sizes, extended, planned = window.sizing, window.last_report, window.total_tokens
-    asked, model = window.parts.model, answered_by(reply) or window.answering_model
-    if model != window.answering_model:
-        sizes, extended = sizes_for(window.parts, window.session, model), None
-        planned = sizes.size(window.estimates, window.steps).regions.total_tokens
+    asked, name = window.parts.model, answered_by(reply)
+    is_same = may_be(name, sizes.model or asked)
+    if not is_same:  # what one counts that stood in says nothing about the other
+        sizes, extended = Sizes(tools=sizes.tools, doubt=sizes.doubt), None
+        planned = window.estimates.total_tokens
     if not is_count(tokens) or not tokens:
         return counts, far_off(tokens, planned)
+    sizes = replace(sizes, model=name or sizes.model)
     if sizes.is_reported:
         tokens = counted_once(reply, tokens, planned)
     report = ReportedSize(tokens, window.estimates.total_tokens, window.stop)
@@ -292,53 +289,36 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
         extended_tokens=extended.tokens if extended else 0,
     ):
         doubting = replace(sizes, doubted=report)
-        return _with_sizes(counts, model, doubting), far_off(tokens, planned)
+        return _with_sizes(counts, asked, doubting), far_off(tokens, planned)
     counts["anchor"] = {
         "id": reply.id,
-        "model": model,
+        "model": asked,
         "digest": window.digest_until(window.stop),
         "tokens": tokens,
         "estimate": report.estimate,
         "index": window.stop,
     }
-    # What another model takes that stood in says nothing about the one that was asked.
-    is_own = model == window.answering_model or may_be(model, asked)
     learned = remembered_limit(window.session, asked)
-    if is_own and learned and not is_possible(learned, tokens):
-        counts["limits"] = {
-            name: one for name, one in counts["limits"].items() if name != asked
-        }
-    counts["speakers"] = {**(counts.get("speakers") or {}), asked: model}
+    if is_same and learned and not is_possible(learned, tokens):
+        others = counts["limits"].items()
+        counts["limits"] = {name: one for name, one in others if name != asked}
     if extended:
         answer = Position(id=reply.id or "", index=window.stop)
-        sizes = _with_growth(sizes, extended, report, answer)
+        sizes = sizes.with_growth(extended, report, answer)
     known, text = sizes.explained(window.estimates, window.steps)
     sizes = sizes.with_request(tokens, known=known, text=text)
-    return _with_sizes(counts, model, sizes), ""
+    return _with_sizes(counts, asked, sizes), ""
 
 
 def _with_sizes(counts: Mapping[str, Any], model: str, sizes: Sizes) -> dict[str, Any]:
-    """The counts with the sizes of one model; beyond `MAX_MODELS`, those that were learned first leave."""
+    """The counts with the sizes of requests to one model."""
     stored = counts.get("sizes") or {}
-    others = [(name, one) for name, one in stored.items() if name != model]
-    newest = dict(others[1 - MAX_MODELS :])
-    return {**counts, "sizes": {**newest, model: sizes.to_json()}}
+    return {**counts, "sizes": {**stored, model: sizes.to_json()}}
 
 
-def _with_growth(
-    sizes: Sizes, before: ReportedSize, report: ReportedSize, answer: Position
-) -> Sizes:
-    """The sizes with the span between two reports, where what a request grew by can be the size of what was added."""
-    grown, added = report.tokens - before.tokens, report.estimate - before.estimate
-    if not is_plausible(grown, added):
-        return sizes
-    return sizes.with_span(Span(before.at, report.at, added, grown), answer)
-
-
-def small_report(window: Window, answering_model: str) -> tuple[int, int] | None:
-    """Return the last report of a model, when it was too small to be believed, and what was added since."""
-    sizes = sizes_for(window.parts, window.session, answering_model)
-    report = sizes.doubted
+def small_report(window: Window) -> tuple[int, int] | None:
+    """Return the last report, when it was too small to be believed, and what was added since."""
+    report = window.sizing.doubted
     if report is None or report.tokens >= report.estimate:
         return None
     return report.tokens, max(0, window.estimates.total_tokens - report.estimate)
@@ -355,7 +335,7 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
         return counts
     known, text = window.sizing.explained(window.estimates, window.steps)
     sizes = window.sizing.with_refusal(stated_tokens, known=known, text=text)
-    return _with_sizes(counts, window.answering_model, sizes)
+    return _with_sizes(counts, window.parts.model, sizes)
 
 
 def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
@@ -364,12 +344,11 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
     After a compaction only what was answered since belongs to requests like this one. Returns the newest report, too.
     """
     session, parts = request.session, request.parts
-    asked = session.answering_model(parts.model)
     compacted = session.since.index + 1 if session.since and session.compactions else 0
     limit = parts.declared.input_limit(0) if parts.declared.known else None
-    sizes = replace(sizes_for(parts, session, asked), doubted=None)
+    sizes = replace(sizes_for(parts, session), doubted=None)
     learned_until = sizes.last.index if sizes.last else 0
-    newest, before, model = None, request.fixed_estimates.total_tokens, asked
+    newest, before = None, request.fixed_estimates.total_tokens
     for step in request.steps:
         estimate, before = before, before + step.tokens
         answer = step.messages[0] if step.messages else None
@@ -377,7 +356,8 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
         if not isinstance(answer, AIMessage) or is_first or step.index < compacted:
             continue
         tokens, name = sent_tokens(answer), answered_by(answer)
-        if not tokens or not is_count(tokens) or not may_be(name, asked):
+        is_other = not may_be(name, sizes.model or parts.model)
+        if not tokens or not is_count(tokens) or is_other:
             continue
         report = ReportedSize(tokens, estimate, step.index)
         is_known = is_believed(
@@ -392,10 +372,13 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
             sizes = replace(sizes, doubted=report)
             continue
         if newest and newest.at >= learned_until:
-            answer_position = position_of(parts.messages, report.at)
-            sizes = _with_growth(sizes, newest, report, answer_position)
-        sizes = replace(sizes, doubted=None, is_reported=True)
-        newest, model = report, name or asked
+            answered_at = position_of(parts.messages, report.at)
+            sizes = sizes.with_growth(newest, report, answered_at)
+        model = name or sizes.model
+        newest, sizes = (
+            report,
+            replace(sizes, doubted=None, is_reported=True, model=model),
+        )
     if newest is None:
         return session, None
     if newest.at <= learned_until:
@@ -403,17 +386,16 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
     known, text = sizes.explained(request.estimates, request.steps)
     text -= request.steps.between(newest.at, request.stop)
     sizes = sizes.with_request(newest.tokens, known=known, text=text)
-    speakers = {**(session.counts.get("speakers") or {}), parts.model: model}
-    counts = {**session.counts, "speakers": speakers}
-    return replace(session, counts=_with_sizes(counts, model, sizes)), newest
+    counts = _with_sizes(session.counts, parts.model, sizes)
+    return replace(session, counts=counts), newest
 
 
 STORED_SIZES = TypeAdapter(Sizes)
 
 
-def sizes_for(parts: Parts, session: Session, answering_model: str) -> Sizes:
-    """Return the stored sizes as far as they hold for a request to the model of this name."""
-    stored = (session.counts.get("sizes") or {}).get(answering_model)
+def sizes_for(parts: Parts, session: Session) -> Sizes:
+    """Return the stored sizes as far as they hold for a request."""
+    stored = (session.counts.get("sizes") or {}).get(parts.model)
     sizes = STORED_SIZES.validate_python(stored) if stored else Sizes()
     return sizes.valid_for(parts.tools_digest, parts.messages, parts.pricer.doubt)
 

@@ -11,7 +11,6 @@ from langchain_core.messages import AIMessage
 from langchain_ctxwin.core.limits import (
     is_possible,
     models_behind,
-    smaller_of,
     stated_limit,
 )
 from langchain_ctxwin.core.measuring import (
@@ -47,7 +46,7 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     counts, model = window.session.counts, window.parts.model
     if media := learned_limits(overflow, MediaSize.of_all(window.assembled())):
         before = counts.get("media") or {}
-        own = smaller_of(media, before.get(model) or {})
+        own = {**before.get(model, {}), **media}
         return {**counts, "media": {**before, model: own}}
     counts = from_refusal(window, stated_input(overflow))
     taken = accepted_tokens(window)
@@ -67,7 +66,7 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
 def accepted_tokens(window: Window) -> int:
     """Return the largest input that the model of a request is known to have taken; 0 when none is."""
     anchor = window.session.counts.get("anchor") or {}
-    own = anchor["tokens"] if anchor.get("model") == window.answering_model else 0
+    own = anchor["tokens"] if anchor.get("model") == window.parts.model else 0
     return max(own, window.last_report.tokens if window.last_report else 0)
 
 

@@ -88,9 +88,6 @@ class Request:
     """The stored state of the conversation; of a candidate, that before it is applied."""
 
     sizing: Sizes = field(repr=False)
-    answering_model: str = ""
-    """Name under which the model answers."""
-
     limits: ModelLimits = field(default_factory=ModelLimits)
     """The limits of this request's model, as far as they are known or were learned."""
 

@@ -146,10 +146,6 @@ class Session:
         has_failed = self.failed_summaries >= MAX_INEFFECTIVE
         return has_failed and self.guard.get("asked") == last_user(messages)
 
-    def answering_model(self, model: str) -> str:
-        """Name under which a model answered last, else its own name: aliases and fallbacks answer as another one."""
-        return str((self.counts.get("speakers") or {}).get(model, model))
-
     def to_json(self) -> dict[str, Any]:
         """Return the state update that makes the checked session the stored one."""
         return {
@@ -216,7 +212,6 @@ class _Anchor(TypedDict):
 class _Counts(TypedDict, total=False):
     anchor: _Anchor | None
     sizes: dict[str, Sizes]
-    speakers: dict[str, str]
     limits: dict[str, Limit]
     media: dict[str, dict[str, Limit]]
     tied_to: str

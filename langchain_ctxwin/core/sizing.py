@@ -180,6 +180,9 @@ class Sizes:
     tools: str = ""
     """Fingerprint of the tool definitions that the offset belongs to."""
 
+    model: str = ""
+    """Name under which the model answered; empty while it stated none."""
+
     spans: tuple[Span, ...] = ()
     last: Position | None = None
     """The answer at the end of the newest span; elsewhere or gone, the history is another one."""
@@ -265,16 +268,25 @@ class Sizes:
         ratio = min(max(ratio, 1 / PLAUSIBLE_RATIO), PLAUSIBLE_RATIO)
         return replace(self, ratio=ratio).with_request(tokens, known=known, text=text)
 
-    def with_span(self, span: Span, last: Position) -> Sizes:
-        """Return the sizes after the text between two reports was counted; the ratio learns from it."""
+    def with_growth(
+        self, before: ReportedSize, report: ReportedSize, last: Position
+    ) -> Sizes:
+        """Return the sizes with the text between two reports as counted; the ratio learns from it.
+
+        What is no size of that text changes nothing.
+        """
+        tokens = report.tokens - before.tokens
+        estimate = report.estimate - before.estimate
+        if not is_plausible(tokens, estimate):
+            return self
         weight = PRIOR_TOKENS + self.learned
-        ratio = (self.ratio * weight + span.tokens) / (weight + span.estimate)
-        learned = min(self.learned + span.estimate, MAX_LEARNED_TOKENS)
         return replace(
             self,
-            ratio=ratio,
-            learned=learned,
-            spans=(*self.spans, span)[-MAX_SPANS:],
+            ratio=(self.ratio * weight + tokens) / (weight + estimate),
+            learned=min(self.learned + estimate, MAX_LEARNED_TOKENS),
+            spans=(*self.spans, Span(before.at, report.at, estimate, tokens))[
+                -MAX_SPANS:
+            ],
             last=last,
         )
 
@@ -306,6 +318,7 @@ class Sizes:
             **numbers,
             "is_reported": self.is_reported,
             "tools": self.tools,
+            "model": self.model,
             "spans": [list(span) for span in self.spans],
             "last": asdict(self.last) if self.last else None,
             "doubted": list(self.doubted) if self.doubted else None,

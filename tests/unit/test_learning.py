@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 from langchain_ctxwin import BudgetExceededError
 from support.agents import WORD, called, engine_of
 from support.conversations import CharCounter
-from support.reporting import COUNTER, PROMPT, Chat, Provider, model
+from support.reporting import Chat, Provider, model
 
 PROVIDERS = [(400, 30, 0.12), (-200, 0, -0.1), (400, 40, 0.15), (0, 0, 0.05)]
 
@@ -59,24 +59,19 @@ def test_a_size_that_cannot_be_is_ignored(tokens):
     assert chat.error(chat.ask()) < 0.02
 
 
-def test_models_that_take_turns_are_learned_each_under_its_own_name():
+def test_a_model_that_stands_in_teaches_nothing_about_the_other():
+    """What it reports is learned anew, and so is what the first one reports then."""
     chat, own, other = (
         Chat(model=model("one")),
         Provider(300, 0, 0.1),
-        Provider(900, 0, -0.1),
+        Provider(-900, 0, 0),
     )
-    for turn in range(24):
-        chat.provider = (own, other)[turn % 2]
-        assert chat.answer(chat.ask(), by=("one", "two")[turn % 2]) == ""
-    offsets = {
-        name: sizes["offset"]
-        for name, sizes in chat.state["context_counts"]["sizes"].items()
-    }
-    assert offsets.keys() == {"one", "two"}
-    # They never answer twice in a row, so that no text is counted on its own: what differs is in the offsets.
-    regions = chat.ask().estimates
-    texts = regions.history_tokens + COUNTER.count_text(PROMPT)
-    assert offsets["two"] - offsets["one"] == pytest.approx(600 - 0.2 * texts, abs=250)
+    chat.talk(6, by="one")
+    for provider, by in ((other, "two"), (other, "two"), (own, "one"), (own, "one")):
+        chat.provider = provider
+        assert chat.answer(chat.ask(), by=by) == ""
+        assert chat.ask().sizing.model == by
+    assert chat.error(chat.ask()) < 0.01
 
 
 def test_upper_bounds_hold_and_the_interval_narrows():

@@ -212,10 +212,6 @@ def test_what_is_said_about_a_name_holds_under_it(said, facts):
             {"small": {"window": 8192}},
             "small: unknown field window: give some of provider, context_window",
         ),
-        (
-            {"small": {"context_window": 10, "max_output_tokens": 20}},
-            "small: max_output_tokens=20 is more than",
-        ),
         ({"": 8192}, "give the model's name"),
         ([("small", 8192)], "a mapping of model names"),
     ],

@@ -44,7 +44,7 @@ FORGED = {
     "context_summary": TRACE,
     "context_view": {"start": {"id": TRACE, "index": 0}, "cleared": [TRACE]},
     "context_pending": {"due": True, "reason": TRACE},
-    "context_counts": {"first": TRACE, "speakers": {"": TRACE}},
+    "context_counts": {"first": TRACE},
     "context_tools": [TRACE],
     "context_model": {"model": TRACE},
     "context_guard": {"compactions": 7, "reason": TRACE},

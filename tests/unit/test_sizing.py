@@ -32,9 +32,10 @@ LAST = Position(id="a5", index=5)
 
 
 def after(sizes, *texts):
-    """ReportedSize texts as (counted, estimated) tokens."""
-    for number, (tokens, estimate) in enumerate(texts):
-        sizes = sizes.with_span(Span(number, number + 1, estimate, tokens), LAST)
+    """Report texts as (counted, estimated) tokens."""
+    for at, (tokens, estimate) in enumerate(texts):
+        grown = ReportedSize(tokens, estimate, at + 1)
+        sizes = sizes.with_growth(ReportedSize(0, 0, at), grown, LAST)
     return sizes
 
 
@@ -133,9 +134,7 @@ def test_every_step_of_a_view_is_counted_or_estimated_once(history, data):
 
 def test_of_more_spans_than_are_kept_the_oldest_leave():
     spans = [Span(at, at + 1, 10, 12) for at in range(MAX_SPANS + 2)]
-    sizes = Sizes()
-    for span in spans:
-        sizes = sizes.with_span(span, LAST)
+    sizes = after(Sizes(), *((12, 10) for _ in spans))
     assert (sizes.spans, sizes.last) == (tuple(spans[2:]), LAST)
 
 
