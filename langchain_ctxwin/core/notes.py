@@ -57,6 +57,7 @@ _PAGE_FRAME = re.compile(
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
 # taken from one text that a result showed, the rarest first: more are words of a program
 MAX_NAMES = 8
+FEW_NAMES = 2  # of things in a text that leave or stay together: what a fact is of, and its value
 MAX_VALUES = 2_000  # things taken from one message: many times more than a record holds
 OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents without tool calls get their results
 FEW_LINES = 3  # of a result: it says all that came of a call
@@ -598,8 +599,13 @@ def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
         for value in parts
     }
     number = Counter(likes.values())
-    for value in sorted(parts, key=lambda value: number[likes[value]])[:MAX_NAMES]:
-        yield RecordLine("seen", parts[value], key, _use_of(parts[value]))
+    chosen = sorted(parts, key=lambda value: number[likes[value]])[:MAX_NAMES]
+    things = [parts[value] for value in chosen]
+    names = [thing for thing in things if _use_of(thing) == NAMED]
+    if len(names) == FEW_NAMES:
+        things = [" ".join(names), *(thing for thing in things if thing not in names)]
+    for thing in things:
+        yield RecordLine("seen", thing, key, _use_of(thing))
 
 
 def _data(text: str) -> Any:
