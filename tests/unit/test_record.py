@@ -306,6 +306,13 @@ LEAVES = {
         ],
         ["done r used: bash(run) → conf.exceptions.ImproperlyConfigured: no key"],
     ),
+    "the two names of a fact stay together": (
+        [
+            called("look", {}),
+            result("Spare part KX-0004: the reference is B12345-003, they say."),
+        ],
+        ["seen r named: part=KX-0004 reference=B12345-003"],
+    ),
     "a name of a field is one word": (
         [
             called("look", {}),
