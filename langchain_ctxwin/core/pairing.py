@@ -81,7 +81,9 @@ def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:
     if isinstance(message, FunctionMessage):
         name, key = message.name, message.id
         return (ToolMessage(message.content, tool_call_id="", name=name, id=key),)
-    content: Any = message.content if type(message.content) is list else []
+    content: Any = message.content
+    if type(content) is not list:
+        return (message,)
     results = [block for block in content if kind_of(block) == "result"]
     beside = [block for block in content if kind_of(block) != "result"]
     if not any(text is None or text.strip() for text in map(block_text, beside)):
@@ -100,9 +102,12 @@ def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
     """Return the calls that a message states, in order; malformed ones later, because providers want them answered."""
     if not isinstance(message, AIMessage):
         return ()
-    content: Any = message.content if type(message.content) is list else []
-    screens = [_call_in(b) for b in content if is_call(b) and b["type"] == SCREEN_CALL]
-    return (*message.tool_calls, *message.invalid_tool_calls, *screens)
+    calls: list[AnyCall] = [*message.tool_calls, *message.invalid_tool_calls]
+    content: Any = message.content
+    if type(content) is list:
+        screens = (b for b in content if is_call(b) and b["type"] == SCREEN_CALL)
+        calls += map(_call_in, screens)
+    return tuple(calls)
 
 
 def call_ids(message: AnyMessage) -> tuple[str, ...]:

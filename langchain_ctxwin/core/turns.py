@@ -158,29 +158,33 @@ class Step:
     @cached_property
     def is_paired(self) -> bool:
         """True for a message that says something, and for calls with ids of their own and their results in order."""
-        first, *results = self.messages or (None,)
-        answered = [getattr(result, "tool_call_id", "") for result in results]
-        if first is None or not self.calls:
+        first, *results = self.messages
+        if not self.calls:
             return isinstance(first, AIMessage | HumanMessage) and not is_empty(first)
+        answered = tuple([getattr(result, "tool_call_id", "") for result in results])
         is_unique = all(answered) and len({*answered}) == len(answered)
-        return is_unique and call_ids(first) == self.calls == tuple(answered)
+        return is_unique and answered == self.calls
 
     @cached_property
     def is_plain(self) -> bool:
         """True for texts and calls in which no provider's own forms are to be looked for."""
-        return all(
-            type(message.content) is str
-            and not message.content.isspace()
-            and SPECIAL_KEYS.isdisjoint(message.additional_kwargs)
-            and not getattr(message, "artifact", None)
-            and not getattr(message, "invalid_tool_calls", None)
-            for message in self.messages
-        )
+        return all(map(_is_plain, self.messages))
 
     @property
     def stop(self) -> int:
         """Position after the last message."""
         return self.index + self.size
+
+
+def _is_plain(message: AnyMessage) -> bool:
+    content: Any = message.content
+    if type(content) is not str or content.isspace():
+        return False
+    if isinstance(message, ToolMessage):
+        return message.artifact is None
+    return SPECIAL_KEYS.isdisjoint(message.additional_kwargs) and not (
+        isinstance(message, AIMessage) and message.invalid_tool_calls
+    )
 
 
 class Steps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
@@ -466,7 +470,9 @@ def read_history(
         given=[*before.given, *added],
         first=first,
         steps=Steps([*steps, *later]),
-        marked=before.marked.union(_where(is_pinned, new)),
+        marked=before.marked.union(
+            i for i, m in new if m.additional_kwargs and is_pinned(m)
+        ),
         compacted=before.compacted.union(_where(compaction_in, with_blocks)),
         media=before.media.union(_where(media_in, with_blocks)),
         checksums=known[:-1] + checksums(whole[max(same, first) :], known[-1]),
@@ -501,13 +507,13 @@ def show_steps(
     messages, edited, rules = history.messages, view.edited, before.rules
     memo = history.sent_steps.setdefault(rules, {})
     for step in history.steps_from(start):
-        is_edited = edited and not edited.isdisjoint(_ids(step))
-        key = (step.index, step.index < before.unbound, step.index < before.unsealed)
-        if is_edited:
+        is_unsealed = step.index < before.unsealed
+        if edited and not edited.isdisjoint(_ids(step)):
             sent = sent_step(step, view, before)
-        elif step.is_plain and not key[2]:
+        elif step.is_plain and not is_unsealed:
             sent = step
         else:
+            key = (step.index, step.index < before.unbound, is_unsealed)
             source, sent = memo.get(key) or (None, step)
             if source is not step:
                 sent = sent_step(step, view, before)
