@@ -62,7 +62,6 @@ def word_cut(text: str, start: int, limit: int) -> int:
 MAX_WORDS = 65_536  # words whose terms are remembered: the vocabulary of a very long conversation, about 20 MB
 MAX_WORD_CHARS = 64  # a longer word is a digest or data and is found only as a whole
 MAX_NAME_PARTS = 8  # changes of case and of digits inside a name; with more it is a digest, and its parts say nothing
-SHORTEST_STEM_CHARS = 3  # what has to be left of a word without its ending, so that `thing` and `bed` keep theirs
 
 # Combining marks are parts of words, but not for `\w`.
 _MARKS = (
@@ -80,7 +79,12 @@ _RUNS = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _IS_HAN = re.compile(rf"[{_HAN}]")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
-_VOWEL = re.compile(r"[aeiouy]")
+# English endings of number and tense behind three letters with a vowel among them (`thing`, `string` and `bed` keep
+# theirs), and what is left doubled before one.
+_ENDING = re.compile(
+    r"^([a-z]*?[aeiouy][a-z]*?)(?<=...)(?:(ie)[sd]|(y)|ings?|(?<!e)ed|es|(?<![sui])s|e)$"
+)
+_DOUBLED = re.compile(r"([^aeioulsz])\1$")
 
 _COMMON = """
 a about after again all also am an and any are as at be because been before being but by can could d did do does doing
@@ -139,9 +143,6 @@ class TermIndex:
                 saturated = times / (times + saturation * relative)
                 self._places.setdefault(term, []).append((owner, saturated))
 
-    def __contains__(self, term: str) -> bool:
-        return term in self._places
-
     def having(self, term: str) -> int:
         """Return in how many texts a term is."""
         return len(self._places.get(term, ()))
@@ -150,11 +151,9 @@ class TermIndex:
         """Return a score per text for weighted terms; 0 without a common one."""
         scores = [0.0] * self._count
         for term, weight in wanted.items():
-            places = self._places.get(term, ())
-            worth = weight * log1p(
-                (self._count - len(places) + 0.5) / (len(places) + 0.5)
-            )
-            for owner, saturated in places:
+            having = self.having(term)
+            worth = weight * log1p((self._count - having + 0.5) / (having + 0.5))
+            for owner, saturated in self._places.get(term, ()):
                 scores[owner] += worth * saturated
         return scores
 
@@ -185,32 +184,12 @@ def _run_terms(run: str) -> Iterator[str]:
 
 def _stem(word: str) -> str:
     """Cut English endings of number and tense, so that most forms of a word meet; the result need not be a word."""
-    if len(word) <= SHORTEST_STEM_CHARS or not (word.isascii() and word.isalpha()):
+    if not word.isascii() or not word.isalpha():
         return word
-    if word.endswith("ies"):
-        word = f"{word[:-3]}y"
-    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
-    word = _without_tense(word)
-    if len(word) <= SHORTEST_STEM_CHARS:
+    found = _ENDING.match(word)
+    if found is None:
         return word
-    return f"{word[:-1]}i" if word.endswith("y") else word.removesuffix("e")
-
-
-def _without_tense(word: str) -> str:
-    ending = next(
-        (ending for ending in ("ing", "ied", "ed") if word.endswith(ending)), ""
-    )
-    stem = word[: len(word) - len(ending)] + ("y" if ending == "ied" else "")
-    if (
-        not ending
-        or len(stem) < SHORTEST_STEM_CHARS
-        or not _VOWEL.search(stem)
-        or word.endswith("eed")
-    ):
-        return word
-    is_doubled = stem[-1] == stem[-2] and stem[-1] not in "lsz"
-    return stem[:-1] if is_doubled else stem
+    return f"{found[1]}i" if found[2] or found[3] else _DOUBLED.sub(r"\1", found[1])
 
 
 @cache

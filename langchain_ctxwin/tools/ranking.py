@@ -330,7 +330,7 @@ class WordIndex:
 
     def _serves(self, tool: int, text: str, *, by_name: bool) -> bool:
         """Whether a tool has enough of a text's words to be what it asks for, or is named by one of them."""
-        wanted = [term for term in _wanted(text) if term in self._words]
+        wanted = [term for term in _wanted(text) if self._words.having(term)]
         shared = [term for term in wanted if term in self._texts[tool]]
         is_named = by_name and any(
             term in self._names[tool] and self._words.having(term) <= FEW_TOOLS
