@@ -375,6 +375,10 @@ class ContextEngine:
         if self._registry is not None:
             guesses = settings.allow_guess
             limits = _listed_limits(self._registry, model, may_guess=guesses)
+        limits = limits if limits.known else self.limits
+        if limits.requested_output_tokens is None:
+            asked = ModelLimits.of(called).requested_output_tokens
+            limits = asking_for(limits, asked)
         parts = Parts(
             history=history,
             settings=settings,
@@ -386,7 +390,7 @@ class ContextEngine:
             tool_tokens=pricing.tools(in_prompt(tools, rules.provider)),
             tools_digest=pricing.tools_digest(tools),
             model=model_name(model) or self.model,
-            declared=limits if limits.known else self.limits,
+            declared=limits,
             info=called if isinstance(called, ModelInfo) else None,
             rules=rules,
             media=media_limits(settings),

@@ -264,6 +264,17 @@ def test_tools_of_ours_stand_in_the_same_place_on_both_adapters():
     assert nodes == middleware
 
 
+@on_both
+@pytest.mark.parametrize("profile", [{}, {"max_input_tokens": 6_000}])
+def test_what_the_model_asks_for_is_reserved_whoever_states_its_window(
+    adapter, profile
+):
+    model = ScriptedChatModel(max_tokens=2_500, profile=profile)
+    agent = agent_on(adapter, model, limits=6_000)
+    ask(agent, "Hello")
+    assert values(agent)["context_report"]["reserved_tokens"] == 2_500
+
+
 def test_the_hidden_keys_are_those_of_the_nodes():
     nodes, agent = get_type_hints(ContextState), get_type_hints(ContextAgentState)
     names = nodes.keys() - {"llm_input_messages"}
