@@ -17,7 +17,6 @@ from langchain_ctxwin.core.record import (
     REWRITTEN_SHARE,
     RecordLine,
     extended,
-    has_place,
 )
 from langchain_ctxwin.core.request import Request, Window, portion
 from langchain_ctxwin.core.session import Session, guard_after, read_session, uncovered
@@ -28,8 +27,7 @@ from langchain_ctxwin.errors import SummarizationError
 
 # The largest answer that a pinned question carries along: a share of the room for history, at least two sentences.
 ANSWER_SHARE, LEAST_ANSWER_TOKENS = 0.05, 60
-# messages that are read before it is asked whether older ones could have a place; then half as many more each time
-READ_AT_ONCE = 100
+LEAST_LINE_TOKENS = 5  # of a line of the record: it has no place for more messages than its room has of these
 
 # What the record may take where its share would be too little to say anything, and its most of the room then.
 LEAST_RECORD_TOKENS, LEAST_RECORD_SHARE = 400, 0.75
@@ -353,33 +351,23 @@ def record_room(request: Request, *, summary_tokens: int = 0) -> tuple[int, int]
 def _lines(
     request: Request, positions: Sequence[int], room_tokens: int
 ) -> Iterator[RecordLine]:
-    """The lines of messages, as far as a record of this size has a place for them.
+    """The lines of messages, as far as a record of this size can have a place for them.
 
-    A long history that is met at once is read from the newest message on, while what the oldest messages read did and
-    showed has a place. Of what came before only what is `lasting` competes with that.
+    Of a long history that is met at once the oldest messages give only what is `lasting`.
     """
-    messages = request.parts.messages
-    lines = list[RecordLine]()
-    stop = len(positions)
-    holds = standing_test(request.parts.settings.rules)
+    messages, settings = request.parts.messages, request.parts.settings
+    holds = standing_test(settings.rules)
     taken = request.parts.pricer.parameters(request.parts.tools)
-    most, reads_on = READ_AT_ONCE, True
-    while stop and reads_on:
-        start = max(0, stop - most)
-        while start and isinstance(messages[positions[start]], ToolMessage):
-            start -= 1  # a result is read with its call
-        older = list[RecordLine]()
-        for run in runs(positions[start:stop]):
-            ids = [message_id(messages, i) for i in run]
-            before = messages[run[0] - 1] if run[0] else None
-            older += record_lines([messages[i] for i in run], ids, before, holds, taken)
-        lines = [*older, *lines]
-        stop, most = start, 3 * most // 2
-        reads_on = bool(stop) and has_place(older, lines, room_tokens)
-    for i in positions[:stop]:
+    start = max(0, len(positions) - room_tokens // LEAST_LINE_TOKENS)
+    while start and isinstance(messages[positions[start]], ToolMessage):
+        start -= 1  # a result is read with its call
+    for i in positions[:start]:
         before = messages[i - 1] if i else None
         yield from lasting(messages[i], message_id(messages, i), before, holds)
-    yield from lines
+    for run in runs(positions[start:]):
+        ids = [message_id(messages, i) for i in run]
+        before = messages[run[0] - 1] if run[0] else None
+        yield from record_lines([messages[i] for i in run], ids, before, holds, taken)
 
 
 def _named(lines: Sequence[RecordLine], focus: str) -> list[RecordLine]:

@@ -55,7 +55,6 @@ FEW_THINGS = 60
 # the room. Of .65, .8 and .85 this one showed most of `benchmarks/sufficiency.py` for what it cost.
 REWRITTEN_SHARE = 0.8
 HALF = 0.5  # of the free room: a choice of lines that fills less of it is made anew
-CHARS_PER_TOKEN = 3  # of a record, about
 MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
 # what a value is written in, whatever the language around it
@@ -307,23 +306,6 @@ def extended(
         chosen = _chosen(items, order[: _fitting(items, order, room_tokens, price)])
         record, lines = replace(record, selection=None), _in_order(chosen)
     return fitted(replace(record, lines=lines), free_tokens, price, chosen_share)
-
-
-def has_place(
-    older: Iterable[RecordLine], lines: Iterable[RecordLine], room_tokens: int
-) -> bool:
-    """True when a record of these lines has room for what was done or shown in the older ones of them."""
-    items = _merged(lines)
-    sources = {line.source for line in older}
-    fit = take_while_fits(
-        _by_worth(items),
-        CHARS_PER_TOKEN * room_tokens,
-        lambda key: len(items[key].text),
-    )
-    return any(
-        items[key].source in sources and items[key].kind in {"done", "seen"}
-        for key in fit.kept
-    )
 
 
 def fitted(
