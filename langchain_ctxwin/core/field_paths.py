@@ -10,31 +10,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from typing import Final
 
 from langchain_ctxwin.errors import ConfigError
 
-
-class _AnyKey:
-    """The step that every key matches."""
-
-
-ANY_KEY: Final = _AnyKey()
-Step = str | _AnyKey
+# the key to go on with; None for every key
+Step = str | None
 # what is still to be walked of each path; an empty one asks for the whole value
 Wanted = tuple[tuple[Step, ...], ...]
-WHOLE: Final[tuple[Step, ...]] = ()
+WHOLE: tuple[Step, ...] = ()
 
 _SEGMENT = r'(?:"(?:[^"\\]|\\.)*"|\*|[^".\[\]*]+)(?:\[\])*'
 _PATH = re.compile(rf"(?:(?:\[\])+|{_SEGMENT})(?:\.{_SEGMENT})*(?:\.\*\*)?|\*\*")
 _KEY = re.compile(r'"(?:[^"\\]|\\.)*"|[^".\[\]]+')
 _BARE_KEY = re.compile(r'[^\s".\[\]*](?:[^".\[\]*\x00-\x1f]*[^\s".\[\]*])?')
-_COMPILED_MAX = 256  # sets of fields kept compiled: the tools of a process and what its models ask for
 
 
 def compile_fields(fields: Sequence[str]) -> Wanted:
-    """Return the steps of each path; the same paths are parsed once.
+    """Return the steps of each path.
 
     Raises:
         ConfigError: There is no path, or one cannot be read; the message names it and what is wrong.
@@ -46,16 +38,12 @@ def compile_fields(fields: Sequence[str]) -> Wanted:
     for path in fields:
         if not isinstance(path, str) or not _PATH.fullmatch(path.strip()):
             raise _unreadable(path)
-    return _compiled(tuple(fields))
+    return tuple(tuple(_steps(path)) for path in fields)
 
 
 def after(wanted: Wanted, key: str) -> Wanted:
     """Return the paths that go on in the value under `key`; empty without any."""
-    return tuple(
-        steps[1:]
-        for steps in wanted
-        if steps and (steps[0] is ANY_KEY or steps[0] == key)
-    )
+    return tuple(steps[1:] for steps in wanted if steps and steps[0] in {None, key})
 
 
 def joined(path: str, key: str) -> str:
@@ -64,17 +52,12 @@ def joined(path: str, key: str) -> str:
     return f"{path}.{spelled}" if path else spelled
 
 
-@lru_cache(maxsize=_COMPILED_MAX)
-def _compiled(paths: tuple[str, ...]) -> Wanted:
-    return tuple(tuple(_steps(path)) for path in paths)
-
-
 def _steps(path: str) -> Iterator[Step]:
     for key in _KEY.findall(path):
         if key == "**":  # the value as a whole
             return
         if key == "*":
-            yield ANY_KEY
+            yield None
         elif not key.startswith('"'):
             yield key.strip()
         else:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, cast
 
@@ -269,40 +269,32 @@ def repair_step(
     messages are where the provider does not take them. Ids of calls that are missing or taken are replaced.
     """
     rules = before.rules
-    if rules.takes_system_behind_user and before.is_answered:
-        is_behind = isinstance(
-            before.message, HumanMessage | ToolMessage | SystemMessage
-        )
-        rules = replace(rules, takes_system=is_behind)
+    is_behind = isinstance(before.message, HumanMessage | ToolMessage | SystemMessage)
+    may_follow = rules.takes_system_behind_user and before.is_answered
+    takes_system = rules.takes_system or (may_follow and is_behind)
     # a result without an id can only be told to be late, not for which call
     late_ids = {*before.unanswered, ""} if before.unanswered else set()
     called_ids = {call_id for message in messages for call_id in call_ids(message)}
     results = [message for message in messages if isinstance(message, ToolMessage)]
+    notes = [message for message in messages if isinstance(message, SystemMessage)]
     body = list[AnyMessage]()
     for message in messages:
         if isinstance(message, ToolMessage | SystemMessage):
             continue
-        ids = call_ids(message)
-        new_ids = [_free_id(call_id, before.calls) for call_id in ids]
-        if ids == tuple(new_ids):
-            body += _said(message, rules)
-        elif isinstance(message, AIMessage):
-            body.append(_with_ids(message, new_ids))
+        new_ids = [_free_id(call_id, before.calls) for call_id in call_ids(message)]
+        body += _said(_with_ids(message, new_ids), takes_system=takes_system)
         answers = list[ToolMessage]()
-        for call_id, new_id in zip(ids, new_ids, strict=True):
-            own_result = _result_of(call_id, results, called_ids)
-            results = [result for result in results if result is not own_result]
-            if own_result is None:
+        for call_id, new_id in zip(call_ids(message), new_ids, strict=True):
+            answer = _result_of(call_id, results, called_ids)
+            if answer is None:
                 before.unanswered.add(new_id)
-                key = f"{message.id}:{call_id}:unanswered"
-                own_result = ToolMessage(
-                    UNANSWERED_TEXT, tool_call_id=new_id, status="error", id=key
-                )
-            answers.append(with_fields(own_result, tool_call_id=new_id))
+                answer = _placeholder(f"{message.id}:{call_id}:unanswered")
+            results = [result for result in results if result is not answer]
+            answers.append(with_fields(answer, tool_call_id=new_id))
         body += answers if rules.media_in_results else _media_behind(answers)
     body += [_late(result) for result in results if result.tool_call_id in late_ids]
-    for message in messages:
-        body += _said(message, rules) if isinstance(message, SystemMessage) else []
+    for note in notes:
+        body += _said(note, takes_system=takes_system)
     opening = opening_before(body[0], before) if body else ""
     first = [note_message(opening, f"{body[0].id}:opening")] if opening else []
     return (*first, *body)
@@ -328,15 +320,20 @@ def note_message(content: Any, note_id: str) -> HumanMessage:
     )
 
 
-def _said(message: AnyMessage, rules: Rules) -> list[AnyMessage]:
+def _said(message: AnyMessage, *, takes_system: bool) -> list[AnyMessage]:
     """A message that is no result, as the provider takes it."""
     is_void = is_empty(message)
-    if isinstance(message, SystemMessage) and (is_void or not rules.takes_system):
+    if isinstance(message, SystemMessage) and (is_void or not takes_system):
         text = f"{SYSTEM_NOTE_TEXT}\n{text_of(message.content)}"
         return [note_message(text, message.id or "system-note")]
     if is_void and isinstance(message, AIMessage):
         return []
     return [with_fields(message, content=EMPTY_USER_TEXT) if is_void else message]
+
+
+def _placeholder(message_id: str) -> ToolMessage:
+    """The result of a call that has none."""
+    return ToolMessage(UNANSWERED_TEXT, tool_call_id="", status="error", id=message_id)
 
 
 def _late(result: ToolMessage) -> AnyMessage:
@@ -387,8 +384,10 @@ def _free_id(call_id: str, taken: set[str]) -> str:
     return free
 
 
-def _with_ids(message: AIMessage, new_ids: Sequence[str]) -> AIMessage:
+def _with_ids(message: AnyMessage, new_ids: Sequence[str]) -> AnyMessage:
     """Rename the calls. Blocks that state them leave: the calls are sent as `tool_calls` state them."""
+    if not isinstance(message, AIMessage) or call_ids(message) == tuple(new_ids):
+        return message
     free = iter(new_ids)
     return with_fields(
         message,

@@ -423,12 +423,10 @@ def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:
 
 def _is_bound(message: BaseMessage, block: Any) -> bool:
     """True for Anthropic's reasoning, in its own form or in LangChain's."""
-    for inner in blocks_of([block]):
-        if inner.get("type") in BOUND_TYPES:
-            return True
-        if kind_of(inner) == "reasoning" and _maker(message, inner) == "anthropic":
-            return True
-    return False
+    inner = next(blocks_of([block]), {})
+    is_reasoning = kind_of(inner) == "reasoning"
+    is_own = inner.get("type") in BOUND_TYPES
+    return is_own or (is_reasoning and _maker(message, inner) == "anthropic")
 
 
 def _portable(content: Any) -> Any:

@@ -90,14 +90,8 @@ def is_pinned(message: BaseMessage) -> bool:
 
 def last_user(messages: Sequence[AnyMessage]) -> int | None:
     """Return the position of the current user message; None when there is none."""
-    return next(
-        (
-            i
-            for i in range(len(messages) - 1, -1, -1)
-            if isinstance(messages[i], HumanMessage)
-        ),
-        None,
-    )
+    places = reversed(range(len(messages)))
+    return next((i for i in places if isinstance(messages[i], HumanMessage)), None)
 
 
 def pinned_groups(

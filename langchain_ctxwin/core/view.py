@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import takewhile
 from typing import Annotated, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
@@ -133,11 +134,8 @@ class View:
 def cleared_in(view: View, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
     """Return the messages after the start whose results are cleared."""
     start = view.start.index if view.start else 0
-    return (
-        [message for message in messages[start:] if message.id in view.cleared]
-        if view.cleared
-        else []
-    )
+    later = messages[start:] if view.cleared else ()
+    return [message for message in later if message.id in view.cleared]
 
 
 def message_id(messages: Sequence[AnyMessage], index: int) -> str:
@@ -157,14 +155,8 @@ def position_of(messages: Sequence[AnyMessage], index: int) -> Position:
 
 def first_after_system(messages: Sequence[AnyMessage]) -> int:
     """Return the number of leading system messages."""
-    return next(
-        (
-            i
-            for i, message in enumerate(messages)
-            if not isinstance(message, SystemMessage)
-        ),
-        len(messages),
-    )
+    leading = takewhile(lambda message: isinstance(message, SystemMessage), messages)
+    return len([*leading])
 
 
 # ---- how one message is shown shorter than it is: copies for the request; the history stays as it is -----------------
