@@ -359,7 +359,9 @@ def _lines(
     holds = standing_test(settings.rules)
     taken = request.parts.pricer.parameters(request.parts.tools)
     start = max(0, len(positions) - room_tokens // LEAST_LINE_TOKENS)
-    while start and isinstance(messages[positions[start]], ToolMessage):
+    while 0 < start < len(positions) and isinstance(
+        messages[positions[start]], ToolMessage
+    ):
         start -= 1  # a result is read with its call
     for i in positions[:start]:
         before = messages[i - 1] if i else None
