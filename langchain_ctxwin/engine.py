@@ -387,8 +387,8 @@ class ContextEngine:
             system_tokens=pricing.base_tokens
             + (pricing.price(system) if system else 0),
             tools=tools,
-            tool_tokens=pricing.tools(in_prompt(tools, rules.provider)),
-            tools_digest=pricing.tools_digest(tools),
+            tool_tokens=pricing.tool_set(in_prompt(tools, rules.provider)).tokens,
+            tools_digest=pricing.tool_set(tools).digest,
             model=model_name(model) or self.model,
             declared=limits,
             info=called if isinstance(called, ModelInfo) else None,

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
@@ -18,11 +17,11 @@ from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.provider_blocks import compact_json
 from langchain_ctxwin.core.sizing import MAX_NUMBER, QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.core.tool_schemas import parameter_names, tool_definition
+from langchain_ctxwin.core.tool_schemas import tool_definition
 from langchain_ctxwin.core.turns import MessageHistory, read_history
 from langchain_ctxwin.protocols import TokenCounter, takes_tools
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, Seen, once
+from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, once
 
 MAX_CONVERSATIONS = 64
 """Conversations whose histories are kept; each holds references only."""
@@ -38,17 +37,13 @@ EXACT_NOISE_SHARE = 0.02
 """What an exact counter of texts leaves open of a message: how the provider frames it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSet:
+class ToolSet(NamedTuple):
     """Size and digest of some tools, which are kept alive, so that their ids cannot come to mean others."""
 
     tools: tuple[Any, ...] = ()
     tokens: int = 0
     digest: str = ""
     """Fingerprint of the definitions."""
-
-    parameters: frozenset[str] = frozenset()
-    """What they call their parameters."""
 
 
 class Pricing:
@@ -57,11 +52,31 @@ class Pricing:
     def __init__(self, counter: TokenCounter, *, family: str) -> None:
         self.counter = counter
         """Counts messages and tools."""
-        self.count = GuardedCounter(counter, TokenEstimator(family))
-        """The counter, made safe."""
+        self._estimator = TokenEstimator(family)
+        self._faults = set[str]()
         self._texts: Lru[int] = Lru(MAX_TEXTS)
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._histories: Lru[MessageHistory] = Lru(MAX_CONVERSATIONS)
+
+    def count(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
+        """Return the tokens of messages and tools; those of the estimator where the counter raises or returns no count.
+
+        The event `count.failed` says why, once per reason. A counter is asked in the turn, by every thread that counts:
+        how long it takes is up to who wrote it.
+        """
+        try:
+            value = self.counter(messages, **({"tools": tools} if tools else {}))
+        except Exception as error:  # noqa: BLE001  # a counter may be anybody's code
+            fault = type(error).__name__
+        else:
+            fault = _fault(value, messages)
+        if not fault:
+            return ceil(value)
+        if fault not in self._faults:
+            self._faults.add(fault)
+            name = getattr(self.counter, "__name__", type(self.counter).__name__)
+            log.warning("count.failed", counter=name, reason=fault, instead="estimate")
+        return self._estimator(messages, tools=tools)
 
     def price(self, message: AnyMessage) -> int:
         """Tokens of one message; a prompt, summary or record, which is the same in many requests, is counted once."""
@@ -72,31 +87,24 @@ class Pricing:
     @property
     def doubt(self) -> Doubt:
         """How far the counts may be off before anything was reported: the estimator's doubt once it stood in."""
-        return _doubt_of(
-            self.count.estimator if self.count.has_failed else self.counter
-        )
+        return _doubt_of(self._estimator if self._faults else self.counter)
 
     @property
     def exact(self) -> bool:
         """True when the counter states that its counts are exact, and could count everything so far."""
-        return getattr(self.counter, "exact", False) and not self.count.has_failed
+        return getattr(self.counter, "exact", False) and not self._faults
 
     @cached_property
     def base_tokens(self) -> int:
         """The tokens that the counter adds once to every request, asked for at first use: it may be slow."""
         return self.count([])
 
-    def tools(self, tools: Sequence[Any]) -> int:
-        """Tokens of the tool definitions."""
-        return self._tool_set(tools).tokens
-
-    def parameters(self, tools: Sequence[Any]) -> frozenset[str]:
-        """What the tools call their parameters."""
-        return self._tool_set(tools).parameters
-
-    def tools_digest(self, tools: Sequence[Any]) -> str:
-        """Fingerprint of the tool definitions."""
-        return self._tool_set(tools).digest
+    def tool_set(self, tools: Sequence[Any]) -> ToolSet:
+        """Return the size and digest of tool definitions."""
+        alive = tuple(tools)
+        if not alive:
+            return ToolSet()
+        return once(self._tool_sets, tuple(map(id, alive)), lambda: self._priced(alive))
 
     def history(self, messages: Sequence[AnyMessage]) -> MessageHistory:
         """Return the history of a conversation, of which only what is new is looked at."""
@@ -112,12 +120,6 @@ class Pricing:
         """Tokens beyond those of an empty request: a counter adds something of its own to every one."""
         return max(0, self.count(messages, tools=tools) - self.base_tokens)
 
-    def _tool_set(self, tools: Sequence[Any]) -> ToolSet:
-        alive = tuple(tools)
-        if not alive:
-            return ToolSet()
-        return once(self._tool_sets, tuple(map(id, alive)), lambda: self._priced(alive))
-
     def _priced(self, tools: tuple[Any, ...]) -> ToolSet:
         texts = [compact_json(tool_definition(tool)) for tool in tools]
         if takes_tools(self.counter):
@@ -125,12 +127,8 @@ class Pricing:
         else:
             tokens = sum(self._net([SystemMessage(content=text)]) for text in texts)
         joined = "\0".join(texts).encode("utf-8", "surrogatepass")
-        return ToolSet(
-            tools=tools,
-            tokens=tokens,
-            digest=hashlib.blake2b(joined, digest_size=12).hexdigest(),
-            parameters=parameter_names(tools),
-        )
+        digest = hashlib.blake2b(joined, digest_size=12).hexdigest()
+        return ToolSet(tools, tokens, digest)
 
 
 class Pricings:
@@ -175,45 +173,9 @@ def _doubt_of(counter: TokenCounter) -> Doubt:
 SOME_CHARS = 100  # of a text that no counter finds empty
 
 
-class GuardedCounter:
-    """Passes on the counts of a counter that may raise, or return what is no count.
-
-    A fraction is rounded up. For anything else that is no count the estimator's is taken, and the event `count.failed`
-    says why, once per reason. A counter is asked in the turn, by every thread that counts: how long it takes is up to
-    who wrote it.
-    """
-
-    def __init__(self, counter: TokenCounter, estimator: TokenCounter) -> None:
-        self._counter = counter
-        self.estimator = estimator
-        """What counts where the counter cannot."""
-        self._reasons = Seen()
-        self.has_failed = False  # true once a count was estimated instead
-
-    def __call__(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
-        """Return the tokens of messages and tools."""
-        try:
-            value = self._counter(messages, **({"tools": tools} if tools else {}))
-        except Exception as error:  # noqa: BLE001  # a counter may be anybody's code
-            fault = type(error).__name__
-        else:
-            fault = _fault(value, messages)
-        if not fault:
-            return ceil(value)
-        if self._reasons.is_new(fault):
-            name = getattr(self._counter, "__name__", type(self._counter).__name__)
-            log.warning("count.failed", counter=name, reason=fault, instead="estimate")
-        self.has_failed = True
-        return self.estimator(messages, tools=tools)
-
-
 def _fault(value: object, messages: Sequence[AnyMessage]) -> str:
     """What is wrong with a count; nothing for one to reckon with."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 <= value < MAX_NUMBER
-    ):
+    if not isinstance(value, int | float) or not 0 <= value < MAX_NUMBER:
         return f"returned no number of tokens, but {type(value).__name__}"
     if not value and any(len(message.text) >= SOME_CHARS for message in messages):
         return "returned 0 for a long text: it takes a list of messages, not a text"

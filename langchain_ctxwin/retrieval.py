@@ -36,9 +36,9 @@ from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import Seen
 
-_rising = Seen()
+# keys of scores of which was told that they are distances
+_rising = set[object]()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,8 @@ class _Budgeted(BaseModel):
             return self.score_order == "distance"
         scores = [number for number in numbers if number is not None]
         if scores == sorted(scores) and len(set(scores)) > 1:
-            if _rising.is_new(score):
+            if score not in _rising:
+                _rising.add(score)
                 advice = (
                     "score_order='similarity' if more is better, 'distance' to confirm"
                 )

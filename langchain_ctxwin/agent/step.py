@@ -296,8 +296,9 @@ class AgentStep:
             return None
         sent = in_prompt(parts.tools, parts.rules.provider)
         others = [tool for tool in sent if name_of(tool) not in names]
-        price = parts.pricer.tools
-        fixed_tokens = window.fixed_tokens - price(sent) + price(others)
+        price = parts.pricer.tool_set
+        saved_tokens = price(sent).tokens - price(others).tokens
+        fixed_tokens = window.fixed_tokens - saved_tokens
         left_tokens = int(TOOL_SHARE * (window.budget.input_limit - fixed_tokens))
         selection: ToolSelection = yield Wait.on(
             selector,

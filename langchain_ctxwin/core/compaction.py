@@ -21,6 +21,7 @@ from langchain_ctxwin.core.record import (
 from langchain_ctxwin.core.request import Request, Window, portion
 from langchain_ctxwin.core.session import Session, guard_after, read_session, uncovered
 from langchain_ctxwin.core.standing import standing_test
+from langchain_ctxwin.core.tool_schemas import parameter_names
 from langchain_ctxwin.core.turns import final_answer, last_user, runs, starts_turn
 from langchain_ctxwin.core.view import View, message_id, position_of
 from langchain_ctxwin.errors import SummarizationError
@@ -357,7 +358,7 @@ def _lines(
     """
     messages, settings = request.parts.messages, request.parts.settings
     holds = standing_test(settings.rules)
-    taken = request.parts.pricer.parameters(request.parts.tools)
+    taken = parameter_names(request.parts.tools)
     start = max(0, len(positions) - room_tokens // LEAST_LINE_TOKENS)
     while 0 < start < len(positions) and isinstance(
         messages[positions[start]], ToolMessage

@@ -69,12 +69,8 @@ class Pricer(Protocol):
         """How far the counts may be off before anything was reported."""
         ...
 
-    def tools(self, tools: Sequence[Any]) -> int:
-        """Tokens of tool definitions."""
-        ...
-
-    def parameters(self, tools: Sequence[Any]) -> frozenset[str]:
-        """What the tools call their parameters."""
+    def tool_set(self, tools: Sequence[Any]) -> Any:
+        """Size and digest of tool definitions."""
         ...
 
 

@@ -272,7 +272,7 @@ def counted(request: RouteRequest, counter: TokenCounter | None, family: str) ->
     """Return the size of a request by a counter, or by the estimator of a tokenizer family."""
     price: Any = counter or TokenEstimator(family)
     priced = Pricing(price, family=family)
-    tokens = priced.base_tokens + priced.tools(request.tools)
+    tokens = priced.base_tokens + priced.tool_set(request.tools).tokens
     tokens += sum(map(priced.price, request.messages))
     factor = 1.0 if priced.exact else HEADROOM
     upper = getattr(priced.counter, "upper", lambda tokens: ceil(tokens * factor))

@@ -10,9 +10,6 @@ from typing import Generic, TypeVar
 MAX_TEXTS = 512
 """Prices of texts and tool sets kept beside the messages."""
 
-MAX_SEEN = 10_000
-"""Things of which is known that they were seen, such as warnings that were given."""
-
 V = TypeVar("V")
 
 
@@ -34,33 +31,16 @@ class Lru(Generic[V]):
     def put(self, key: Hashable, value: V) -> V:
         """Store and return the value."""
         with self._lock:
-            return self._stored(key, value)
+            self._values[key] = value
+            self._values.move_to_end(key)
+            if len(self._values) > self._size:
+                self._values.popitem(last=False)
+        return value
 
     def drop(self, key: Hashable) -> None:
         """Forget a value, if there is one."""
         with self._lock:
             self._values.pop(key, None)
-
-    def _stored(self, key: Hashable, value: V) -> V:
-        self._values[key] = value
-        self._values.move_to_end(key)
-        if len(self._values) > self._size:
-            self._values.popitem(last=False)
-        return value
-
-
-class Seen(Lru[bool]):
-    """Keys of things that are done once; thread-safe, and bounded by `MAX_SEEN`."""
-
-    def __init__(self) -> None:
-        super().__init__(MAX_SEEN)
-
-    def is_new(self, thing: Hashable) -> bool:
-        """Say whether this is seen for the first time: True in one of several threads."""
-        with self._lock:
-            is_new = thing not in self._values
-            self._stored(thing, True)
-            return is_new
 
 
 def once(memo: Lru[V], key: Hashable, make: Callable[[], V]) -> V:

@@ -15,7 +15,7 @@ from langchain_ctxwin.counting import (
     LocalCounter,
     VocabularyCounter,
 )
-from langchain_ctxwin.pricing import GuardedCounter
+from langchain_ctxwin.pricing import Pricing
 
 RUNS = settings(max_examples=30)
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=200)
@@ -104,12 +104,12 @@ def test_the_engine_reports_exact_counts():
 
 # Is every count had or estimated, whatever a counter does?
 
-ESTIMATE = 77
 TEXT = HumanMessage("How many tokens is this, for which family of models?")
+ESTIMATE = TokenEstimator()([TEXT])
 
 
-def estimate(_messages, *, tools=None):
-    return ESTIMATE
+def counting(counter):
+    return Pricing(counter, family="generic")
 
 
 def fail():
@@ -127,35 +127,34 @@ def reasons(logs):
         (10**400, "int"),
         (-1, "int"),
         ("12", "str"),
-        (True, "bool"),
         (None, "NoneType"),
     ],
 )
 def test_what_is_no_count_is_estimated_and_said_once(value, kind):
-    counter = GuardedCounter(lambda _: value, estimate)
+    pricing = counting(lambda _: value)
     with capture_logs() as logs:
-        counts = [counter([TEXT]) for _ in range(3)]
-    assert (counts, reasons(logs), counter.has_failed) == (
-        [ESTIMATE] * 3,
-        [f"returned no number of tokens, but {kind}"],
-        True,
-    )
+        counts = [pricing.count([TEXT]) for _ in range(3)]
+    assert counts == [ESTIMATE] * 3
+    assert reasons(logs) == [f"returned no number of tokens, but {kind}"]
 
 
 def test_a_counter_of_texts_counts_no_messages_and_that_is_said():
     """Of a list of one message it would count nothing, and every request would fit."""
-    counter = GuardedCounter(lambda text: len(text) // 4, estimate)
+    count, words = (
+        counting(lambda text: len(text) // 4).count,
+        [HumanMessage("a " * 99)],
+    )
     with capture_logs() as logs:
-        assert counter([HumanMessage("word " * 100)]) == ESTIMATE
+        assert count(words) == TokenEstimator()(words)
     assert "a list of messages, not a text" in reasons(logs)[0]
-    assert counter([HumanMessage("Hi.")]) == 0
+    assert count([HumanMessage("Hi.")]) == 0
 
 
 def test_an_exception_concerns_one_request_and_an_exit_is_heard():
     answers = iter([fail, lambda: 5, lambda: sys.exit(3)])
-    counter = GuardedCounter(lambda _: next(answers)(), estimate)
+    count = counting(lambda _: next(answers)()).count
     with capture_logs() as logs:
-        assert [counter([TEXT]), counter([TEXT])] == [ESTIMATE, 5]
+        assert [count([TEXT]), count([TEXT])] == [ESTIMATE, 5]
     assert reasons(logs) == ["KeyError"]
     with pytest.raises(SystemExit):
-        counter([TEXT])
+        count([TEXT])
