@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_ctxwin.core.provider_blocks import leaves
+from langchain_ctxwin.core.provider_blocks import compact_json
 from langchain_ctxwin.errors import expect, expect_each
 
 # sides of the squares that images are cut into
@@ -88,12 +88,7 @@ def checked_tools(value: Any) -> list[Any]:
 def name_of(tool: Any) -> str:
     """Return the name of a tool; empty for one that the provider runs and that has none."""
     if isinstance(tool, Mapping):
-        function = tool.get("function")
-        return str(
-            tool.get("name")
-            or (function.get("name") if isinstance(function, Mapping) else "")
-            or ""
-        )
+        return str((tool.get("function") or tool).get("name") or "")
     return str(getattr(tool, "name", None) or getattr(tool, "__name__", ""))
 
 
@@ -189,7 +184,6 @@ FRAMING = {
     "llama": LLAMA, "qwen": QWEN, "deepseek": DEEPSEEK, "generic": GENERIC,
 }  # fmt: skip
 
-MAX_NODES = 2_000  # schemas inside one schema that are looked at, so that this ends whatever it is given
 # Keywords that hold a schema or a list of them.
 SINGLE_PARTS = (
     "items",
@@ -221,38 +215,27 @@ def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> f
 
 def parameter_names(tools: Iterable[Any]) -> frozenset[str]:
     """Return the names of the tools' parameters, nested ones too; unreadable tools have none."""
-    functions = (function for tool in tools for function in functions_of(tool))
-    schemas = (
-        schema
-        for function in functions
-        for schema in schemas_of(function.get("parameters"))
-    )
-    named = (schema.get("properties") for schema in schemas)
     return frozenset(
-        str(name) for names in named if isinstance(names, Mapping) for name in names
+        name
+        for tool in tools
+        for function in functions_of(tool)
+        for schema in schemas_of(function.get("parameters"))
+        for name in schema.get("properties") or ()
     )
 
 
 def functions_of(tool: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the definitions in one tool, with name, description and parameters; Gemini's form holds several."""
     declared = tool.get("function_declarations") if isinstance(tool, Mapping) else None
-    for part in declared if isinstance(declared, list | tuple) else [tool]:
+    for part in declared or [tool]:
         definition = tool_definition(part)
-        function = (
-            definition.get("function", definition)
-            if isinstance(definition, Mapping)
-            else {}
-        )
-        has_name = isinstance(function, Mapping) and "name" in function
-        yield function if has_name else {"description": _text_of(definition)}
-
-
-def _text_of(tool: Any) -> str:
-    """The text of a provider's own tool: what it is, is often said by a key or by its type alone."""
-    if not isinstance(tool, Mapping):
-        return str(getattr(tool, "name", type(tool).__name__))
-    texts = leaves([*map(str, tool), *tool.values()])
-    return " ".join(text for text in texts if isinstance(text, str))
+        if not isinstance(definition, Mapping):
+            yield {"description": name_of(definition) or type(definition).__name__}
+            continue
+        function = definition.get("function", definition)
+        # what a provider's own tool is, is often said by a key or by its type alone
+        is_own = "name" not in function
+        yield {"description": compact_json(definition)} if is_own else function
 
 
 def _tool_tokens(
@@ -274,22 +257,18 @@ def _tool_tokens(
     )
 
 
-def schemas_of(root: Any) -> Iterator[Mapping[str, Any]]:
+def schemas_of(schema: Any) -> Iterator[Mapping[str, Any]]:
     """Yield a schema and the schemas inside it."""
-    stack = [root]
-    for _ in range(MAX_NODES):
-        if not stack:
-            return
-        schema = stack.pop()
-        if not isinstance(schema, Mapping):
-            continue
-        yield schema
-        for key in SINGLE_PARTS:
-            part = schema.get(key)
-            stack += part if isinstance(part, list | tuple) else [part]
-        for key in NAMED_PARTS:
-            named = schema.get(key)
-            stack += named.values() if isinstance(named, Mapping) else []
+    if not isinstance(schema, Mapping):
+        return
+    yield schema
+    for key in SINGLE_PARTS:
+        part = schema.get(key)
+        for inner in part if isinstance(part, list | tuple) else [part]:
+            yield from schemas_of(inner)
+    for key in NAMED_PARTS:
+        for inner in (schema.get(key) or {}).values():
+            yield from schemas_of(inner)
 
 
 def _schema_tokens(
@@ -297,13 +276,11 @@ def _schema_tokens(
 ) -> float:
     """What one schema states itself."""
     tokens = 0.0
-    names = schema.get("properties")
-    if isinstance(names, Mapping) and names:
+    if names := schema.get("properties"):
         tokens += fields.first_property + fields.more_properties * (len(names) - 1)
-        tokens += sum(price(str(name)) for name in names)
+        tokens += sum(map(price, names))
     if description := schema.get("description"):
         tokens += fields.property_description + price(str(description))
-    choices = schema.get("enum")
-    if isinstance(choices, list | tuple) and choices:
+    if choices := schema.get("enum"):
         tokens += fields.enum_item * len(choices) + price(" ".join(map(str, choices)))
     return tokens
