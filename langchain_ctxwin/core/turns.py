@@ -455,28 +455,23 @@ def read_history(
     first = first_after_system(whole)
     known = [*before.checksums, *(0 for _ in whole[same:first])]
     new = [*enumerate(whole[same:], same)]
+    marked = (i for i, one in new if one.additional_kwargs and is_pinned(one))
+    with_blocks = [pair for pair in new if type(pair[1].content) is list]
+    compacted = (i for i, one in with_blocks if compaction_in(one))
+    media = (i for i, one in with_blocks if media_in(one))
     steps = Steps(before.steps[: _closed(before.steps)])
     later = split_steps(whole, steps.stop or first, price=price)
-    with_blocks = [pair for pair in new if type(pair[1].content) is list]
     return replace(
         before,
         messages=whole,
         given=[*before.given, *added],
         first=first,
         steps=Steps([*steps, *later]),
-        marked=before.marked.union(
-            i for i, m in new if m.additional_kwargs and is_pinned(m)
-        ),
-        compacted=before.compacted.union(_where(compaction_in, with_blocks)),
-        media=before.media.union(_where(media_in, with_blocks)),
+        marked=before.marked.union(marked),
+        compacted=before.compacted.union(compacted),
+        media=before.media.union(media),
         checksums=known[:-1] + checksums(whole[max(same, first) :], known[-1]),
     )
-
-
-def _where(
-    is_such: Callable[[AnyMessage], object], messages: Iterable[tuple[int, AnyMessage]]
-) -> Iterator[int]:
-    return (index for index, message in messages if is_such(message))
 
 
 def _closed(steps: Sequence[Step]) -> int:
