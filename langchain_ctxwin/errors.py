@@ -45,16 +45,6 @@ class BudgetExceededError(ContextWindowError):
 class ThreadBudgetError(ContextWindowError):
     """A thread spent what `max_thread_cost` or `max_thread_tokens` allows; the next model call was not made."""
 
-    def __init__(
-        self, message: str, *, setting: str = "", spent: str = "", limit: str = ""
-    ) -> None:
-        super().__init__(message)
-        self.setting = setting
-        """`max_thread_cost` or `max_thread_tokens`."""
-
-        self.spent, self.limit = spent, limit
-        """USD or tokens, as exact text."""
-
 
 class SummarizationError(ContextWindowError):
     """The summarizer failed, or what it wrote is unusable; nothing was lost."""
@@ -66,13 +56,6 @@ class UnknownModelError(ContextWindowError):
 
 class NoModelFitsError(ContextWindowError):
     """No candidate can take the request; no model was called. The message lists each candidate and why."""
-
-    def __init__(
-        self, message: str, *, rejected: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(message)
-        self.rejected: dict[str, str] = dict(rejected or {})
-        """Candidate -> why it cannot take the request."""
 
 
 class CursorError(ContextWindowError):

@@ -596,8 +596,7 @@ def within_budget(step: AgentStep) -> None:
         if settings.on_budget == "raise" or not step.place.thread:
             raise ThreadBudgetError(
                 f"the thread spent {over.spent} of {over.setting}={over.limit}: raise {over.setting}, begin another "
-                "thread, or set on_budget='interrupt' (with a checkpointer) to be asked",
-                **over.about(),
+                "thread, or set on_budget='interrupt' (with a checkpointer) to be asked"
             )
         answer = interrupt(
             {

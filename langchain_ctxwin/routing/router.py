@@ -435,6 +435,5 @@ def _largest(
             return one, f"largest window: nothing else fits {size.tokens:,} tokens"
     lines = "".join(f"\n  {name}: {why}" for name, why in rejected.items())
     raise NoModelFitsError(
-        f"none of {len(rejected)} candidates can take the request: shorten it, bind fewer tools or add one:{lines}",
-        rejected=rejected,
+        f"none of {len(rejected)} candidates can take the request: shorten it, bind fewer tools or add one:{lines}"
     )

@@ -371,8 +371,9 @@ def test_the_next_call_of_a_spent_thread_is_not_made(adapter):
     agent, model = agent_with(adapter, {"max_thread_tokens": 60}, sinks=[sink])
     with pytest.raises(ThreadBudgetError) as caught:
         ask_often(agent)
-    assert caught.value.setting == "max_thread_tokens"
-    assert int(caught.value.spent) == spent(agent)["tokens"] >= 60
+    assert spent(agent)["tokens"] >= 60
+    told = f"spent {spent(agent)['tokens']} of max_thread_tokens=60: raise"
+    assert told in str(caught.value)
     used = [
         message.usage_metadata["total_tokens"]
         for message in values(agent)["messages"]
