@@ -22,19 +22,13 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_ctxwin.config import checked_prompt
 from langchain_ctxwin.core.compaction import accepted_tokens
 from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.limits import ModelLimits, stated_limit
-from langchain_ctxwin.core.model_info import (
-    arguments_of,
-    model_name,
-    rules_of,
-    unbound,
-)
+from langchain_ctxwin.core.model_info import model_name, unbound
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.pairing import standard
@@ -174,18 +168,10 @@ class ModelSummarizer(Instructed):
 
     def extending(self, call: Any, request: Sequence[AnyMessage] | None) -> Summarizer:
         """Return a summarizer that extends the request which `call` sent; itself where `call` is another model."""
-        inner: Any = call
-        while inner is not self.model and isinstance(inner, RunnableBindingBase):
-            inner = inner.bound
-        is_same = inner is self.model and isinstance(unbound(call), BaseChatModel)
+        is_same = unbound(call) is self.model and isinstance(self.model, BaseChatModel)
         # A prompt of somebody's own has a place for the conversation.
         if request is None or not is_same or self.prompt:
             return self
-        # OpenAI keeps the cached prefix then. Anthropic reads the messages anew after a change of it; others do not
-        # say, so they are only told not to call a tool.
-        takes_none = rules_of(call).provider == "openai"
-        if takes_none and arguments_of(call).get("tools"):
-            call = call.bind(tool_choice="none")
         return replace(self, sent=(call, request))
 
     def _extended(
