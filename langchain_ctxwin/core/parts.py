@@ -11,7 +11,7 @@ Positions are those of the history. What else reasoning is tied to, such as the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -30,10 +30,9 @@ from langchain_ctxwin.core.provider_blocks import (
     ALL,
     MediaSize,
     block_message,
+    compaction_use,
     digests_in,
     hidden,
-    is_native_compaction,
-    is_usable_compaction,
     sizes_of,
     text_of,
     with_fields,
@@ -161,11 +160,11 @@ class Parts:
 
     def lead(self, view: View) -> int | None:
         """Position of the newest compaction by the provider that is shown, and that the provider reads."""
-        return self._newest_compaction(view, is_native_compaction)
+        return self._newest_compaction(view, {"native"})
 
     def kept_compaction(self, view: View) -> int | None:
         """Position of the newest compaction by a provider that is shown, and of use to this one."""
-        return self._newest_compaction(view, is_usable_compaction)
+        return self._newest_compaction(view, {"native", "text"})
 
     def without_media(self, view: View) -> dict[str, int]:
         """Return how many pictures and files of a message are not shown: without room, or references alone."""
@@ -194,16 +193,14 @@ class Parts:
         spared = MediaSize.of_all(messages[index] for index in pins.intersection(shown))
         return dict.fromkeys(shown, 0) | hidden(media, spared, self.media)
 
-    def _reader(self, index: int) -> str:
-        """Who reads the compaction of an answer: nobody does where its provider refused it."""
-        return self.rules.provider if index >= self.unsealed else ELSEWHERE.provider
-
-    def _newest_compaction(
-        self, view: View, is_usable: Callable[[AnyMessage, str], bool]
-    ) -> int | None:
-        shown = self._shown_of(self.history.compacted, view)
-        usable = (i for i in shown if is_usable(self.messages[i], self._reader(i)))
-        return max(usable, default=None)
+    def _newest_compaction(self, view: View, uses: Collection[str]) -> int | None:
+        """Position of the newest one that is of such use; nobody reads one that its provider refused."""
+        for index in reversed(self._shown_of(self.history.compacted, view)):
+            is_read = index >= self.unsealed
+            reader = self.rules.provider if is_read else ELSEWHERE.provider
+            if compaction_use(self.messages[index], reader) in uses:
+                return index
+        return None
 
     def _shown_of(self, indexes: Collection[int], view: View) -> list[int]:
         """Those of some positions that a view shows, in order."""

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, inf
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
@@ -280,10 +280,19 @@ def compaction_in(message: BaseMessage) -> Mapping[str, Any] | None:
     return finished[-1] if finished else None
 
 
-def is_native_compaction(message: BaseMessage, provider: str) -> bool:
-    """True when a provider reads the compaction in a message, and ignores what is before; so does an unknown one."""
+def compaction_use(
+    message: BaseMessage, provider: str
+) -> Literal["", "text", "native"]:
+    """Return of what use the compaction in a message is to a provider: its text, or that it ignores what is before.
+
+    An unknown provider may have made it.
+    """
     block = compaction_in(message)
-    return block is not None and provider in {"", _maker(message, block)}
+    if block is None:
+        return ""
+    if provider in {"", _maker(message, block)}:
+        return "native"
+    return "text" if _text(block) else ""
 
 
 def block_message(block: Mapping[str, Any] | None, provider: str) -> AIMessage | None:
@@ -291,14 +300,6 @@ def block_message(block: Mapping[str, Any] | None, provider: str) -> AIMessage |
     message = AIMessage([dict(block or {})], id=BLOCK_ID)
     maker = _maker(message, block) if block else ""
     return message if maker and maker == provider else None
-
-
-def is_usable_compaction(message: BaseMessage, provider: str) -> bool:
-    """True when a provider can use the compaction in a message: it reads the block, or its text."""
-    block = compaction_in(message)
-    return block is not None and (
-        bool(_text(block)) or is_native_compaction(message, provider)
-    )
 
 
 def only_compaction(message: BaseMessage) -> AIMessage:

@@ -117,10 +117,8 @@ def final_answer(messages: Sequence[AnyMessage], index: int, stop: int) -> int |
     users = (i for i in following if isinstance(messages[i], HumanMessage))
     last = next(users, stop) - 1
     answer = messages[last]
-    is_final = (
-        isinstance(answer, AIMessage) and not call_ids(answer) and not is_empty(answer)
-    )
-    return last if is_final and last > index else None
+    is_final = isinstance(answer, AIMessage) and not call_ids(answer)
+    return last if is_final and not is_empty(answer) else None
 
 
 Price = Callable[[AnyMessage], int]
