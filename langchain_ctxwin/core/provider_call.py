@@ -170,7 +170,9 @@ def call_arguments(
     if is_claude and (config := _counted_down(window, own.get("output_config"))):
         arguments["output_config"] = config
     betas: list[str] = []
-    if _may_drop(window, own):
+    model, may_ask = parts.model, rules.takes_betas and own.get("thinking") is None
+    # it refused reasoning of another prefix before
+    if may_ask and model and window.session.binding_model == model:
         # models that tie reasoning think like that anyway
         arguments["thinking"] = {"type": "adaptive", "block_binding": DROP_BLOCK}
         betas.append(BINDING_BETA)
@@ -204,13 +206,6 @@ def dropped_reasoning(answer: Any) -> str:
     changes = about.get("input_transformations") or ()
     dropped = (one for one in changes if one.get("type") == "thinking_dropped")
     return next((str(one.get("reason") or "unknown") for one in dropped), "")
-
-
-def _may_drop(window: Window, model_arguments: Mapping[str, Any]) -> bool:
-    """True when this model refused reasoning of another prefix before, and its client lets us ask to drop it."""
-    model, may_ask = window.parts.model, window.parts.rules.takes_betas
-    is_free = may_ask and model_arguments.get("thinking") is None
-    return is_free and bool(model) and window.session.binding_model == model
 
 
 def refused_part(error: BaseException) -> str:

@@ -124,9 +124,6 @@ def final_answer(messages: Sequence[AnyMessage], index: int, stop: int) -> int |
 Price = Callable[[AnyMessage], int]
 """Tokens of one message, role overhead included."""
 
-# Of `additional_kwargs`: what was spoken or thought, which not every provider takes as it is.
-SPECIAL_KEYS = frozenset({"audio", "reasoning"})
-
 
 @dataclass(kw_only=True)
 class Step:
@@ -174,9 +171,8 @@ def _is_plain(message: AnyMessage) -> bool:
         return False
     if isinstance(message, ToolMessage):
         return message.artifact is None
-    return SPECIAL_KEYS.isdisjoint(message.additional_kwargs) and not (
-        isinstance(message, AIMessage) and message.invalid_tool_calls
-    )
+    is_broken = isinstance(message, AIMessage) and message.invalid_tool_calls
+    return not is_broken and "audio" not in message.additional_kwargs
 
 
 class Steps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
