@@ -247,12 +247,19 @@ def with_new_pins(request: Request) -> Session | None:
     view = replace(view, cleared=view.cleared - pinned, clamped=clamped)
     if view == old:
         return None
+    return with_view(request, view, "a message that had left is pinned")
+
+
+def with_view(request: Request, view: View, reason: str, **changes: Any) -> Session:
+    """Return the session with another view, whose record tells of what leaves; it counts as one compaction."""
+    parts, session = request.parts, request.session
+    guard = guard_after(session, parts.messages, reason=reason, **changes)
     after = recorded(request.shown_as(view), request).view
-    guard = guard_after(
-        request.session, parts.messages, reason="a message that had left is pinned"
-    )
     return replace(
-        request.session, view=parts.history.with_checksum(after), guard=guard
+        session,
+        view=parts.history.with_checksum(after),
+        counts=session.unanchored,
+        guard=guard,
     )
 
 
@@ -460,7 +467,7 @@ def _accepted(
     compaction: Compaction,
     window: Window,
 ) -> Request:
-    """The request with the summary, or with its first part where that is too long or the request frees too little.
+    """The request with the summary, or with its first part where that is too long.
 
     A provider's own block is taken whole.
 
@@ -469,13 +476,11 @@ def _accepted(
     """
     after, before_tokens = compaction.after, compaction.tokens_before
     planned, view = compaction.summary_max_tokens, after.view
-    first, candidate = summary, after.shown_as(replace(view, block=block), summary)
-    for most_tokens in () if block else (accepted_tokens(planned), planned):
-        first = first_part(summary, most_tokens, window.parts.price_text)
-        candidate = after.shown_as(view, first)
-        if first and pays(compaction.before, candidate.total_tokens):
-            break
-    if not (first or block):
+    if not block:
+        most_tokens = accepted_tokens(planned)
+        summary = first_part(summary, most_tokens, window.parts.price_text)
+    candidate = after.shown_as(replace(view, block=block), summary)
+    if not (summary or block):
         raise SummarizationError(
             f"not a word of it fits in {planned:,} tokens: raise summary_max_tokens"
         )

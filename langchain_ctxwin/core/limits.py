@@ -459,21 +459,24 @@ def refusal(report: Mapping[str, Any]) -> BudgetExceededError:
     `report` is that of the request at its smallest.
     """
     limit, regions = report["input_limit"], _regions(report)
+    subject, needed = "the request needs", report["total_tokens"]
     by_size = sorted(regions, key=lambda name: -regions[name])
     changes = [ADVICE[name] for name in by_size if regions[name] >= LARGE_SHARE * limit]
     if report["reserved_tokens"] >= LARGE_SHARE * report["context_window"]:
         changes.append("lower output_reserve")
-    fixed = {name: tokens for name, tokens in regions.items() if name != "history"}
-    subject, named, needed = "the request needs", regions, report["total_tokens"]
-    if sum(fixed.values()) > limit:
-        subject, named, needed = "fixed regions need", fixed, sum(fixed.values())
-    sizes = ", ".join(f"{name} {tokens:,}" for name, tokens in named.items() if tokens)
-    change = " or ".join([*changes[:1], "raise context_window"])
+    first_changes = " or ".join([*changes[:1], "raise context_window"])
     changes.append("raise context_window (use a model with a larger one)")
+    fixed_tokens = sum(regions.values()) - regions["history"]
+    if fixed_tokens > limit:
+        subject, needed = "fixed regions need", fixed_tokens
+        del regions["history"]
+    sizes = ", ".join(
+        f"{name} {tokens:,}" for name, tokens in regions.items() if tokens
+    )
     parts = [
-        f"{subject} {needed:,} of {limit:,} tokens ({sizes}): {change}",
+        f"{subject} {needed:,} of {limit:,} tokens ({sizes}): {first_changes}",
         budget_table(report),
-        "\n".join(["What to change:", *(f"- {change}" for change in changes)]),
+        "\n- ".join(["What to change:", *changes]),
     ]
     return BudgetExceededError("\n\n".join(parts), report=report)
 

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 from pydantic import TypeAdapter
 
-from langchain_ctxwin.core.compaction import cut, recorded, with_new_pins
+from langchain_ctxwin.core.compaction import cut, with_new_pins, with_view
 from langchain_ctxwin.core.limits import (
     ModelLimits,
     is_possible,
@@ -21,7 +21,7 @@ from langchain_ctxwin.core.limits import (
 from langchain_ctxwin.core.parts import Parts, unbound_before
 from langchain_ctxwin.core.provider_blocks import has_bound_reasoning
 from langchain_ctxwin.core.request import Request, Window
-from langchain_ctxwin.core.session import Session, guard_after, last_position
+from langchain_ctxwin.core.session import Session, last_position
 from langchain_ctxwin.core.sizing import (
     LEAST_SHARE,
     ReportedSize,
@@ -99,41 +99,23 @@ def started_by_provider(request: Request) -> Session | None:
     left. A view that began with a compaction which this provider cannot use ends: the whole history counts again.
     Each counts as one compaction, because the prefix changes.
     """
-    session = request.session
-    parts = request.parts
-    messages = request.parts.messages
-    view = session.view
-    lead = parts.lead(session.view)
+    session, parts = request.session, request.parts
+    view, lead = session.view, parts.lead(session.view)
     if view.begun_by and parts.kept_compaction(view) is None:
-        after = View()
         reason = "the view began with a compaction that this provider cannot read"
-        changes = {}
+        later = replace(with_view(request, View(), reason), view=View())
     elif lead is None or (start := parts.history.step_at(lead).index) <= request.start:
         return None
     else:
-        later_view = replace(
-            cut(request, start),
-            covered=None,
-            block=None,
-            begun_by=message_id(messages, lead),
-        )
-        after = parts.history.with_checksum(
-            recorded(request.shown_as(later_view, ""), request).view
-        )
+        begun_by = message_id(parts.messages, lead)
+        view = replace(cut(request, start), covered=None, block=None, begun_by=begun_by)
         reason = "the provider compacted what was before"
         # what follows is tied to its compaction
-        changes = {"unbound": asdict(position_of(messages, start - 1))}
-    guard = guard_after(session, messages, reason=reason, **changes)
+        unbound = asdict(position_of(parts.messages, start - 1))
+        bare = replace(request, summary="")
+        later = with_view(bare, view, reason, unbound=unbound)
     faults = (*session.faults, f"{reason}: the view begins anew")
-    return replace(
-        session,
-        view=after,
-        summary="",
-        counts=session.unanchored,
-        guard=guard,
-        pending=None,
-        faults=faults,
-    )
+    return replace(later, summary="", pending=None, faults=faults)
 
 
 def with_reasoning_untied(request: Request) -> Session | None:

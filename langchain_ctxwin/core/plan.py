@@ -298,7 +298,7 @@ def emergency(request: Request, target_tokens: int | None = None) -> Compaction 
     if need is None or need.level != "hard":
         return None
     compaction = _compaction(before, need.reason)
-    after = compaction.after if compaction else before.shown_as(before.view)
+    after = compaction.after if compaction else before
     # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
     if target_tokens is None and after.lower_tokens > limit:
         raise refusal(after.report)

@@ -61,8 +61,7 @@ PREPARED_SHARE = 0.8  # of the trigger: the latest that a summary is begun besid
 ON_DEMAND_SHARE = 0.9
 """Of the room: where a provider's own block is begun, which is written within one answer. Of one begun at 0.6 the half
 of a window stays behind it, and all requests were billed a quarter more."""
-# What a bound by number of messages leaves: half of them, unless `keep` is a share that leaves room to grow.
-KEPT_MESSAGES_SHARE, MAX_MESSAGES_SHARE = 0.5, 0.8
+KEPT_MESSAGES_SHARE = 0.5  # the most that a bound by number of messages leaves of them
 LEAST_MESSAGES = 2  # a question and its answer
 # Of what the history may take before it leaves: what the newest step and what is kept before it take together.
 KEPT_WITH_NEWEST_SHARE = 0.5
@@ -470,26 +469,24 @@ class Request:
         return self._past(most_tokens, settings.trigger_messages)
 
     def _past(self, most_tokens: int, most_messages: int | None) -> str:
-        """The bound that the history exceeds: the setting that says so, else the share of the room that was left."""
+        """Which of these the history exceeds, with the settings that say so; empty where it exceeds none."""
         settings, room = self.parts.settings, self.room
         if self.history_tokens > most_tokens:
-            share = round(100 * most_tokens / room) if room else 0
-            bound = f"{share} % of the {room:,} tokens left for history"
-            if room == settings.max_history_tokens:
-                bound = f"{share} % of max_history_tokens={room:,}"
-            if settings.trigger is not None and most_tokens == self.most_history:
-                bound = f"trigger={settings.trigger:g} ({most_tokens:,} tokens)"
-            return f"history of {self.history_tokens:,} tokens is past {bound}"
-        most = settings.trigger_messages
-        if (
-            most is None
-            or most_messages is None
-            or self.shown_messages <= most_messages
-        ):
+            share = 100 * most_tokens / max(1, room)
+            bounds = "".join(
+                f", {name}={value:g}"
+                for name in ("trigger", "max_history_tokens")
+                if (value := getattr(settings, name)) is not None
+            )
+            return (
+                f"history of {self.history_tokens:,} tokens is past {share:.0f} % of the {room:,} tokens left for "
+                f"history{bounds}"
+            )
+        if most_messages is None or self.shown_messages <= most_messages:
             return ""
-        part = "" if most_messages == most else f"{most_messages:,} of "
         return (
-            f"{self.shown_messages:,} messages are past {part}trigger_messages={most:,}"
+            f"{self.shown_messages:,} messages are past {most_messages:,} of "
+            f"trigger_messages={settings.trigger_messages}"
         )
 
     @property
@@ -567,11 +564,9 @@ class Request:
     @property
     def kept_messages(self) -> int:
         """Messages that a compaction by their number leaves."""
-        keep = self.parts.settings.keep
-        share = keep if keep <= MAX_MESSAGES_SHARE else KEPT_MESSAGES_SHARE
-        return max(
-            LEAST_MESSAGES, int(share * (self.parts.settings.trigger_messages or 0))
-        )
+        settings = self.parts.settings
+        share = min(settings.keep, KEPT_MESSAGES_SHARE)
+        return max(LEAST_MESSAGES, int(share * (settings.trigger_messages or 0)))
 
     @property
     def is_low(self) -> bool:

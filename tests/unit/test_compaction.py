@@ -194,7 +194,7 @@ def test_a_summary_is_planned_when_it_is_due_and_pays(config, count, is_planned)
     assert (plan is not None) is is_planned
     assert (engine.emergency(window) is None) is (window.over_by == 0)
     if "trigger_messages" in config:
-        assert plan.reason == "21 messages are past trigger_messages=6"
+        assert plan.reason == "21 messages are past 6 of trigger_messages=6"
         assert 21 - plan.snapshot[1] <= 3
 
 
