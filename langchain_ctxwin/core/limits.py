@@ -356,15 +356,6 @@ def lowered(limits: ModelLimits, learned: int | None) -> ModelLimits:
     return replace(limits, **changes)
 
 
-def reserve_within(limits: ModelLimits, configured: int | None) -> int:
-    """Return the output reserve in a learned window: no more than the usual share of it.
-
-    What requests ask for was chosen for the window that was configured. Each request asks for what is left then.
-    """
-    reserve, window = limits.output_reserve(configured), limits.context_window
-    return reserve if window is None else min(reserve, int(window * OUTPUT_SHARE))
-
-
 REGIONS = {
     "system": "system_tokens",
     "tools": "tool_tokens",

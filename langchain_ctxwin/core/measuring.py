@@ -11,12 +11,12 @@ from pydantic import TypeAdapter
 
 from langchain_ctxwin.core.compaction import cut, with_new_pins, with_view
 from langchain_ctxwin.core.limits import (
+    OUTPUT_SHARE,
     ModelLimits,
     is_possible,
     least,
     lowered,
     media_limits,
-    reserve_within,
 )
 from langchain_ctxwin.core.parts import Parts, unbound_before
 from langchain_ctxwin.core.provider_blocks import has_bound_reasoning
@@ -59,7 +59,7 @@ def measured(
     parts = replace(
         parts,
         media=_media_limits(parts, session),
-        unsealed=session.unsealed.index + 1 if session.unsealed else 0,
+        unsealed=session.stop_at("unsealed"),
     )
     request = _sized(parts, session)
     own_limit = remembered_limit(session, parts.model)
@@ -153,10 +153,16 @@ def _limits(
     A limit that the fixed regions alone exceed would end the conversation on the word of a refusal that may have been
     misread; the provider is asked instead, and its answer settles it.
     """
-    limits, configured = lowered(parts.declared, learned), parts.settings.output_reserve
+    limits = lowered(parts.declared, learned)
+    reserve, window = (
+        limits.output_reserve(parts.settings.output_reserve),
+        limits.context_window,
+    )
     if learned is None:
-        return limits, limits.output_reserve(configured)
-    reserve = reserve_within(limits, configured)
+        return limits, reserve
+    if window is not None:
+        # it was chosen for the window that was configured; each request asks for what is left then
+        reserve = min(reserve, int(window * OUTPUT_SHARE))
     if limits.input_limit(reserve) <= fixed_tokens:
         return _limits(parts, None, 0)
     return limits, reserve
@@ -204,12 +210,11 @@ def last_report_of(
 
 def _unbound(session: Session, parts: Parts) -> int:
     """Position up to which reasoning is tied to a prefix that is gone: since a compaction, a refusal, a new prompt."""
-    position = session.unbound or session.since
-    messages = parts.messages
-    if position is None or not parts.rules.binds_reasoning:
+    own, messages = session.stop_at("unbound"), parts.messages
+    stop = min(own or session.stop_at("since"), len(messages))
+    if not parts.rules.binds_reasoning:
         return 0
-    stop = min(position.index + 1, len(messages))
-    return stop if session.unbound else unbound_before(messages, stop, parts.rules)
+    return stop if own else unbound_before(messages, stop, parts.rules)
 
 
 # ---- after an answer or a refusal ------------------------------------------------------------------------------------
@@ -287,8 +292,7 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
     if extended:
         answer = Position(id=reply.id or "", index=window.stop)
         sizes = sizes.with_growth(extended, report, answer)
-    known, text = sizes.explained(window.estimates, window.steps)
-    sizes = sizes.with_request(tokens, known=known, text=text)
+    sizes = sizes.with_request(tokens, window.estimates, window.steps)
     return _with_sizes(counts, asked, sizes), ""
 
 
@@ -315,8 +319,7 @@ def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
     least = LEAST_SHARE * min(window.total_tokens, window.estimates.total_tokens)
     if not is_count(stated_tokens) or stated_tokens < least:
         return counts
-    known, text = window.sizing.explained(window.estimates, window.steps)
-    sizes = window.sizing.with_refusal(stated_tokens, known=known, text=text)
+    sizes = window.sizing.with_refusal(stated_tokens, window.estimates, window.steps)
     return _with_sizes(counts, window.parts.model, sizes)
 
 
@@ -326,7 +329,7 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
     After a compaction only what was answered since belongs to requests like this one. Returns the newest report, too.
     """
     session, parts = request.session, request.parts
-    compacted = session.since.index + 1 if session.since and session.compactions else 0
+    compacted = session.stop_at("since") if session.compactions else 0
     limit = parts.declared.input_limit(0) if parts.declared.known else None
     sizes = replace(sizes_for(parts, session), doubted=None)
     learned_until = sizes.last.index if sizes.last else 0
@@ -365,9 +368,12 @@ def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
         return session, None
     if newest.at <= learned_until:
         return session, newest
-    known, text = sizes.explained(request.estimates, request.steps)
-    text -= request.steps.between(newest.at, request.stop)
-    sizes = sizes.with_request(newest.tokens, known=known, text=text)
+    sizes = sizes.with_request(
+        newest.tokens,
+        request.estimates,
+        request.steps,
+        later_tokens=request.steps.between(newest.at, request.stop),
+    )
     counts = _with_sizes(session.counts, parts.model, sizes)
     return replace(session, counts=counts), newest
 

@@ -362,9 +362,7 @@ def _summary(request: Request, reason: str) -> Compaction | None:
     start = _summary_stop(request, summary_tokens)
     if start is None:
         return None
-    covered = position_of(parts.messages, start - 1)
-    view = replace(cut(request, start), covered=covered, block=None)
-    after = request.shown_as(view, "")
+    after = _without(request, start)
     after = recorded(after, request, summary_tokens=summary_tokens)
     if not pays(request, after.total_tokens + summary_tokens):
         return None
@@ -447,8 +445,11 @@ def prepare(
 
 
 def _without(request: Request, stop: int) -> Request:
-    """The request without everything before `stop`, and without any summary."""
-    return request.shown_as(replace(cut(request, stop), block=None), "")
+    """The request without everything before `stop`, which a summary is to cover that is not written yet."""
+    covered = position_of(request.parts.messages, stop - 1)
+    return request.shown_as(
+        replace(cut(request, stop), covered=covered, block=None), ""
+    )
 
 
 def summary_size(request: Request) -> int:
@@ -467,13 +468,10 @@ QUESTION_TOKENS = 640
 
 def shown_part(request: Request, start: int, stop: int) -> list[AnyMessage]:
     """Return the messages in `[start, stop)`: in the form of the view, or as they are where they have left it."""
-    left_messages = request.parts.messages[start : min(stop, request.start)]
-    visible_steps = (
-        step.messages for step in request.steps if start <= step.index < stop
-    )
+    shown = (step for step in request.steps if start <= step.index < stop)
     return [
-        *left_messages,
-        *(message for messages in visible_steps for message in messages),
+        *request.parts.messages[start : min(stop, request.start)],
+        *(message for step in shown for message in step.messages),
     ]
 
 
@@ -494,11 +492,11 @@ def last_request(request: Request, start: int, stop: int) -> list[AnyMessage] | 
     question would not fit. None when no request was sent since the view changed, a message has left it, or there is no
     room for the question.
     """
-    compacted_at = request.session.since.index if request.session.since else -1
+    compacted_at = request.session.stop_at("since")
     answers = [
         s
         for s in request.steps
-        if s.index > compacted_at
+        if s.index >= compacted_at
         and s.messages
         and isinstance(s.messages[0], AIMessage)
     ]

@@ -281,17 +281,11 @@ class Request:
     @cached_property
     def size(self) -> SizeEstimate:
         """The same in the provider's counts, as far as they are known, with bounds."""
-        report = self.last_report
+        report, added = self.last_report, None
         if report:
-            return self.sizing.extended(self.estimates, report.tokens, self.added)
-        return self.sizing.size(self.estimates, self.steps)
-
-    @cached_property
-    def added(self) -> list[int]:
-        """Our estimates of the steps from the answer of the last report on."""
-        report = self.last_report
-        later = self.steps[self.steps.place(report.at) :] if report else ()
-        return [step.tokens for step in later]
+            later = self.steps[self.steps.place(report.at) :]
+            added = [step.tokens for step in later]
+        return self.sizing.size(self.estimates, self.steps, added)
 
     @property
     def total_tokens(self) -> int:
@@ -397,14 +391,9 @@ class Request:
     @property
     def tied_to(self) -> str:
         """Fingerprint of what reasoning is tied to beside the view: model, prompt, tools, pictures that left."""
-        media = json.dumps(sorted(self.view.without_media.items()))
-        return _digest(*self._frame, media)
-
-    @property
-    def _frame(self) -> tuple[str, str, str]:
-        system = self.parts.system
-        prompt = str(system.content) if system else ""
-        return prompt, self.parts.tools_digest, self.parts.model
+        parts, media = self.parts, json.dumps(sorted(self.view.without_media.items()))
+        prompt = str(parts.system.content) if parts.system else ""
+        return _digest(prompt, parts.tools_digest, parts.model, media)
 
     @cached_property
     def digest(self) -> str:
@@ -412,18 +401,15 @@ class Request:
 
         A reported size is only comparable under the same one.
         """
-        prompt, tools, model = self._frame
         settings = self.parts.settings
         covered = self.view.covered if self.view.block else None
         view = replace(self.view, covered=covered, left_checksum=None)
         return _digest(
-            prompt,
+            self.tied_to,
             constraints_text(settings.constraints),
             self.record,
             settings.summary_placement,
-            tools,
-            model,
-            json.dumps([view.to_json(), sorted(view.without_media.items())]),
+            json.dumps(view.to_json()),
         )
 
     def digest_until(self, stop: int) -> str:

@@ -126,15 +126,14 @@ class Session:
         """The last message at the time of the latest compaction."""
         return position_in(self.guard.get("since"))
 
-    @property
-    def unbound(self) -> Position | None:
-        """The last message whose reasoning is left out, where that is not decided by the latest compaction."""
-        return position_in(self.guard.get("unbound"))
+    def stop_at(self, name: str) -> int:
+        """Position behind the message that a key of the guard names; 0 where it names none.
 
-    @property
-    def unsealed(self) -> Position | None:
-        """The last message that was there when a provider refused what it had signed or encrypted itself."""
-        return position_in(self.guard.get("unsealed"))
+        `since` is the last message at the latest compaction, `unbound` the last one whose reasoning is left out where
+        that is not decided by it, `unsealed` the last one when a provider refused what it had signed itself.
+        """
+        position = self.guard.get(name)
+        return int(position["index"]) + 1 if position else 0
 
     @property
     def binding_model(self) -> str:

@@ -192,8 +192,16 @@ class Sizes:
 
     doubt: Doubt = field(default_factory=Doubt, compare=False)
 
-    def size(self, estimates: Regions, steps: Steps) -> SizeEstimate:
-        """Return the size of a request with these estimates, whose history consists of `steps`."""
+    def size(
+        self,
+        estimates: Regions,
+        steps: Steps,
+        added: Sequence[int] | None = None,
+    ) -> SizeEstimate:
+        """Return the size of a request with these estimates, whose history consists of `steps`.
+
+        Where it extends the one that was reported last, `added` has our estimates of the texts that follow that.
+        """
         known, text = self.explained(estimates, steps)
         plain = self._scaled(estimates, known, text)
         fixed = plain.fixed_tokens
@@ -202,6 +210,11 @@ class Sizes:
             ceil(LEAST_FIXED_SHARE * fixed),
             round(plain.total_tokens + self.offset),
         )
+        regions = plain.adding_up_to(total, self.offset)
+        if added is not None:
+            noise = self._noise(sum(tokens * tokens for tokens in added))
+            unsure = hypot(self._ratio_sd * sum(added), noise) if any(added) else 0.0
+            return self._bounded(regions, unsure)
         if self.is_reported:
             # The offset holds for the text that it was taken from: the ratio is in doubt for what is more or less.
             ratio_spread = self._ratio_sd * (text - self.offset_text)
@@ -213,18 +226,7 @@ class Sizes:
             ratio_spread = self._ratio_sd * text
             others, share = self._first_spread(estimates), self.doubt.lower_share
         spread = hypot(ratio_spread, others, self._noise(TYPICAL_TEXT_TOKENS * text))
-        regions = plain.adding_up_to(total, self.offset)
         return self._bounded(regions, spread, share)
-
-    def extended(
-        self, estimates: Regions, reported_tokens: int, added: Sequence[int]
-    ) -> SizeEstimate:
-        """Return the size of a request that extends one of `reported_tokens` by texts of `added` estimated tokens."""
-        text = sum(added)
-        total = reported_tokens + round(self.ratio * text)
-        regions = self._scaled(estimates).adding_up_to(total, self.offset)
-        noise = self._noise(sum([tokens * tokens for tokens in added])) if text else 0.0
-        return self._bounded(regions, hypot(self._ratio_sd * text, noise))
 
     def explained(self, estimates: Regions, steps: Steps) -> tuple[float, int]:
         """Return what is known of a request, as counted in spans or of its prompt and tools, and its other texts."""
@@ -242,14 +244,19 @@ class Sizes:
 
     # ---- after a report ----
 
-    def with_request(self, tokens: int, *, known: float, text: float) -> Sizes:
+    def with_request(
+        self, tokens: int, estimates: Regions, steps: Steps, *, later_tokens: int = 0
+    ) -> Sizes:
         """Return the sizes after a whole request was reported: what is unexplained of it is the offset.
 
         Args:
             tokens: its reported size.
-            known: what was explained of it.
-            text: its other texts as estimated.
+            estimates: our estimates of it.
+            steps: its history.
+            later_tokens: our estimate of what of these followed it.
         """
+        known, text = self.explained(estimates, steps)
+        text -= later_tokens
         return replace(
             self,
             offset=tokens - known - self.ratio * text,
@@ -258,15 +265,16 @@ class Sizes:
             doubted=None,
         )
 
-    def with_refusal(self, tokens: int, *, known: float, text: float) -> Sizes:
+    def with_refusal(self, tokens: int, estimates: Regions, steps: Steps) -> Sizes:
         """Return the sizes after a provider stated the size of a request that it refused.
 
         What can be made smaller is blamed first, as far as a tokenizer can be off: only that leads to a request that
-        fits, and the next answer tells whether it was right. The arguments are those of `with_request`.
+        fits, and the next answer tells whether it was right.
         """
+        known, text = self.explained(estimates, steps)
         ratio = (tokens - known - self.offset) / text if text else self.ratio
         ratio = min(max(ratio, 1 / PLAUSIBLE_RATIO), PLAUSIBLE_RATIO)
-        return replace(self, ratio=ratio).with_request(tokens, known=known, text=text)
+        return replace(self, ratio=ratio).with_request(tokens, estimates, steps)
 
     def with_growth(
         self, before: ReportedSize, report: ReportedSize, last: Position
