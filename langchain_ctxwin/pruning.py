@@ -119,9 +119,7 @@ def _newest(saver: Saver, thread_id: str) -> tuple[int, list[CheckpointTuple]]:
     count, newest = 0, dict[str, CheckpointTuple]()
     for one in saver.list({"configurable": {"thread_id": thread_id}}):
         count += 1
-        before = newest.setdefault(_namespace(one), one)
-        if one.checkpoint["id"] > before.checkpoint["id"]:
-            newest[_namespace(one)] = one
+        newest.setdefault(_namespace(one), one)  # savers list the newest first
     return count, sorted(newest.values(), key=_namespace, reverse=True)
 
 

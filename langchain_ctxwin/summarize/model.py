@@ -220,7 +220,8 @@ class ModelSummarizer(Instructed):
         if limit < inf:  # the summary before may be of a model with more room
             most = max(LEAST_SUMMARY_TOKENS, int(SUMMARY_SHARE * limit))
             max_tokens = min(max_tokens, most)
-            previous = first_part(previous, max_tokens, text_price(self.counter))
+            price = text_price(self.counter)
+            previous = first_part(previous, accepted_tokens(max_tokens), price)
         count, chars = self.counter or TokenEstimator(), max(map(len, pieces))
         while True:
             clipped = "\n\n".join(_clipped(piece, chars) for piece in pieces)

@@ -185,6 +185,13 @@ def test_of_a_conversation_larger_than_the_summarizers_window_each_message_is_sh
     assert prompt[-1].text.count("...\n") == 12
 
 
+def test_a_summary_before_that_was_longer_than_asked_for_goes_on_whole():
+    """It was taken, so it fits beside the next transcript."""
+    before = "The user counts boats. " * 22
+    summarize(model := windowed(4_000, "more."), CHAT, before.strip(), max_tokens=100)
+    assert before.strip() in asked(model)[0]
+
+
 def test_a_window_too_small_for_the_task_is_refused_without_a_call():
     """When instructions and summary leave no room, the error says what to change."""
     model = windowed(90, "never")
