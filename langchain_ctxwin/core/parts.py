@@ -297,7 +297,8 @@ def swaps_prefix(parts: Parts, session: Session, view: View) -> bool:
     """Return whether a new block of the provider stands in a view for just what preceded the rest.
 
     Reasoning behind it then stays valid, because what is kept follows directly, as it was sent. A question does not
-    behind an answer that is blank or lacks results: it was sent as one message with what precedes that.
+    behind an answer that is blank or lacks results, nor behind pins and record: it was sent as one message with these.
+    Nothing does where pins and record stood further on, because they move.
     """
     old, start = session.view, parts.start_of(view)
     is_new = view.block != old.block and block_of(parts, view) is not None
@@ -308,7 +309,10 @@ def swaps_prefix(parts: Parts, session: Session, view: View) -> bool:
     last, *following = parts.messages[start - 1 : start + 1]
     is_answer = isinstance(last, AIMessage) and bool(last.text.strip())
     is_whole_answer = is_answer and not call_ids(last)
-    return is_whole_answer or not any(isinstance(m, HumanMessage) for m in following)
+    record_at = record_index(parts, session, parts.start_of(old))
+    if any(isinstance(m, HumanMessage) for m in following):
+        return is_whole_answer and record_at < start
+    return record_at <= start
 
 
 def block_of(parts: Parts, view: View) -> AIMessage | None:

@@ -13,6 +13,7 @@ from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
 from langchain_ctxwin import (
+    Compaction,
     ContextConfig,
     ContextEngine,
     ModelInfo,
@@ -20,11 +21,14 @@ from langchain_ctxwin import (
     Window,
 )
 from langchain_ctxwin.core.measuring import after_measure, update_without_reasoning
+from langchain_ctxwin.core.plan import with_summary
 from langchain_ctxwin.core.provider_blocks import (
     UNREADABLE_TEXT,
     compaction_in,
     readable,
 )
+from langchain_ctxwin.core.session import Pending, uncovered
+from langchain_ctxwin.core.view import position_of
 from langchain_ctxwin.observe import StepEvent
 from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util.work import run
@@ -408,6 +412,30 @@ def test_reasoning_of_before_a_lost_view_leaves_also_after_a_refusal_of_some():
     lost = measured([*history[:2], *history[start + 2 :]], "anthropic", window)
     assert lost.session.view.start is None
     assert reasoned(lost) == []
+
+
+@pytest.mark.parametrize("back", [0, 2])
+def test_reasoning_leaves_where_pins_and_record_move_from_behind_a_block(back):
+    """They stood right before a question, or further on: what precedes it is another message now."""
+    history = thoughtful(60)[:-1]
+    stop = len(history) - back
+    session = recompacted(history, "anthropic")
+    history += [HumanMessage("more", id="q60"), thought(60), HumanMessage("And?")]
+    window = measured(history, "anthropic", session)
+    block = {"type": "compaction", "content": "Told.", "signature": "c2ln"}
+    summary = Pending(
+        key="",
+        start=position_of(history, uncovered(window.view, 0)),
+        through=position_of(history, stop - 1),
+        digest="",
+        since=0.0,
+        max_tokens=99,
+        text="Told.",
+        block=block,
+    )
+    after = with_summary(window, summary)
+    swap = Compaction(kind="force", reason="ready", before=window, after=after)
+    assert reasoned(swap.applied(window)) == []
 
 
 @pytest.mark.parametrize("thinking", [None, MANUAL, {"type": "adaptive"}])
