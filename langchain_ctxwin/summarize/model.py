@@ -207,7 +207,10 @@ class ModelSummarizer(Instructed):
     def _told(
         self, messages: Sequence[AnyMessage], previous: str, max_tokens: int
     ) -> str:
-        """Ask with a transcript; where it is larger than the model's window, with the beginning of each message."""
+        """Ask with a transcript; where it is larger than the model's window, with the beginning of each message.
+
+        Of more than even those have room for, the newest are shown.
+        """
         pieces = list(filter(None, _transcript(messages)))
         if not pieces and previous.strip():
             return previous
@@ -229,12 +232,15 @@ class ModelSummarizer(Instructed):
             # By the most likely count: a call that is refused as too large is not billed, and asked again with less.
             if limit == inf or count(request) + max_tokens <= FILLED_SHARE * limit:
                 break
-            chars = chars * 3 // 4
-            if chars < LEAST_CHARS:
+            if chars > LEAST_CHARS:
+                chars = max(LEAST_CHARS, chars * 3 // 4)
+            else:  # the record holds what is in the oldest ones
+                pieces = pieces[len(pieces) // 4 + 1 :]
+            if not pieces:
                 raise SummarizationError(
                     f"the summarizer's input limit of {limit:,} tokens has no room for instructions, a summary of "
-                    f"{max_tokens:,} and {LEAST_CHARS} characters of each of {len(pieces)} messages: use a summarizer "
-                    "model with a larger window or lower summary_max_tokens"
+                    f"{max_tokens:,} and one of {len(messages)} messages: use a summarizer model with a larger window "
+                    "or lower summary_max_tokens"
                 )
         reply = replied(self.model, request)
         return self._accepted(reply, max_tokens, _mark_of(previous, clipped))
@@ -469,7 +475,7 @@ carry on without rereading it. What an earlier summary at its beginning says and
 
 {sections} Write at most {max_tokens} tokens."""
 
-LEAST_CHARS = 20  # of each message in a transcript: with less it says nothing
+LEAST_CHARS = 40  # of each message in a transcript: with less it says nothing
 FILLED_SHARE = 0.9  # of a summarizer's window, because counts are estimates
 SUMMARY_SHARE = 0.25  # of it for a summary, so that most of it is for the transcript
 LEAST_SUMMARY_TOKENS = 64  # smallest length asked for: a paragraph
