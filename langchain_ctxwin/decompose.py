@@ -49,7 +49,7 @@ from langchain_ctxwin.errors import (
 from langchain_ctxwin.pricing import Pricing
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text import pieces_of
-from langchain_ctxwin.util.log import log_failure
+from langchain_ctxwin.util.log import log, reason_of
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 __all__ = ["create_map_reduce_graph"]
@@ -303,7 +303,7 @@ class _MapReduce:
                     )
                 )
                 told = {"level": level, "part": part["part"]}
-                log_failure("decompose.part_failed", error, **told)
+                log.warning("decompose.part_failed", **told, error=reason_of(error))
         if level and not outcome["answers"]:
             outcome["answers"] = ["\n\n".join(texts)]
         return {"outcomes": [outcome]}

@@ -63,11 +63,11 @@ from langchain_ctxwin.core.session import (
     Session,
     read_key,
     read_session,
+    verified,
 )
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import (
-    ConfigError,
     SummarizationError,
     UnknownModelError,
     expect,
@@ -89,7 +89,6 @@ from langchain_ctxwin.summarize.native import (
     NativeSummarizer,
     native_summarizer,
 )
-from langchain_ctxwin.util.log import FailureLog
 from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Work, arun, run
 
@@ -179,14 +178,12 @@ class ContextEngine:
         expect(learned, LimitMemory | None, "learned", wanted)
         expect(jobs, SummaryJobs | None, "jobs", "SummaryJobs(), or None")
         self._live: LiveConfig = ContextConfig() if config is None else config
-        self._settings = self._live.current
-        self._failures = FailureLog(active="the settings before")
         self._registry = limits if is_registry(limits) else None
         self.limits = ModelLimits()
         """Limits of requests that name no model of their own; unknown where a registry is asked about each model."""
         if self._registry is None:
             try:
-                self.limits = _checked_limits(limits_given(limits), self._settings)
+                self.limits = _checked_limits(limits_given(limits), self.config)
             except UnknownModelError as error:
                 name = model_name(limits) or type(unbound(limits)).__name__
                 raise UnknownModelError(f"{name}: {error}") from error
@@ -203,7 +200,7 @@ class ContextEngine:
         else:
             count = self._pricings.default.count
             writes = as_summarizer(summarizer, counter=count)
-        self.summarizer = _written_as(writes, self._settings)
+        self.summarizer = _written_as(writes, self.config)
         """Writes the summaries."""
         self.is_local = bool(getattr(self.summarizer, "is_local", False))
         """No model writes summaries: the record is all there is, and takes milliseconds."""
@@ -221,20 +218,8 @@ class ContextEngine:
 
     @property
     def config(self) -> ContextConfig:
-        """The settings that hold now. A request keeps those that held when it was measured.
-
-        New settings that leave no room for input are ignored, and logged as `config.refused`.
-        """
-        now = self._live.current
-        if now is not self._settings:
-            try:
-                if self._registry is None:
-                    _checked_limits(self.limits, now)
-            except ConfigError as error:
-                self._failures.note("config.refused", str(error))
-            else:
-                self._settings = now
-        return self._settings
+        """The settings that hold now. A request keeps those that held when it was measured."""
+        return self._live.current
 
     def with_settings(self, settings: Mapping[str, Any]) -> ContextEngine:
         """Return this engine with some settings of its `ContextConfig` changed; what it remembers is shared.
@@ -259,9 +244,7 @@ class ContextEngine:
         def changed() -> ContextEngine:
             config = ContextConfig(**{**before.model_dump(), **changes})
             other = copy(self)
-            vars(other).update(_live=config, _settings=config)
-            if self._registry is None:
-                _checked_limits(other.limits, config)
+            vars(other)["_live"] = config
             if {"summary_prompt", "summary_sections"} & changes.keys():
                 other.summarizer = _written_as(self.summarizer, config)
                 other.writer = writer_of(other.summarizer)
@@ -341,7 +324,7 @@ class ContextEngine:
         *,
         system_prompt: str | SystemMessage = "",
         tools: Sequence[Any] = (),
-        session: Mapping[str, Any] | None = None,
+        session: Mapping[str, Any] | Session | None = None,
         model: Any = None,
         called: Any = None,
     ) -> Window:
@@ -364,7 +347,7 @@ class ContextEngine:
         wanted = "a text or a SystemMessage"
         expect(system_prompt, str | SystemMessage, "system_prompt", wanted)
         wanted = "the session that the call before returned, or None"
-        expect(session, Mapping | None, "session", wanted)
+        expect(session, Mapping | Session | None, "session", wanted)
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
         rules = self.rules_of(called if called is not None else model)
@@ -398,7 +381,11 @@ class ContextEngine:
             pins=history.marked,
             recall=recall_name(tools),
         )
-        return self._window(parts, read_session(session, history, self._read_key))
+        if isinstance(session, Session):
+            session = verified(session, history)
+        else:
+            session = read_session(session, history, self._read_key)
+        return self._window(parts, session)
 
     def _read_key(self, name: str, value: object) -> tuple[Any, tuple[str, ...]]:
         """The value of a state key; the record, which is long, is read once while it is unchanged."""
@@ -412,7 +399,7 @@ class ContextEngine:
         It is None, too, when summaries are off, would not pay for themselves, or failed twice since the last user
         message.
         """
-        return planning.summary_due(_given(window), is_local=self.is_local)
+        return planning.summary_due(window, is_local=self.is_local)
 
     def relieve(self, window: Window) -> Compaction | None:
         """Return a compaction for a request that fits, or None; pure, calls no model.
@@ -420,7 +407,7 @@ class ContextEngine:
         There is one where the history is past a bound of its own (`trigger`, `max_history_tokens`,
         `trigger_messages`): it shrinks to a summary that is ready, or without one.
         """
-        return planning.relieve(_given(window))
+        return planning.relieve(window)
 
     def on_request(self, window: Window, *, focus: str = "") -> Compaction | None:
         """Return the compaction that the host asks for, or None when it would free less than a tenth; pure.
@@ -445,7 +432,7 @@ class ContextEngine:
         Raises:
             BudgetExceededError: the request cannot be made to fit, whatever leaves.
         """
-        return planning.emergency(_given(window), target_tokens)
+        return planning.emergency(window, target_tokens)
 
     def apply(
         self, compaction: Compaction | None, window: Window, *, call: Any = None
@@ -474,7 +461,6 @@ class ContextEngine:
     ) -> Work[dict[str, Any]]:
         if compaction is None:
             return {}
-        expect(compaction, Compaction, "compaction", "what plan returned")
         after = yield from self.applying(compaction, window, call=call)
         return after.session.to_json()
 
@@ -564,13 +550,13 @@ class ContextEngine:
         A stated limit is also given to the memory `learned`. One that was inferred from an answer (`is_stated=False`)
         holds for this conversation alone.
         """
-        declared = _given(window).parts.declared
-        expect(overflow, ContextOverflow, "overflow", "what classify_overflow returns")
+        declared = window.parts.declared
         if is_stated and self._learned is not None:
             stated = stated_limit(overflow, accepted_tokens(window), declared)
             if learned := for_everybody(stated, declared):
                 self._learned.learn(window.parts.model, learned)
-        return self._again(window, refused(window, overflow), was_refused=True)
+        session = replace(window.session, counts=refused(window, overflow))
+        return self._window(window.parts, session, was_refused=True)
 
     def recover(
         self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True
@@ -621,22 +607,28 @@ class ContextEngine:
     ) -> None:
         """Report what became of a summary, and what it cost where one was written."""
         facts: dict[str, Any] = {}
-        invented = list[str]()
+        quoting = {"reason": reason}
         if written is not None:
             invented = marked_in(written.text)
-            facts = written.cost | {"seconds": round(written.seconds, 3)}
-            facts["tokens"] = window.parts.price_text(written.text)
-            facts["cost"] = written.usage.cost(self.summarizer_info())
-        facts |= {
-            "reason": own_words(reason),
-            "quoting": {"reason": reason, "unsupported_values": ", ".join(invented)},
-            "unsupported": len(invented),
-            "messages": messages,
-            "compactions": window.session.compactions + 1,
-        }
-        self.reporter.emit(
-            SummaryEvent(status=status, model=self.summarizer_model, key=key, **facts)
+            quoting["unsupported_values"] = ", ".join(invented)
+            facts = {
+                **written.cost,
+                "seconds": round(written.seconds, 3),
+                "tokens": window.parts.price_text(written.text),
+                "cost": written.usage.cost(self.summarizer_info()),
+                "unsupported": len(invented),
+            }
+        event = SummaryEvent(
+            status=status,
+            model=self.summarizer_model,
+            key=key,
+            reason=own_words(reason),
+            quoting=quoting,
+            messages=messages,
+            compactions=window.session.compactions + 1,
+            **facts,
         )
+        self.reporter.emit(event)
 
     def summarizer_info(self) -> ModelInfo | None:
         """Return the prices of the model that writes summaries; those of the agent's are not taken for another's."""
@@ -683,13 +675,6 @@ class ContextEngine:
 
         return write
 
-    def _again(
-        self, window: Window, counts: dict[str, Any], *, was_refused: bool = False
-    ) -> Window:
-        """Measure the same request with another `context_counts`."""
-        session = replace(window.session, counts=counts)
-        return self._window(window.parts, session, was_refused=was_refused)
-
     def rules_of(self, model: Any) -> Rules:
         """Return the rules of a model's provider; None stands for the model of the engine's limits."""
         return self._rules if model is None else rules_of(model)
@@ -704,16 +689,11 @@ class ContextEngine:
 
 def settings_of(window: Window) -> ContextConfig:
     """Return the settings that held when the request was measured."""
-    return cast("ContextConfig", _given(window).parts.settings)
+    return cast("ContextConfig", window.parts.settings)
 
 
 def _focused(window: Window, focus: str) -> Window:
-    expect(focus, str, "focus", "what matters, in a few words")
-    return replace(window, parts=replace(_given(window).parts, focus=focus))
-
-
-def _given(window: Any) -> Window:
-    return cast("Window", expect(window, Window, "window", "what measure returned"))
+    return replace(window, parts=replace(window.parts, focus=focus))
 
 
 def _written_as(summarizer: Any, config: ContextConfig) -> Any:

@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from langchain_core.runnables.config import ensure_config
@@ -206,9 +205,8 @@ class Prices:
     def __init__(self, source: Any = None) -> None:
         self._info = source if isinstance(source, ModelInfo) else None
         ask = source if callable(source) else getattr(source, "lookup", None)
-        self._ask: Callable[[str], Any] | None = ask
-        is_source = source is None or self._info is not None or ask is not None
-        if not is_source or isinstance(source, type) or iscoroutinefunction(source):
+        self._ask: Callable[[str], ModelInfo | None] | None = ask
+        if source is not None and self._info is None and ask is None:
             raise ConfigError(
                 f"prices={brief(source)}: pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"
             )
@@ -220,18 +218,14 @@ class Prices:
             return declared
         if self._ask is None or not model:
             return self._info
-        answer, fault = None, ""
         try:
-            answer = self._ask(model)
+            return self._ask(model)
         except UnknownModelError:
             return None
         except Exception as error:  # noqa: BLE001  # costs are unknown then, nothing else
-            fault = reason_of(error)
-        else:
-            if not isinstance(answer, ModelInfo | None):
-                fault = f"a {type(answer).__name__} instead of a ModelInfo"
-        self._failures.note("metrics.no_prices", fault and f"{model}: {fault}")
-        return None if fault else answer
+            fault = f"{model}: {reason_of(error)}"
+            self._failures.note("metrics.no_prices", fault)
+            return None
 
     def of_other(self, model: str) -> ModelInfo | None:
         """Like `of`, for another model than the agent's: a single `ModelInfo` has to be of its name."""

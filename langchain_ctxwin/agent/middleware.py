@@ -10,25 +10,24 @@ from typing import Annotated, Any, Never, Required, TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, TracePolicy, omit_payload
 
-from langchain_ctxwin.agent.choices import (
-    limited_by,
+from langchain_ctxwin.agent.model_call import Attempt, ModelCall
+from langchain_ctxwin.agent.ready import (
     recall_tool,
     runnable_tools,
+    sought_step,
     with_recall,
 )
-from langchain_ctxwin.agent.model_call import Attempt, ModelCall
-from langchain_ctxwin.agent.ready import sought_step
 from langchain_ctxwin.agent.state import (
     OUR_KEYS,
     RECORD_CHANNEL,
     MessagesDeltaChannel,
     newer,
-    turn_is_finished,
 )
-from langchain_ctxwin.agent.step import AgentStep
+from langchain_ctxwin.agent.step import AgentStep, limited_by
 from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.model_info import model_name, unbound
+from langchain_ctxwin.core.pairing import call_ids
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
@@ -267,7 +266,14 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             "sinks": sinks,
             "prices": prices,
         }
-        _check(engine, guard, options)
+        wanted = "a ContextEngine(limits=model), or limits=, config= and summarizer= by their names"
+        expect(engine, ContextEngine | None, "engine", wanted)
+        expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
+        names = ", ".join(name for name, one in options.items() if one is not None)
+        if engine is not None and names:
+            raise ConfigError(
+                f"engine and {names} were given: set {names} on the engine"
+            )
         if engine is None:
             options["limits"] = _StatedLimits() if limits is None else limits
             engine = ContextEngine(**options)
@@ -357,20 +363,21 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             answer
         )
         response = replace(response, result=result)
-        step.state["messages"] = [*step.state["messages"], *result]
-        is_done = turn_is_finished(step.state)
+        step.messages = [*step.messages, *result]
+        is_done = isinstance(result[-1], AIMessage) and not call_ids(answer)
         # the structured response that the answer was to be
+        jump = {}
         if (form := request.response_format) is not None:
             is_done = response.structured_response is not None
             # as langchain does where an agent has no tool: it is asked again
             is_alone = all(tool is recall_tool() for tool in request.tools)
             is_text = not answer.tool_calls and not isinstance(form, ProviderStrategy)
             if is_alone and is_text and not is_done:
-                step.news["jump_to"] = "model"
+                jump = {"jump_to": "model"}
         if is_done:
             yield from step.summarize()
         return ExtendedModelResponse(
-            model_response=response, command=Command(update=step.news)
+            model_response=response, command=Command(update={**step.stored(), **jump})
         )
 
     def _step(self, request: ModelRequest[ContextT]) -> AgentStep:
@@ -411,13 +418,3 @@ class _StatedLimits:
             "ContextWindowMiddleware(limits=ModelLimits(context_window=...)), or give the model a profile that "
             "states max_input_tokens"
         )
-
-
-def _check(engine: Any, guard: Any, options: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for arguments that would fail at the first call."""
-    wanted = "a ContextEngine(limits=model), or limits=, config= and summarizer= by their names"
-    expect(engine, ContextEngine | None, "engine", wanted)
-    expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
-    names = ", ".join(name for name, value in options.items() if value is not None)
-    if engine is not None and names:
-        raise ConfigError(f"engine and {names} were given: set {names} on the engine")

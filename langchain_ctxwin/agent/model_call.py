@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import count
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
@@ -12,8 +11,8 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.errors import GraphBubbleUp
 
-from langchain_ctxwin.agent.state import known_name
-from langchain_ctxwin.agent.step import AgentStep, count_spent
+from langchain_ctxwin.agent.step import AgentStep
+from langchain_ctxwin.agent.storage import count_spent
 from langchain_ctxwin.core.events import (
     OverflowEvent,
     SentRequest,
@@ -24,8 +23,8 @@ from langchain_ctxwin.core.limits import REGIONS, ModelLimits
 from langchain_ctxwin.core.measuring import (
     from_answer,
     small_report,
-    update_unsealed,
-    update_without_reasoning,
+    unsealed,
+    without_reasoning,
 )
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.provider_call import (
@@ -102,34 +101,19 @@ class ModelCall:
         step, began = self._step, perf_counter()
         with step.reporting_refusal():
             fit(step)
-        most = settings_of(step.window).max_recoveries
-        attempt = self._attempt()
-        paid = list[AIMessage]()
-        for number in count(1):
+        attempt: Attempt | None = self._attempt()
+        paid, number = list[AIMessage](), 0
+        while attempt:
+            number += 1
             attempt, reply, overflow, error = yield from self._tried(attempt)
             paid += [reply] if isinstance(reply, AIMessage) else []
-            if overflow is None:
-                break
-            if number > most:
-                if error is None:
-                    break
-                step.report_refusal(error)
-                raise error
-            try:
-                attempt = yield from self._next(attempt, overflow, number, error)
-            except (BudgetExceededError, NoModelFitsError) as exhausted:
-                step.report_refusal(exhausted)
-                if error is None:
-                    step.update(
-                        {}, self._engine.learn(step.window, overflow, is_stated=False)
-                    )
-                    break  # an answer that was cut off is all there is
-                error.add_note(str(exhausted))
-            else:
-                continue
-            raise error
+            attempt = (
+                (yield from self._next(attempt, overflow, number, error))
+                if overflow
+                else None
+            )
         if why := dropped_reasoning(reply):  # the model saw the request without it
-            step.update(update_without_reasoning(step.window))
+            step.anew(without_reasoning(step.window))
             self._report_removed_reasoning(reason=why)
         window = step.window
         step.take_answerer(reply)
@@ -139,11 +123,41 @@ class ModelCall:
         count_spent(step, answered_window, paid)
         if settings_of(window).compact_when_idle:
             counts = {**counts, "answered_seconds": float(self._engine.clock())}
-        step.update({"context_counts": counts})
+        step.anew(replace(step.window.session, counts=counts))
         self._report_step(
             answered_window, answer, seconds=perf_counter() - began, calls=number
         )
         return answer
+
+    def _next(
+        self,
+        attempt: Attempt,
+        overflow: ContextOverflow,
+        number: int,
+        error: Exception | None,
+    ) -> Work[Attempt | None]:
+        """The attempt after an overflow; None where an answer that was cut off is all there is.
+
+        Raises:
+            Exception: the provider's own, where there is no answer.
+        """
+        step = self._step
+        if number <= settings_of(step.window).max_recoveries:
+            try:
+                return (yield from self._recovered(attempt, overflow, number, error))
+            except (BudgetExceededError, NoModelFitsError) as exhausted:
+                step.report_refusal(exhausted)
+                if error is None:
+                    step.take(
+                        self._engine.learn(step.window, overflow, is_stated=False)
+                    )
+                else:
+                    error.add_note(str(exhausted))
+        elif error is not None:
+            step.report_refusal(error)
+        if error is not None:
+            raise error
+        return None
 
     def _tried(
         self, attempt: Attempt
@@ -156,11 +170,11 @@ class ModelCall:
                 raise
             except Exception as refusal:
                 mended = self._mended(attempt, refusal)
-                overflow = classify_overflow(refusal) if mended == attempt else None
-                if overflow is not None:
-                    return attempt, None, overflow, refusal
                 if mended == attempt:
-                    raise
+                    overflow = classify_overflow(refusal)
+                    if overflow is None:
+                        raise
+                    return attempt, None, overflow, refusal
                 attempt = mended
             else:
                 return attempt, reply, self._silent(attempt, reply), None
@@ -176,10 +190,9 @@ class ModelCall:
             return attempt
         if part == "history":
             return replace(attempt, request=without_response_ids(attempt.request))
-        without = update_unsealed if part == "sealed" else update_without_reasoning
-        update = without(step.window)
+        session = (unsealed if part == "sealed" else without_reasoning)(step.window)
         before = self._attempt()
-        step.update(update)
+        step.anew(session)
         fit(step)
         mended = self._attempt()
         if mended == before:
@@ -192,14 +205,14 @@ class ModelCall:
         model = self._step.window.parts.model
         self._engine.reporter.notice("reasoning_left_out", model, **about)
 
-    def _next(
+    def _recovered(
         self,
         attempt: Attempt,
         overflow: ContextOverflow,
         number: int,
         error: Exception | None,
     ) -> Work[Attempt]:
-        """The attempt after an overflow: less output where that helps, another candidate, fewer tools, less history."""
+        """The attempt after an overflow: less output where that helps, fewer tools, less history."""
         step, window = self._step, self._step.window
         event = OverflowEvent(
             model=window.parts.model,
@@ -209,26 +222,16 @@ class ModelCall:
             stated_tokens=overflow.actual,
             stated_limit=overflow.limit,
         )
-        options = self._less_output(attempt, overflow, error)
-        if options:
-            if self._router is None:
-                learned = self._engine.learn(window, overflow)
-                step.update({"context_counts": dict(learned.session.counts)}, learned)
+        # Whoever of several candidates stated a limit, the router has learned it under that one's name.
+        is_stated = error is not None and self._router is None
+        if options := self._less_output(attempt, overflow, error):
+            if is_stated:
+                step.take(self._engine.learn(window, overflow))
             self._report(replace(event, output_tokens=max(options.values())))
             return replace(attempt, options=options)
-        is_anew = error is not None and self._router is not None and self._has_moved()
-        if not is_anew:
-            # Whoever of several candidates stated a limit, the router has learned it under that one's name.
-            is_stated = error is not None and self._router is None
-            learned = self._engine.learn(window, overflow, is_stated=is_stated)
-            is_anew = yield from self._has_fewer_tools(learned)
-        if is_anew:
-            step.update({"context_report": step.window.report}, step.window)
-        else:
-            smaller = self._engine.shrunk(learned, window)
-            step.update(
-                {**smaller.session.to_json(), "context_report": smaller.report}, smaller
-            )
+        learned = self._engine.learn(window, overflow, is_stated=is_stated)
+        if not (yield from self._has_fewer_tools(learned)):
+            step.take(self._engine.shrunk(learned, window))
         self._report(event)
         return self._attempt()
 
@@ -238,11 +241,7 @@ class ModelCall:
         """Arguments that ask for less output than was asked for; empty where that is not what was refused."""
         if error is None:
             return {}
-        called, step = self._call, self._step
-        if self._router is not None and step.chosen:
-            model, bound = self._router.instance(known_name(step.state))
-            called = model.bind(**bound)
-        options = smaller_output(called, overflow) if called is not None else {}
+        options = smaller_output(self._call, overflow) if self._call else {}
         requested = min(attempt.options.values(), default=None)
         return (
             options
@@ -256,21 +255,9 @@ class ModelCall:
         selection = yield from step.selected(learned)
         if selection is None or not selection.removed:
             return False
-        step.update({"context_counts": dict(learned.session.counts)})
+        step.take(learned)
         step.show_tools(selection)
         fit(step)
-        return True
-
-    def _has_moved(self) -> bool:
-        """Move to another candidate, or measure for this one by its learned limit; false when that changes nothing."""
-        step = self._step
-        trial = replace(step)
-        trial.choose_model()
-        fit(trial)
-        is_same = known_name(trial.state) == known_name(step.state)
-        if is_same and trial.window.total_tokens >= step.window.total_tokens:
-            return False
-        step.update(trial.news, trial.window)
         return True
 
     def _attempt(self) -> Attempt:
@@ -278,8 +265,7 @@ class ModelCall:
         step, window, request = self._step, self._step.window, self._step.request()
         if self._router is not None:
             # with which a `RoutedChatModel` begins, and why
-            model = step.state["context_model"] if step.chosen else None
-            extras = {"route": dict(model)} if model else {}
+            extras = {"route": dict(step.choice)} if step.chosen else {}
         else:
             thread = step.place.thread
             extras = self._engine.call_options(
@@ -295,7 +281,7 @@ class ModelCall:
         return Attempt(request, options, extras)
 
     def _silent(self, attempt: Attempt, reply: Any) -> ContextOverflow | None:
-        """An overflow that shows in the answer only; sizes are compared with those of the same model."""
+        """An overflow that shows in the answer only."""
         if not isinstance(reply, AIMessage):
             return None
         window = self._step.window
@@ -384,4 +370,4 @@ def fit(step: AgentStep) -> None:
     window = step.window
     compaction = step.engine.emergency(window)
     if compaction is not None:
-        step.compacted(window, run(step.engine.applying(compaction, window)))
+        step.compacted(run(step.engine.applying(compaction, window)))

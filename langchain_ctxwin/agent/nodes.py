@@ -8,14 +8,14 @@ from inspect import signature
 from typing import Any, TypeVar, get_type_hints
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.channels import LastValue
 from langgraph.graph import END, StateGraph
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, RetryPolicy
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.agent.choices import bind_inside
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import (
     OUR_KEYS,
@@ -23,8 +23,7 @@ from langchain_ctxwin.agent.state import (
     State,
     StepState,
     Update,
-    as_mapping,
-    report_of,
+    kept,
 )
 from langchain_ctxwin.agent.step import (
     AgentStep,
@@ -47,7 +46,7 @@ from langchain_ctxwin.util.memo import Lru
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 T = TypeVar("T")
-Do = Callable[[AgentStep, RunnableConfig | None], Work[Any]]
+Do = Callable[[AgentStep], Work[Any]]
 """What a node does with a step; it returns what the node writes."""
 
 PerRequest = Callable[[Any, Any], T]
@@ -75,20 +74,15 @@ class ContextNode(Runnable[Any, Any]):
 
     def step(self, state: Any) -> AgentStep:
         """Return the step of this state, outside of a run."""
-        return self._start(as_mapping(state))
+        return self._start(state)
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
+    def invoke(self, input: Any, *_: Any, **__: Any) -> Any:  # noqa: A002  # base class
         """Return the state update."""
-        return run(self._do(self._start(as_mapping(input)), config))
+        return run(self._do(self._start(input)))
 
-    async def ainvoke(
-        self,
-        input: Any,  # noqa: A002
-        config: RunnableConfig | None = None,
-        **_: Any,
-    ) -> Any:  # base class
+    async def ainvoke(self, input: Any, *_: Any, **__: Any) -> Any:  # noqa: A002  # base class
         """Return the state update, awaiting models and summarizers."""
-        return await arun(self._do(self._start(as_mapping(input)), config))
+        return await arun(self._do(self._start(input)))
 
 
 class HookNode(ContextNode):
@@ -209,17 +203,15 @@ class ContextNodes:
             call if isinstance(call, Runnable) else RunnableLambda(call)
         )
 
-        def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
+        def answer(step: AgentStep) -> Work[Update]:
             def send(attempt: Attempt) -> Work[Any]:
                 options = attempt.arguments
                 # with the tools chosen now: a recovery may choose others
                 bound = step.bind(runnable, step.tools)
-                return (
-                    yield Wait.on(bound, "invoke", attempt.request, config, **options)
-                )
+                return (yield Wait.on(bound, "invoke", attempt.request, **options))
 
             message = yield from ModelCall(step, runnable, send).answer()
-            return {**step.news, "messages": [message]}
+            return {**step.stored(), "messages": [message]}
 
         return self._node("model_node", answer)
 
@@ -251,7 +243,7 @@ class ContextNodes:
         if selector is not None:
             tools = [*selector.tools, selector.search_tools, *listed(tools)]
         step = AgentStep(
-            state={**state},
+            state=state,
             engine=engine_of(self.engine, runtime),
             selector=selector,
             system_prompt=prompt,
@@ -262,7 +254,8 @@ class ContextNodes:
             place=place_of(runtime, prompt),
         )
         if before := self._steps.get(step.identity):
-            step.take_over(before)
+            step.take(before.window)
+            step.planned = before.planned
         return step
 
     def _read_tools(self, bound: Sequence[Any]) -> None:
@@ -279,13 +272,10 @@ class ContextNodes:
     ) -> Do:
         """What a node does that keeps its step for the next node, unless the turn is over."""
 
-        def do(
-            step: AgentStep, _: RunnableConfig | None
-        ) -> Work[Update | Command[Any]]:
+        def do(step: AgentStep) -> Work[Update | Command[Any]]:
             yield from work(step)
-            update = step.news
-            if shows_request:
-                update = {**update, "llm_input_messages": step.request()}
+            update = {"llm_input_messages": step.request()} if shows_request else {}
+            update |= step.stored()
             self._steps.put(step.identity, step)
             if not shows_request or current_runtime() is None:
                 return update
@@ -303,11 +293,15 @@ class ContextNodes:
         """Warn once of a model node of your own that sends something else than the request which was built."""
         messages = reversed(state.get("messages") or ())
         last = next((one for one in messages if isinstance(one, AIMessage)), None)
-        is_own = last is not None and "ctxwin" not in last.response_metadata
-        if last is None or not is_own or not state.get("context_view"):
+        if last is None or "ctxwin" in last.response_metadata:
             return
-        built, reported = report_of(state).get("total_tokens") or 0, sent_tokens(last)
-        is_unread = (reported or 0) > UNREAD_RATIO * built > 0
+        built, reported = (
+            kept(state, "context_report").get("total_tokens") or 0,
+            sent_tokens(last),
+        )
+        is_unread = state.get("context_view") and (
+            (reported or 0) > UNREAD_RATIO * built > 0
+        )
         if is_unread and not self._is_unread_told:
             self._is_unread_told = True
             log.warning(
@@ -317,6 +311,14 @@ class ContextNodes:
                 do="call the model with state['llm_input_messages'] and give ContextNodes its tools, or use "
                 "nodes.model_node(model)",
             )
+
+
+def bind_inside(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
+    """Return the model with tools bound, inside whatever was bound around it."""
+    if isinstance(call, RunnableBindingBase):
+        return call.model_copy(update={"bound": bind_inside(call.bound, tools)})
+    bound: Runnable[Any, Any] = call.bind_tools(list(tools)) if tools else call
+    return bound
 
 
 def _require_check(step: AgentStep) -> Work[None]:
@@ -446,7 +448,7 @@ def _after_summary(state: State) -> str:
 
 def _require_messages(builder: StateGraph[Any, Any, Any, Any]) -> None:
     """Raise `ConfigError` for a state that keeps no history."""
-    name = getattr(builder.state_schema, "__name__", "the state")
+    name = builder.state_schema.__name__
     channel = builder.channels.get("messages")
     fix = "annotate it as `messages: Annotated[list[AnyMessage], add_messages]`, or use `class State(ContextState)`"
     if channel is None:
@@ -462,20 +464,13 @@ def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
 
 def _close(builder: StateGraph[Any, Any, Any, Any]) -> None:
     """Let callers neither set nor get what is ours, unless the graph says what they may."""
-    state = builder.state_schema
+    state, ours = builder.state_schema, {*OUR_KEYS}
     hints = get_type_hints(state, include_extras=True)
-    if not hints.keys() & {*OUR_KEYS}:
+    if ours.isdisjoint(hints):
         return
-    public = _typed_dict(
-        f"Public{state.__name__}",
-        {key: hints[key] for key in hints.keys() - {*OUR_KEYS}},
-    )
-    builder.schemas[public] = {
-        key: value
-        for key, value in builder.schemas[state].items()
-        if key not in OUR_KEYS
-    }
-    if builder.input_schema is state:
-        builder.input_schema = public
-    if builder.output_schema is state:
-        builder.output_schema = public
+    public = _typed_dict("Public", {key: hints[key] for key in hints.keys() - ours})
+    channels = builder.schemas[state].items()
+    builder.schemas[public] = {key: one for key, one in channels if key not in ours}
+    for side in ("input_schema", "output_schema"):
+        if getattr(builder, side) is state:
+            setattr(builder, side, public)

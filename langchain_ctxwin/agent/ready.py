@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,6 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import set_config_context
+from langchain_core.tools import BaseTool
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -22,22 +23,16 @@ from langgraph.pregel import Pregel
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_ctxwin.agent.choices import (
-    recall_tool,
-    router_of,
-    runnable_tools,
-    with_recall,
-)
 from langchain_ctxwin.agent.nodes import ContextNode, ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.state import ContextState, State, Update
-from langchain_ctxwin.agent.step import AgentStep
+from langchain_ctxwin.agent.step import AgentStep, require_free_name, router_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.compaction import Compaction, after_undo, dropped_positions
 from langchain_ctxwin.core.limits import NamedLimits, limits_given
-from langchain_ctxwin.core.model_info import family_of, model_name
+from langchain_ctxwin.core.model_info import family_of, model_name, unbound
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.core.tool_schemas import checked_tools
+from langchain_ctxwin.core.tool_schemas import checked_tools, name_of, recall_name
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine, is_registry
 from langchain_ctxwin.errors import (
@@ -48,6 +43,7 @@ from langchain_ctxwin.errors import (
     expect,
 )
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
+from langchain_ctxwin.recall import create_recall_tool
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.tool_results import ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
@@ -215,6 +211,40 @@ def _chat_model(name: str | BaseChatModel) -> BaseChatModel:
     return chat_model_named(name, "model")
 
 
+def runnable_tools(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:
+    """Return all tools that an agent runs itself, without mere definitions, whose tools the provider runs."""
+    expect(selector, ToolSelector | None, "tool_selector", "a ToolSelector, or None")
+    if selector is not None:
+        require_free_name(selector, tools)
+        tools = [*tools, *selector.tools, selector.search_tools]
+    return [tool for tool in tools if not isinstance(tool, dict)]
+
+
+@cache
+def recall_tool() -> BaseTool:
+    """Return the tool by which agents read what left their view."""
+    return create_recall_tool()
+
+
+def with_recall(tools: Sequence[Any], model: Any) -> list[Any]:
+    """Return tools, of which the recall tool comes last, or is left out.
+
+    It is left out where the model takes no tools, or where one of the others is like it.
+    """
+    ours = recall_tool()
+    others = [tool for tool in tools if tool is not ours]
+    router, none = router_of(model), BaseChatModel.bind_tools
+    models = [one.model for one in router.candidates] if router else [model]
+    takes_tools = all(
+        getattr(type(unbound(one)), "bind_tools", none) is not none
+        for one in models
+        if isinstance(one, Runnable)
+    )
+    is_alone = ours.name not in map(name_of, others) and not recall_name(others)
+    is_kept = len(others) < len(tools) and takes_tools and is_alone
+    return [*others, ours] if is_kept else others
+
+
 # ---- a host compacts a thread between its runs, sees before what would leave, or takes it back ----------------------
 
 sought_step: ContextVar[Callable[[AgentStep], None] | None] = ContextVar(
@@ -351,8 +381,8 @@ def _compacting(
     if is_preview:
         return _outcome(compaction, window)
     after = yield from engine.applying(compaction, window, call=step.called)
-    step.compacted(window, after)
-    yield from _stored(agent, config, step.news)
+    step.compacted(after)
+    yield from _stored(agent, config, step.stored())
     # the summarizer failed, and the thread keeps its view
     if compaction.snapshot and after.session.view == window.session.view:
         raise SummarizationError(
@@ -397,14 +427,14 @@ def _undoing(agent: Any, config: Any) -> Work[None]:
             "nothing to undo: no compaction was made in this thread since the last undo, or messages of the view "
             "before it were edited or removed"
         )
-    step.update(session.to_json())
-    step.compacted(window, step.window)
-    yield from _stored(agent, config, step.news)
+    step.anew(session)
+    after = step.window
+    yield from _stored(agent, config, step.stored())
     step.engine.reporter.notice(
         "compaction_undone",
         window.parts.model,
         tokens_before=window.total_tokens,
-        tokens_after=step.window.total_tokens,
+        tokens_after=after.total_tokens,
     )
 
 

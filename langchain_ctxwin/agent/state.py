@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, cast
 
 from langchain_core.messages import (
-    AIMessage,
     AnyMessage,
     BaseMessageChunk,
     message_chunk_to_message,
@@ -27,7 +26,6 @@ from langgraph.graph.message import (
 )
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.core.pairing import call_ids
 from langchain_ctxwin.core.session import read_key
 
 SNAPSHOT_UPDATES = 100
@@ -279,11 +277,6 @@ SESSION = (
 """The keys that a conversation goes on from; `context_report` is made anew with each request."""
 
 
-def as_mapping(state: Any) -> State:
-    """Return the state that a node was given, also that of a pydantic model or a dataclass, by key."""
-    return state if isinstance(state, Mapping) else vars(state)
-
-
 def changed(state: State, update: Update) -> Update:
     """Leave out what the state already says, so that a checkpoint stores only news."""
     return {
@@ -293,34 +286,12 @@ def changed(state: State, update: Update) -> Update:
     }
 
 
-def flags_of(state: State) -> State:
-    """Return `context_pending`; empty when something odd is stored there."""
-    pending = state.get("context_pending")
-    return pending if isinstance(pending, Mapping) else {}
+def mapping_of(state: State, name: str) -> State:
+    """Return a key that holds an object; empty when something odd is stored there."""
+    value = state.get(name)
+    return value if isinstance(value, Mapping) else {}
 
 
-def report_of(state: State) -> Mapping[str, Any]:
-    """Return the stored `context_report`; empty when it is damaged."""
-    report: Mapping[str, Any] = read_key("context_report", state.get("context_report"))[
-        0
-    ]
-    return report
-
-
-def tools_of(state: State) -> list[str]:
-    """Return `context_tools`; empty when something odd is stored there."""
-    names: list[str] = read_key("context_tools", state.get("context_tools"))[0]
-    return names
-
-
-def known_name(state: State) -> str:
-    """Return the name of the candidate that was chosen; empty before the first choice."""
-    chosen = state.get("context_model")
-    return str(chosen.get("model") or "") if isinstance(chosen, Mapping) else ""
-
-
-def turn_is_finished(state: State) -> bool:
-    """True when the last message is an answer, not a question or a call."""
-    messages: Sequence[AnyMessage] = state.get("messages") or ()
-    last = messages[-1] if messages else None
-    return isinstance(last, AIMessage) and not call_ids(last)
+def kept(state: State, name: str) -> Any:
+    """Return a key of the session; empty when it is damaged."""
+    return read_key(name, state.get(name))[0]

@@ -1,24 +1,31 @@
-"""Where a conversation runs, its background summaries (begun, collected, given up), and its pictures and files."""
+"""What belongs to a thread: where it runs, its background summaries, its pictures and files, and what it may spend."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, SystemMessage
 from langgraph.config import get_config
 from langgraph.runtime import Runtime
+from langgraph.types import interrupt
 
 from langchain_ctxwin.core import plan as planning
-from langchain_ctxwin.core.compaction import accepted_tokens, after_failure, with_cost
-from langchain_ctxwin.core.fitting import first_part
+from langchain_ctxwin.core.compaction import after_failure, with_cost
 from langchain_ctxwin.core.provider_blocks import apart, digests_in, filled, media_in
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.session import Pending
+from langchain_ctxwin.core.session import Pending, Session
+from langchain_ctxwin.core.usage import Usage, as_money
 from langchain_ctxwin.engine import ContextEngine, settings_of
-from langchain_ctxwin.errors import ConfigError, SummarizationError
+from langchain_ctxwin.errors import (
+    ConfigError,
+    SummarizationError,
+    ThreadBudgetError,
+    brief,
+)
 from langchain_ctxwin.summarize.jobs import SummaryStore, Written, writing_summary
 from langchain_ctxwin.summarize.native import NativeSummarizer
 from langchain_ctxwin.util.stores import ThreadStore
@@ -99,51 +106,78 @@ time too, and clocks differ."""
 # ---- background summaries: begun when due, collected when ready; nothing waits for them -----------------------------
 
 
-def advanced(step: AgentStep, window: Window) -> Work[Window]:
-    """Return the window with the summary on its way collected, or with one begun when it is due."""
+def advanced(step: AgentStep) -> Work[None]:
+    """Collect the summary on its way, or begin one when it is due."""
+    window = step.window
     pending = window.session.pending
     if pending is None:
         is_on_demand = isinstance(step.engine.summarizer, NativeSummarizer)
-        due = planning.prepare(window, is_on_demand=is_on_demand)
-        return _begun(step, window, *due) if due else window
-    if pending.is_written:
-        return _still_usable(step, window, pending)
-    job, store = step.engine.jobs.find(pending.key), step.place.summaries
-    written, failure = (job.written, job.failure) if job else (None, "")
-    if store is not None and (job is None or failure):  # another process may have it
-        written = yield from store.getting(pending.key)
-    if written is not None:
-        return _finished(step, window, pending, written)
-    return _failed(step, window, pending, failure) if failure else window
+        if due := planning.prepare(window, is_on_demand=is_on_demand):
+            _begin(step, *due)
+    elif pending.is_written:
+        if window.need() and planning.ready(window) is None:
+            _fail(step, pending, "its messages were edited since")
+        elif window.parts.price_text(pending.text) >= window.room:
+            _fail(step, pending, "there is no room for it any more")
+    else:
+        job, store = step.engine.jobs.find(pending.key), step.place.summaries
+        written, failure = (job.written, job.failure) if job else (None, "")
+        # another process may have it
+        if store is not None and (job is None or failure):
+            written = yield from store.getting(pending.key)
+        if written is not None:
+            _finish(step, pending, written)
+        elif failure:
+            _fail(step, pending, failure)
 
 
-def is_lost(step: AgentStep, window: Window) -> bool:
+def is_lost(step: AgentStep) -> bool:
     """True when, as far as this process can know, nobody writes the summary on its way any more."""
-    pending = window.session.pending
+    pending = step.window.session.pending
     if pending is None or pending.is_written or step.engine.jobs.find(pending.key):
         return False
-    patience_seconds = PATIENCE * settings_of(window).summary_timeout_seconds
+    patience_seconds = PATIENCE * settings_of(step.window).summary_timeout_seconds
     age_seconds = abs(step.engine.clock() - pending.since)
     return step.place.summaries is None or age_seconds > patience_seconds
 
 
-def written_here(step: AgentStep, window: Window, pending: Pending) -> Work[Window]:
+def written_here(step: AgentStep, pending: Pending) -> Work[None]:
     """Write a summary that was lost again, of the messages as they are now."""
-    start, stop = pending.start.index, pending.stop
-    digest = window.parts.history.digest(start, stop)
+    window, start = step.window, pending.start.index
+    seconds = settings_of(window).summary_timeout_seconds
+    digest = window.parts.history.digest(start, pending.stop)
     try:
-        written = yield from writing_summary(
-            _writing(step, window, pending),
-            timeout_seconds=settings_of(window).summary_timeout_seconds,
-        )
+        write = _writing(step, pending)
+        written = yield from writing_summary(write, timeout_seconds=seconds)
     except SummarizationError as error:
-        return _failed(step, window, pending, str(error))
-    return _finished(step, window, replace(pending, digest=digest), written)
+        _fail(step, pending, str(error))
+    else:
+        _finish(step, replace(pending, digest=digest), written)
 
 
-def _writing(step: AgentStep, window: Window, pending: Pending) -> Callable[[], str]:
+def _begin(step: AgentStep, due: Pending, reason: str) -> None:
+    place, engine, window = step.place, step.engine, step.window
+    # Equal messages after another past, in another branch, or read by another summarizer, make another summary.
+    about = (place.thread, place.prompt_scope, due.digest, window.session.summary)
+    work = "\0".join((*about, engine.writer)).encode("utf-8", "surrogatepass")
+    key = hashlib.blake2b(work, digest_size=12).hexdigest()
+    pending = replace(due, key=key, since=engine.clock())
+    is_begun = engine.jobs.start(
+        key,
+        _writing(step, pending),
+        timeout_seconds=settings_of(window).summary_timeout_seconds,
+        store=place.summaries,
+        thread_id=place.thread_id,
+    )
+    if is_begun:
+        size = pending.stop - pending.start.index
+        engine.report_summary(window, "started", key, reason=reason, messages=size)
+        _go_on(step, replace(window.session, pending=pending))
+
+
+def _writing(step: AgentStep, pending: Pending) -> Callable[[], Any]:
     return step.engine.writing(
-        window,
+        step.window,
         pending.start.index,
         pending.stop,
         pending.max_tokens,
@@ -152,76 +186,35 @@ def _writing(step: AgentStep, window: Window, pending: Pending) -> Callable[[], 
     )
 
 
-def _finished(
-    step: AgentStep, window: Window, pending: Pending, written: Written
-) -> Window:
-    """The window that knows the finished summary, cut where it is too long, or longer than its messages."""
-    window = replace(window, session=with_cost(window.session, written.cost))
-    parts, block = window.parts, written.block
-    replaced_tokens = parts.price_text(window.session.summary)
-    replaced = parts.messages[pending.start.index : pending.stop]
-    replaced_tokens += sum(map(parts.price, replaced))
-    most_tokens = min(accepted_tokens(pending.max_tokens), replaced_tokens - 1)
-    text, reason = written.text.strip(), ""
-    if not (block and block.get("content")):  # a signed text has to stay whole
-        text = first_part(text, most_tokens, parts.price_text)
-    if block and parts.price(AIMessage([block])) >= replaced_tokens:
-        reason = f"the block of its provider is larger than {replaced_tokens:,} tokens that it covers"
-    elif not (text or block):
-        reason = f"not a line of the summary fits in {most_tokens:,} tokens"
-    if reason:
-        return _failed(step, window, pending, reason, written)
-    fitting = replace(written, text=text)
-    step.engine.report_summary(window, "ready", pending.key, fitting)
-    return _with_pending(window, replace(pending, text=text, block=block))
+def _finish(step: AgentStep, pending: Pending, written: Written) -> None:
+    """Have a finished summary wait to be shown; one that is longer than what it covers is refused."""
+    window, block = step.window, written.block
+    parts, session = window.parts, with_cost(window.session, written.cost)
+    covered = parts.messages[pending.start.index : pending.stop]
+    covered_tokens = sum(map(parts.price, covered), parts.price_text(session.summary))
+    tokens = parts.price(AIMessage([block] if block else written.text))
+    _go_on(step, session)
+    if tokens >= covered_tokens:
+        reason = f"it has {tokens:,} tokens, what it covers {covered_tokens:,}"
+        _fail(step, pending, reason, written)
+        return
+    step.engine.report_summary(window, "ready", pending.key, written)
+    ready = replace(pending, text=written.text, block=block)
+    _go_on(step, replace(session, pending=ready))
 
 
-def _failed(
-    step: AgentStep,
-    window: Window,
-    pending: Pending,
-    reason: str,
-    written: Written | None = None,
-) -> Window:
-    """The window after a summary that failed: nothing is lost, and it is counted, with its cost if known."""
-    step.engine.report_summary(window, "failed", pending.key, written, reason=reason)
-    step.engine.jobs.forget(pending.key)
-    return replace(window, session=after_failure(window, reason))
+def _fail(
+    step: AgentStep, pending: Pending, reason: str, written: Written | None = None
+) -> None:
+    """Give a summary up: nothing is lost, and it is counted, with its cost if known."""
+    window, engine = step.window, step.engine
+    engine.report_summary(window, "failed", pending.key, written, reason=reason)
+    engine.jobs.forget(pending.key)
+    _go_on(step, after_failure(window, reason))
 
 
-def _still_usable(step: AgentStep, window: Window, pending: Pending) -> Window:
-    """The window with a finished summary that waits to be shown; one that no longer fits or holds is dropped."""
-    reason = ""
-    if window.need() and not pending.matches(window.parts.history):
-        reason = "its messages were edited since"
-    elif window.parts.price_text(pending.text) >= window.room:
-        reason = "there is no room for it any more"
-    return _failed(step, window, pending, reason) if reason else window
-
-
-def _begun(step: AgentStep, window: Window, due: Pending, reason: str) -> Window:
-    place, engine = step.place, step.engine
-    # Equal messages after another past, in another branch, or read by another summarizer, make another summary.
-    about = (place.thread, place.prompt_scope, due.digest, window.session.summary)
-    work = "\0".join((*about, engine.writer)).encode("utf-8", "surrogatepass")
-    key = hashlib.blake2b(work, digest_size=12).hexdigest()
-    pending = replace(due, key=key, since=engine.clock())
-    is_begun = engine.jobs.start(
-        key,
-        _writing(step, window, pending),
-        timeout_seconds=settings_of(window).summary_timeout_seconds,
-        store=place.summaries,
-        thread_id=place.thread_id,
-    )
-    if not is_begun:
-        return window
-    size = pending.stop - pending.start.index
-    engine.report_summary(window, "started", key, reason=reason, messages=size)
-    return _with_pending(window, pending)
-
-
-def _with_pending(window: Window, pending: Pending) -> Window:
-    return replace(window, session=replace(window.session, pending=pending))
+def _go_on(step: AgentStep, session: Session) -> None:
+    step.take(replace(step.window, session=session))
 
 
 # ---- pictures and files: in a store once they left the view, back in the state when shown again ---------------------
@@ -241,9 +234,9 @@ def placing_media(step: AgentStep) -> Work[None]:
     Raises:
         ConfigError: data are to be in a store, and the run has none.
     """
-    window, place = step.window, step.place
-    is_apart, store = settings_of(window).media == "store", place.media
-    if is_apart and place.thread and store is None:
+    window, store = step.window, step.place.media
+    is_apart = settings_of(window).media == "store"
+    if is_apart and step.place.thread and store is None:
         raise ConfigError(NO_STORE)
     messages, media = window.parts.messages, window.parts.history.media
     if store is None or not media:
@@ -253,7 +246,7 @@ def placing_media(step: AgentStep) -> Work[None]:
     if is_apart:
         hidden = {messages[index].id for index in media} - {one.id for one in shown}
         moved = {
-            one.id: apart(one)[1] for one in step.state_messages if one.id in hidden
+            one.id: apart(one)[1] for one in step.stored_messages if one.id in hidden
         }
         data = {key: text for texts in moved.values() for key, text in texts.items()}
         if data and (yield from store.putting(data)):
@@ -263,3 +256,121 @@ def placing_media(step: AgentStep) -> Work[None]:
         stored = yield from store.getting(digests)
         back = {one.id for one in shown if digests_in(one) & stored.keys()}
         step.rewrite(back, lambda message: filled(message, stored))
+
+
+# ---- what a thread may spend, where that is bounded -----------------------------------------------------------------
+
+NEAR_SHARE = Decimal("0.8")
+"""Of a limit: it is reported while something is still left to decide about."""
+
+AMOUNTS = {"max_thread_tokens": "tokens", "max_thread_cost": "cost"}
+"""The settings that bound what a thread spends, with what `context_guard` calls each amount."""
+
+
+class Bound(NamedTuple):
+    """One limit of a thread, and what was spent of it; USD or tokens."""
+
+    setting: str
+    spent: Decimal
+    limit: Decimal
+
+    def about(self) -> dict[str, Any]:
+        """Return it as JSON; numbers as text, so that money stays exact."""
+        return {name: str(value) for name, value in self._asdict().items()}
+
+
+def within_budget(step: AgentStep) -> None:
+    """Return while the thread has something left to spend; else raise, or ask for more where that is set.
+
+    Raises:
+        ConfigError: the cost is bounded, and no source states the prices of a model.
+        ThreadBudgetError: the thread spent all that it may.
+    """
+    settings, fault = settings_of(step.window), ""
+    if settings.max_thread_cost is not None:
+        _require_prices(step, settings.max_thread_cost)
+    while over := next((one for one in _bounds(step) if one.spent >= one.limit), None):
+        if settings.on_budget == "raise" or not step.place.thread:
+            raise ThreadBudgetError(
+                f"the thread spent {over.spent} of {over.setting}={over.limit}: raise {over.setting}, begin another "
+                "thread, or set on_budget='interrupt' (with a checkpointer) to be asked"
+            )
+        answer = interrupt(
+            {
+                "reason": "thread_budget",
+                **over.about(),
+                "resume_with": {over.setting: str(2 * over.limit)},
+                "fault": fault,
+            }
+        )
+        try:
+            allowed = {AMOUNTS[over.setting]: as_money(answer[over.setting])}
+        except (LookupError, TypeError, ValueError):
+            fault = f"resumed with {brief(answer)}: give a new limit by the name of its setting"
+        else:
+            _store(step, "allowed", _amounts(step, "allowed") | allowed)
+
+
+def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -> None:
+    """Add what the answers to a request cost to what the state says of the thread, where that is bounded."""
+    before = _bounds(step)
+    if not before:
+        return
+    spent, info = _amounts(step, "spent"), step.engine.info_of(window)
+    for answer in answers:
+        usage = Usage.of_answer(answer)
+        if (
+            usage.input_tokens is None or usage.output_tokens is None
+        ):  # by our own count
+            output_tokens = window.parts.price(answer)
+            usage = Usage(input_tokens=window.total_tokens, output_tokens=output_tokens)
+        spent["tokens"] += sum(map(_tokens, (usage, *usage.compactions)))
+        spent["cost"] += usage.cost(info) or 0
+    _store(step, "spent", spent)
+    for old, new in zip(before, _bounds(step), strict=True):
+        if old.spent < NEAR_SHARE * old.limit <= new.spent:
+            model = window.parts.model
+            step.engine.reporter.notice("budget_near", model, **new.about())
+
+
+def _tokens(usage: Usage) -> int:
+    return (usage.input_tokens or 0) + (usage.output_tokens or 0)
+
+
+def _bounds(step: AgentStep) -> list[Bound]:
+    """The limits that are set, what was allowed since included, with what answers and summaries took."""
+    settings = settings_of(step.window)
+    spent, allowed = _amounts(step, "spent"), _amounts(step, "allowed")
+    written = Usage.of(step.window.session.guard.get("summarizer"))
+    spent["tokens"] += _tokens(written)
+    spent["cost"] += written.cost(step.engine.summarizer_info()) or 0
+    return [
+        Bound(name, spent[amount], max(Decimal(limit), allowed[amount]))
+        for name, amount in AMOUNTS.items()
+        if (limit := getattr(settings, name))
+    ]
+
+
+def _amounts(step: AgentStep, name: str) -> dict[str, Decimal]:
+    stored = step.window.session.guard.get(name) or {}
+    return {amount: as_money(stored.get(amount, 0)) for amount in AMOUNTS.values()}
+
+
+def _store(step: AgentStep, name: str, amounts: Mapping[str, Decimal]) -> None:
+    stored = {"tokens": int(amounts["tokens"]), "cost": str(amounts["cost"])}
+    session = step.window.session
+    _go_on(step, replace(session, guard={**session.guard, name: stored}))
+
+
+def _require_prices(step: AgentStep, most: Decimal) -> None:
+    engine, model = step.engine, step.window.parts.model
+    known = {model: engine.info_of(step.window)}
+    if not engine.is_local:
+        known.setdefault(engine.summarizer_model, engine.summarizer_info())
+    for name, info in known.items():
+        if info is None or info.input_price is None or info.output_price is None:
+            raise ConfigError(
+                f"max_thread_cost={most} needs the prices of {name or 'a model without a name'}, which nobody states: "
+                "pass prices=ModelRegistry() or prices=ModelInfo(name=..., input_price=..., output_price=...), or "
+                "bound max_thread_tokens"
+            )

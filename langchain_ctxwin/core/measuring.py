@@ -228,21 +228,19 @@ def after_measure(window: Window) -> Session:
     return replace(window.session, counts=counts, faults=())
 
 
-def update_without_reasoning(window: Window) -> dict[str, Any]:
-    """Return the state after a refusal of reasoning that is tied to another prefix: all of it so far is left out."""
+def without_reasoning(window: Window) -> Session:
+    """Return the session after a refusal of reasoning that is tied to another prefix: all of it so far is left out."""
     session, last = window.session, last_position(window.parts.messages)
     guard = {**session.guard, "unbound": last, "binding_model": window.parts.model}
-    return {"context_guard": guard, "context_counts": session.unanchored}
+    return replace(session, guard=guard, counts=session.unanchored)
 
 
-def update_unsealed(window: Window) -> dict[str, Any]:
-    """Return the state after a refusal of what the provider itself had signed or encrypted: it is sent no more."""
+def unsealed(window: Window) -> Session:
+    """Return the session after a refusal of what the provider itself had signed or encrypted: it is sent no more."""
     session, last = window.session, last_position(window.parts.messages)
-    return {
-        "context_guard": {**session.guard, "unsealed": last},
-        "context_view": replace(session.view, block=None).to_json(),
-        "context_counts": session.unanchored,
-    }
+    guard = {**session.guard, "unsealed": last}
+    view = replace(session.view, block=None)
+    return replace(session, guard=guard, view=view, counts=session.unanchored)
 
 
 def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:

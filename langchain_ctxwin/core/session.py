@@ -264,47 +264,50 @@ def read_session(
     history: MessageHistory,
     read_key: Callable[[str, Any], tuple[Any, tuple[str, ...]]] = read_key,
 ) -> Session:
-    """Read the session and verify every stored position against the history.
+    """Read the session of a state, verified for this history."""
+    stored = {name: (state or {}).get(name) for name in _KEYS}
+    if not any(stored.values()):
+        return Session()
+    values, faults = dict[str, Any](), list[str]()
+    for name, value in stored.items():
+        values[name], key_faults = read_key(name, value)
+        faults += key_faults
+    # beside its lines the record holds the keys before the latest compaction, which are read when that is undone
+    kept = stored["context_record"]
+    former = kept.get("former") if isinstance(kept, Mapping) else None
+    session = Session(
+        view=replace(values["context_view"], record=values["context_record"]),
+        former=former if isinstance(former, Mapping) else {},
+        summary=values["context_summary"],
+        counts=values["context_counts"],
+        guard=values["context_guard"],
+        pending=values["context_pending"],
+        faults=tuple(faults),
+    )
+    return verified(session, history)
+
+
+def verified(session: Session, history: MessageHistory) -> Session:
+    """Return the session with every position verified against the history.
 
     A view that does not hold for this history (its start was removed, it is another branch, something that left was
     edited) is dropped with its summary, record and anchor; the plan is then made again from the full history.
     """
-    stored = {name: (state or {}).get(name) for name in _KEYS}
-    if not any(stored.values()):
-        return Session()
-    messages, values, faults = history.messages, dict[str, Any](), list[str]()
-    for name, value in stored.items():
-        values[name], key_faults = read_key(name, value)
-        faults += key_faults
-    counts, guard = values["context_counts"], values["context_guard"]
-    summary, pending = values["context_summary"], values["context_pending"]
-    view: View = replace(values["context_view"], record=values["context_record"])
-    faults += _deleted(counts, messages)
+    messages, view, pending = history.messages, session.view, session.pending
+    faults = [*session.faults, *_deleted(session.counts, messages)]
     if not _holds(view, history):
         faults.append(
             "earlier history was edited or removed: view, summary and anchor were dropped"
         )
         # Sizes that were reported so far belong to requests that the dropped view made.
-        counts = Session(counts=counts).unanchored
-        guard = _since_now(guard, messages)
-        return Session(counts=counts, guard=guard, faults=tuple(faults))
+        guard = _since_now(session.guard, messages)
+        return Session(counts=session.unanchored, guard=guard, faults=tuple(faults))
     if pending and not pending.is_of(messages, view, history.first):
         pending = None
         faults.append(
             "the summary on its way is of messages that are not in this branch: it was dropped"
         )
-    # beside its lines the record holds the keys before the latest compaction, which are read when that is undone
-    kept = stored["context_record"]
-    former = kept.get("former") if isinstance(kept, Mapping) else None
-    return Session(
-        view=view,
-        former=former if isinstance(former, Mapping) else {},
-        summary=summary,
-        counts=counts,
-        guard=guard,
-        pending=pending,
-        faults=tuple(faults),
-    )
+    return replace(session, pending=pending, faults=tuple(faults))
 
 
 def _deleted(counts: Mapping[str, Any], messages: Sequence[AnyMessage]) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from typing import Any
 
-from langchain_core.callbacks import BaseCallbackHandler, Callbacks
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import (
     ensure_config,
@@ -121,7 +121,7 @@ class SummaryJobs:
         A key that is known, whatever became of it, is not started again: `forget` it first. Callbacks of the run that
         starts it see its calls, tagged; what is only async runs on the caller's event loop while there is one.
         """
-        writing = _beside_caller(write)
+        writing = attempting(write)
         job = Job(
             timeout_seconds=timeout_seconds,
             store=store,
@@ -209,7 +209,7 @@ def writing_summary(
     """
 
     def started(*, is_waiting: bool) -> Future[Written]:
-        return in_daemon(_beside_caller(write, is_waiting=is_waiting))
+        return in_daemon(attempting(write, is_waiting=is_waiting))
 
     async def later() -> Written:
         job = asyncio.wrap_future(started(is_waiting=False))
@@ -224,44 +224,36 @@ def writing_summary(
     return written
 
 
-def _beside_caller(
+def attempting(
     write: Callable[[], str], *, is_waiting: bool = False
 ) -> Callable[[], Written]:
-    """Return a writer of summaries with a context of its own: the caller's callbacks see it, nothing is streamed.
+    """Return what writes one summary in a thread of its own, with what its model calls cost.
 
-    What is only async runs on the caller's event loop, unless that waits for the summary itself.
+    The caller's callbacks see it, nothing is streamed. What is only async runs on the caller's event loop, unless that
+    waits for the summary itself. It raises `SummarizationError` whatever went wrong; not even what is no `Exception`
+    passes through, such as a panic in an extension.
     """
     callbacks = ensure_config().get("callbacks")
     try:
         loop = None if is_waiting else asyncio.get_running_loop()
     except RuntimeError:
         loop = None
-    return partial(attempt, write, callbacks=callbacks, loop=loop)
 
+    def attempt() -> Written:
+        meter = _Meter()
+        both = merge_configs({"callbacks": callbacks}, {"callbacks": [meter]})
+        var_child_runnable_config.set({**CALL_CONFIG, "callbacks": both["callbacks"]})
+        caller_loop.set(loop)
+        try:
+            return meter.written(write())
+        except SummarizationError:
+            raise
+        except BaseException as error:
+            raise SummarizationError(
+                f"the summarizer failed: {type(error).__name__}: {error}"
+            ) from error
 
-def attempt(
-    write: Callable[[], str],
-    *,
-    callbacks: Callbacks = None,
-    loop: asyncio.AbstractEventLoop | None = None,
-) -> Written:
-    """Write one summary, with what its model calls cost, or raise `SummarizationError` whatever went wrong.
-
-    Not even what is no `Exception` passes through, such as a panic in an extension. Leaves its context changed: for a
-    thread of its own.
-    """
-    meter = _Meter()
-    both = merge_configs({"callbacks": callbacks}, {"callbacks": [meter]})
-    var_child_runnable_config.set({**CALL_CONFIG, "callbacks": both["callbacks"]})
-    caller_loop.set(loop)
-    try:
-        return meter.written(write())
-    except SummarizationError:
-        raise
-    except BaseException as error:
-        raise SummarizationError(
-            f"the summarizer failed: {type(error).__name__}: {error}"
-        ) from error
+    return attempt
 
 
 def _too_slow(timeout_seconds: float) -> SummarizationError:

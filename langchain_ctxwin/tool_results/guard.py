@@ -64,7 +64,7 @@ from langchain_ctxwin.tool_results.showing import (
     with_addresses,
 )
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
-from langchain_ctxwin.util.log import log_failure
+from langchain_ctxwin.util.log import log, reason_of
 from langchain_ctxwin.util.work import in_daemon
 
 MIN_TOKENS = 300
@@ -389,7 +389,7 @@ class ToolResultGuard:
             return asyncio.run_coroutine_threadsafe(own(*args), loop).result()
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may fail the call
             event = "not_stored" if method == "put" else "not_read"
-            log_failure(f"tool_result.{event}", error, key=args[0])
+            log.warning(f"tool_result.{event}", key=args[0], error=reason_of(error))
             return error
 
 

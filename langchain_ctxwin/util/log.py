@@ -90,25 +90,6 @@ class FailureLog:
         self._reasons[event] = reason
 
 
-def log_failure(
-    event: str,
-    error: BaseException,
-    *,
-    timeout_seconds: float | None = None,
-    **about: Any,
-) -> None:
-    """Warn of an error by its class and status; its text may quote messages and keys.
-
-    Args:
-        event: what failed.
-        error: what was raised.
-        timeout_seconds: how long an answer was waited for.
-        about: what the warning carries beside it.
-    """
-    reason = reason_of(error, timeout_seconds=timeout_seconds)
-    log.warning(event, **about, error=reason)
-
-
 def reason_of(error: BaseException, *, timeout_seconds: float | None = None) -> str:
     """Return the class and status of an error; foreign texts may quote messages, or an address with a key."""
     name = type(error).__name__

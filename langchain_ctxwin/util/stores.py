@@ -12,7 +12,7 @@ from langgraph.store.base import BaseStore, GetOp, PutOp
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from langchain_ctxwin.errors import ConfigError
-from langchain_ctxwin.util.log import log_failure
+from langchain_ctxwin.util.log import log, reason_of
 from langchain_ctxwin.util.work import Wait, Work, in_daemon
 
 ANSWER_SECONDS = 1.0  # a healthy server answers within milliseconds; a broken one must not cost the caller's time
@@ -44,7 +44,7 @@ def redis_client(url: str, **options: Any) -> Any:
     """Return a `redis.Redis` that connects at its first use; by default it asks once, and waits for a second.
 
     Raises:
-        ConfigError: the package `redis` is missing, or the address is none of its.
+        ConfigError: the package `redis` is missing.
     """
     try:
         from redis import Redis  # noqa: PLC0415  # an extra
@@ -57,20 +57,9 @@ def redis_client(url: str, **options: Any) -> Any:
     patience = {
         "socket_timeout": ANSWER_SECONDS,
         "socket_connect_timeout": ANSWER_SECONDS,
+        "retry": Retry(NoBackoff(), 0),
     }
-    try:
-        return Redis.from_url(
-            url, **({"retry": Retry(NoBackoff(), 0)} | patience | options)
-        )
-    except (
-        ValueError,
-        AttributeError,
-        TypeError,
-    ) as error:  # raised for other schemes, and for what is no text
-        scheme = str(url).partition("://")[0]  # the rest may hold a password
-        raise ConfigError(
-            f"url with the scheme {scheme!r:.20}: pass redis://host:6379/0 or rediss://..."
-        ) from error
+    return Redis.from_url(url, **(patience | options))
 
 
 STORE_SECONDS = 3.0
@@ -123,10 +112,6 @@ class ThreadStore:
         try:
             return (yield Wait(lambda: started().result(STORE_SECONDS), later))
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may end the turn
-            log_failure(
-                f"{self._kind}.{event}",
-                error,
-                timeout_seconds=STORE_SECONDS,
-                thread=self._thread,
-            )
+            reason = reason_of(error, timeout_seconds=STORE_SECONDS)
+            log.warning(f"{self._kind}.{event}", thread=self._thread, error=reason)
             return None

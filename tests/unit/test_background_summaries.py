@@ -183,7 +183,7 @@ class Steps:
         step = self.step(state, place)
         work = getattr(step, verb)()
         asyncio.run(arun(work)) if is_async else run(work)
-        return step.news
+        return step.stored()
 
     def request(self, state):
         return self.step(state).request()

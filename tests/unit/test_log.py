@@ -25,7 +25,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.summarize.jobs import SummaryJobs, SummaryStore, Written
-from langchain_ctxwin.util.log import log, log_failure
+from langchain_ctxwin.util.log import log, reason_of
 from support.agents import agent_on, ask, model_of
 
 SECRET = "INV-4711 of Ms. Heron"  # noqa: S105  # what somebody said
@@ -196,9 +196,7 @@ def test_warnings_alone_are_written_to_stderr_by_default():
 def test_an_error_of_the_system_is_told_by_its_number_alone(caplog):
     """Its text may be anybody's."""
     with caplog.at_level(logging.DEBUG, "langchain_ctxwin"):
-        log_failure(
-            "store.failed",
-            ConnectionRefusedError(errno.ECONNREFUSED, f"cannot send {SECRET}"),
-        )
+        error = ConnectionRefusedError(errno.ECONNREFUSED, f"cannot send {SECRET}")
+        log.warning("store.failed", error=reason_of(error))
     assert SECRET not in caplog.text
     assert "ConnectionRefusedError: Connection refused" in caplog.text

@@ -1,6 +1,7 @@
 """Is what a provider made for itself left to it, and shown to others as far as they can use it?"""
 
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -20,7 +21,7 @@ from langchain_ctxwin import (
     ModelLimits,
     Window,
 )
-from langchain_ctxwin.core.measuring import after_measure, update_without_reasoning
+from langchain_ctxwin.core.measuring import after_measure, without_reasoning
 from langchain_ctxwin.core.plan import with_summary
 from langchain_ctxwin.core.provider_blocks import (
     UNREADABLE_TEXT,
@@ -404,7 +405,8 @@ def test_reasoning_of_before_a_lost_view_leaves_also_after_a_refusal_of_some():
     """Another branch begins otherwise: what was answered after the refusal is tied to a beginning that is gone, too."""
     history = thoughtful(60)
     refused = recompacted(history, "anthropic")
-    session = after_measure(refused).to_json() | update_without_reasoning(refused)
+    refused = replace(refused, session=after_measure(refused))
+    session = without_reasoning(refused).to_json()
     history += [thought(60), HumanMessage("more", id="more")]
     window = measured(history, "anthropic", session)
     assert reasoned(window) == ["a60"]

@@ -150,12 +150,6 @@ FAKE = FakeListChatModel(responses=["Hi"])
 ENGINE = ctx.ContextEngine(LARGE)
 ASKED = [HumanMessage("What is the weather like?")]
 
-MEASURED = ENGINE.measure(ASKED)
-ENTRIES = {
-    **dict.fromkeys(("plan", "relieve", "on_request", "emergency", "build"), ()),
-    **dict.fromkeys(("call_options", "recover", "learn"), (None,)),
-}
-
 
 def told(city):
     """Say what the weather is like."""
@@ -200,9 +194,6 @@ USUAL = {
     "one model as candidates": (lambda: ctx.ModelRouter(MODEL), "a list of chat models"),
     "a model that states no window": (lambda: ctx.ContextEngine(FAKE), "FakeListChatModel: the model's"),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LARGE), "tools[0]='weather'"),
-    "a path as the memory of limits": (
-        lambda: ctx.ContextEngine(LARGE, learned="limits.json"), "learned='limits.json': pass LearnedSource(",
-    ),
     "a number among the tools of a selector": (lambda: ctx.ToolSelector([5], 500), "tools[0]=5: pass a function"),
     "a number as thresholds": (lambda: Alerts(5), "config=5: pass AlertConfig(...)"),
     "a number as catalogs": (lambda: ctx.ModelRegistry(catalogs=5), "catalogs=5: give"),
@@ -212,15 +203,6 @@ USUAL = {
     "a number as the session of a fit": (lambda: ENGINE.fit(ASKED, session=5), "session=5: pass the session that"),
     "a list as the session": (lambda: ENGINE.measure(ASKED, session=[{}]), "session=[{}]: pass the session that"),
     "a number as the prompt": (lambda: ENGINE.measure(ASKED, system_prompt=5), "pass a text or a SystemMessage"),
-    "a number as what was planned": (lambda: ENGINE.apply(5, MEASURED), "compaction=5: pass what plan returned"),
-    "no refusal": (lambda: ENGINE.recover(MEASURED, None), "overflow=None: pass what classify_overflow returns"),
-    "a number as the focus": (lambda: ENGINE.on_request(MEASURED, focus=5), "focus=5: pass what matters"),
-    **{
-        f"a report to {name}": (
-            partial(getattr(ENGINE, name), MEASURED.report, *others), "pass what measure returned"
-        )
-        for name, others in ENTRIES.items()
-    },
     "a number as what is looked for": (lambda: ctx.search_messages(ASKED, 5), "query=5: pass what to look for"),
     "a state in the place of its messages": (lambda: ENGINE.measure({"messages": ASKED}), "a list of messages"),
 }  # fmt: skip

@@ -27,7 +27,7 @@ from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.observe import MemorySink, SummaryEvent
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer, checking
 from langchain_ctxwin.summarize.checking import MARK, checked, marked, marked_in
-from langchain_ctxwin.summarize.jobs import attempt, writing_summary
+from langchain_ctxwin.summarize.jobs import attempting, writing_summary
 from langchain_ctxwin.summarize.model import (
     SUMMARY_INSTRUCTIONS,
     as_summarizer,
@@ -418,7 +418,7 @@ def writing(summarizer):
 
 
 def written_by(write):
-    return copy_context().run(attempt, write)
+    return copy_context().run(attempting(write))
 
 
 def paid(model):
