@@ -158,7 +158,7 @@ def _limits(
         limits.output_reserve(parts.settings.output_reserve),
         limits.context_window,
     )
-    if learned is None:
+    if limits is parts.declared:
         return limits, reserve
     if window is not None:
         # it was chosen for the window that was configured; each request asks for what is left then

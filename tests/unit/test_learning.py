@@ -6,7 +6,12 @@ from statistics import fmean
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_ctxwin import BudgetExceededError
+from langchain_ctxwin import (
+    BudgetExceededError,
+    ContextEngine,
+    ContextOverflow,
+    ModelLimits,
+)
 from support.agents import WORD, called, engine_of
 from support.conversations import CharCounter
 from support.reporting import Chat, Provider, model
@@ -196,3 +201,11 @@ def test_answers_before_a_compaction_teach_nothing_of_what_is_shown_since():
         history += [asked.model_copy(update={"usage_metadata": usage}), result]
     fitted = engine.fit([HumanMessage("go"), *history], session=session)
     assert fitted.report["total_tokens"] == CharCounter()(fitted.request)
+
+
+def test_a_refusal_that_states_the_known_window_leaves_the_reserve():
+    limits = ModelLimits(3_000, requested_output_tokens=1_200)
+    engine = ContextEngine(limits, CharCounter())
+    refusal = ContextOverflow(3_000, 1_815, "input_plus_output", 1_200)
+    learned = engine.learn(engine.measure("Hello"), refusal)
+    assert learned.budget.reserved_tokens == 1_200
