@@ -476,7 +476,7 @@ class ContextEngine:
             start, stop = compaction.snapshot
             size = compaction.summary_max_tokens
             seconds = settings_of(window).summary_timeout_seconds
-            self.report_summary(window, "started", "", messages=stop - start)
+            self.report_summary(window, "started", messages=stop - start)
             try:
                 write = self.writing(window, start, stop, size, call=call)
                 written = yield from writing_summary(write, timeout_seconds=seconds)
@@ -485,7 +485,7 @@ class ContextEngine:
             after = after_summary(
                 compaction, window, written.text, written.cost, block=written.block
             )
-            self.report_summary(window, "ready", "", written, messages=stop - start)
+            self.report_summary(window, "ready", written, messages=stop - start)
         report_compaction(
             self.reporter,
             compaction,
@@ -599,9 +599,9 @@ class ContextEngine:
         self,
         window: Window,
         status: SummaryStatus,
-        key: str,
         written: Written | None = None,
         *,
+        key: str = "",
         reason: str = "",
         messages: int | None = None,
     ) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -172,18 +172,9 @@ class Reporter:
             else:
                 failures.note("metrics.sink_failed", "")
 
-    def notice(
-        self,
-        notice: Notice,
-        model: str = "",
-        *,
-        quoting: Mapping[str, str] | None = None,
-        **about: Any,
-    ) -> None:
+    def notice(self, notice: Notice, model: str = "", **about: Any) -> None:
         """Report something that an operator may want to look at."""
-        texts = quoting or {}
-        event = NoticeEvent(notice=notice, model=model, about=about, quoting=texts)
-        self.emit(event)
+        self.emit(NoticeEvent(notice=notice, model=model, about=about))
 
 
 def thread_of_run() -> str:

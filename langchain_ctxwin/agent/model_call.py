@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from math import inf
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
@@ -239,15 +240,11 @@ class ModelCall:
         self, attempt: Attempt, overflow: ContextOverflow, error: Exception | None
     ) -> dict[str, int]:
         """Arguments that ask for less output than was asked for; empty where that is not what was refused."""
-        if error is None:
+        if error is None or self._call is None:
             return {}
-        options = smaller_output(self._call, overflow) if self._call else {}
-        requested = min(attempt.options.values(), default=None)
-        return (
-            options
-            if options and (requested is None or max(options.values()) < requested)
-            else {}
-        )
+        options = smaller_output(self._call, overflow)
+        requested = min(attempt.options.values(), default=inf)
+        return options if max(options.values(), default=inf) < requested else {}
 
     def _has_fewer_tools(self, learned: Window) -> Work[bool]:
         """Choose the tools anew within the limit that the provider stated; false where the set stays as it is."""

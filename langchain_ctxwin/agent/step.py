@@ -318,7 +318,7 @@ class AgentStep:
         """Take up the request after a compaction."""
         window, reason = self.window, str(after.session.guard.get("reason", ""))
         if after.session.compactions <= window.session.compactions and reason:
-            self.engine.report_summary(window, "refused", "", reason=reason)
+            self.engine.report_summary(window, "refused", reason=reason)
         self.take(after)
 
     @contextmanager

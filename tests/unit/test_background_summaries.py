@@ -15,6 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextNodes, pin
+from langchain_ctxwin import engine as engine_module
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import NOWHERE, RunPlace
 from langchain_ctxwin.core.record import OPENING, Record
@@ -167,6 +168,14 @@ def test_a_bad_summarizer_fails_no_turn_and_loses_no_message(
         assert chat.state["context_guard"]["reason"].startswith(
             ("summary refused", "a request of")
         )
+
+
+def test_a_summary_that_is_longer_than_what_it_covers_is_not_shown(monkeypatch):
+    monkeypatch.setattr(engine_module, "checked", lambda text, *_: text)
+    chat = chat_of(Writer("word " * 2_000))
+    chat.until(lambda events: "summary_failed" in events)
+    assert "tokens, what it covers" in chat.state["context_guard"]["reason"]
+    assert not chat.state.get("context_summary")
 
 
 class Steps:
