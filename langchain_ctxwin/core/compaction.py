@@ -130,9 +130,7 @@ class Compaction:
             guard["unbound"] = asdict(position_of(history.messages, unbound - 1))
         is_summary = self.kind == "summarize" or self.summary is not None
         if is_summary:
-            # what tells of messages that had left before frees nothing
-            is_late = request.total_tokens >= self.tokens_before
-            is_enough = is_late or pays(self.before, request.total_tokens)
+            is_enough = pays(self.before, request.total_tokens)
             guard |= {"ineffective": 0} if is_enough else _ineffective(window)
         counts = session.unanchored
         if "tied_to" in counts:
