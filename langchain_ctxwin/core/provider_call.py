@@ -172,7 +172,7 @@ def call_arguments(
     betas: list[str] = []
     model, may_ask = parts.model, rules.takes_betas and own.get("thinking") is None
     # it refused reasoning of another prefix before
-    if may_ask and model and window.session.binding_model == model:
+    if may_ask and model and window.session.guard.get("binding_model") == model:
         # models that tie reasoning think like that anyway
         arguments["thinking"] = {"type": "adaptive", "block_binding": DROP_BLOCK}
         betas.append(BINDING_BETA)

@@ -96,7 +96,7 @@ class Session:
     summary: str = ""
     # what was learned of sizes and limits: see `_COUNTS`
     counts: Mapping[str, Any] = field(default_factory=dict)
-    # what became of compactions and summaries
+    # what became of compactions and summaries; `binding_model` is the one whose API refused tied reasoning
     guard: Mapping[str, Any] = field(default_factory=dict)
     # keys of view, summary and record before the latest one
     former: Mapping[str, Any] = field(default_factory=dict)
@@ -134,11 +134,6 @@ class Session:
         """
         position = self.guard.get(name)
         return int(position["index"]) + 1 if position else 0
-
-    @property
-    def binding_model(self) -> str:
-        """Name of the model whose API refused reasoning that is tied to another prefix; empty while none did."""
-        return str(self.guard.get("binding_model", ""))
 
     def has_given_up(self, messages: Sequence[AnyMessage]) -> bool:
         """True while no summary is tried: after two failures in a row, until the next user message."""
