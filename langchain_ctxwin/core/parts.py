@@ -307,7 +307,9 @@ def swaps_prefix(parts: Parts, session: Session, view: View) -> bool:
     if not (is_new and is_moved and parts.rules.binds_reasoning):
         return False
     last, *following = parts.messages[start - 1 : start + 1]
-    is_answer = isinstance(last, AIMessage) and bool(last.text.strip())
+    if isinstance(last, AIMessage) and last.text != last.text.rstrip():
+        return False  # the integration cuts these blanks where an answer ends a request
+    is_answer = isinstance(last, AIMessage) and bool(last.text)
     is_whole_answer = is_answer and not call_ids(last)
     record_at = record_index(parts, session, parts.start_of(old))
     if any(isinstance(m, HumanMessage) for m in following):
