@@ -298,13 +298,14 @@ def swaps_prefix(parts: Parts, session: Session, view: View) -> bool:
 
     Reasoning behind it then stays valid, because what is kept follows directly, as it was sent. A question does not
     behind an answer that is blank or lacks results, nor behind pins and record: it was sent as one message with these.
-    Nothing does where pins and record stood further on, because they move.
+    Nothing does where pins and record stood further on, because they move, or where something of it is cut now.
     """
     old, start = session.view, parts.start_of(view)
     is_new = view.block != old.block and block_of(parts, view) is not None
     is_whole = view.covered is not None and start == view.covered.index + 1
     is_moved = is_whole and start > parts.start_of(old)
-    if not (is_new and is_moved and parts.rules.binds_reasoning):
+    is_cut = view.cleared - old.cleared or view.clamped.items() - old.clamped.items()
+    if is_cut or not (is_new and is_moved and parts.rules.binds_reasoning):
         return False
     last, *following = parts.messages[start - 1 : start + 1]
     if isinstance(last, AIMessage) and last.text != last.text.rstrip():

@@ -29,7 +29,7 @@ from langchain_ctxwin.core.provider_blocks import (
     readable,
 )
 from langchain_ctxwin.core.session import Pending, uncovered
-from langchain_ctxwin.core.view import position_of
+from langchain_ctxwin.core.view import Clamp, position_of
 from langchain_ctxwin.observe import StepEvent
 from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util.work import run
@@ -416,15 +416,27 @@ def test_reasoning_of_before_a_lost_view_leaves_also_after_a_refusal_of_some():
     assert reasoned(lost) == []
 
 
-@pytest.mark.parametrize("back", [0, 2])
-def test_reasoning_leaves_where_pins_and_record_move_from_behind_a_block(back):
-    """They stood right before a question, or further on: what precedes it is another message now."""
+@pytest.mark.parametrize(
+    ("further", "clamped", "kept"),
+    [
+        (2, {}, ["a61"]),
+        (2, {"q61": Clamp(9, 9)}, []),
+        (0, {}, []),
+        (-2, {}, []),
+    ],
+)
+def test_reasoning_stays_behind_a_block_where_all_in_between_does(
+    further, clamped, kept
+):
+    """Not where a message is cut, or where pins and record stood right before a question, or further on: they move."""
     history = thoughtful(60)[:-1]
-    stop = len(history) - back
+    stop = len(history) + further
     session = recompacted(history, "anthropic")
-    history += [HumanMessage("more", id="q60"), thought(60), HumanMessage("And?")]
+    for n in (60, 61):
+        asked = HumanMessage(f"more {n} " + "word " * 60, id=f"q{n}")
+        history += [asked, thought(n)]
+    history.append(HumanMessage("And now?", id="now"))
     window = measured(history, "anthropic", session)
-    block = {"type": "compaction", "content": "Told.", "signature": "c2ln"}
     summary = Pending(
         key="",
         start=position_of(history, uncovered(window.view, 0)),
@@ -433,11 +445,12 @@ def test_reasoning_leaves_where_pins_and_record_move_from_behind_a_block(back):
         since=0.0,
         max_tokens=99,
         text="Told.",
-        block=block,
+        block={"type": "compaction", "content": "Told.", "signature": "c2ln"},
     )
     after = with_summary(window, summary)
+    after = after.shown_as(replace(after.view, clamped=clamped))
     swap = Compaction(kind="force", reason="ready", before=window, after=after)
-    assert reasoned(swap.applied(window)) == []
+    assert reasoned(swap.applied(window)) == kept
 
 
 @pytest.mark.parametrize("thinking", [None, MANUAL, {"type": "adaptive"}])
