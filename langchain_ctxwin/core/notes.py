@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice, takewhile
-from textwrap import wrap
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -70,8 +69,8 @@ ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, SCRIPT_CHARS, OUTCOME_CHARS = (
     60,
     120,
 )
-# of a row, of a text field kept whole, and of its name
-ROW_CHARS, TEXT_VALUE_CHARS, LABEL_CHARS = (160, 48, 40)
+# of a text field kept whole, and of its name
+TEXT_VALUE_CHARS, LABEL_CHARS = 48, 40
 SHORT_WORD = 5  # of a field: "yes" and "False" say nothing without its name
 # lines, most of them of one word: a listing, which leaves its size only
 LISTING_LINES, LISTING_SHARE = (40, 0.8)
@@ -285,13 +284,7 @@ def _of_answer(
             "done", f"{_call(call['name'], args)} → {outcome}", result_key, USED
         )
         texts = [str(value) for _, value in _leaves(args)]
-        asked = f"{_name(call['name'])}({', '.join(texts)})"
-        is_plain = any(map(is_value, texts)) and all(map(WORD.fullmatch, texts))
-        # stays when its line has no room any more
-        if is_plain and len(asked) <= ROW_CHARS:
-            yield RecordLine("seen", asked, result_key, USED)
-        else:
-            yield from _values("\n".join(texts), result_key, uses=USED)
+        yield from _values("\n".join(texts), result_key, uses=USED)
         if result is not None:
             yield from _seen(_result_text(result), result_key, parameters, {*texts})
     intents = [
@@ -536,7 +529,7 @@ def _is_part(value: Mapping[Any, Any]) -> bool:
 def _row(
     fields: Mapping[str, Iterable[str]], key: str, taken: Collection[str]
 ) -> Iterator[RecordLine]:
-    """One object: what a call takes and its keys first, numbers with their names; past a line on further ones."""
+    """One object: what a call takes and its keys first, numbers with their names."""
     cells = list[str]()
     for name in sorted(fields, key=lambda name: name not in taken):
         for text in fields[name]:
@@ -548,9 +541,8 @@ def _row(
                 cells.append(
                     _thing(text) if _is_plain(name, text) else _labelled(name, text)
                 )
-    for row in wrap(
-        " ".join(cells), ROW_CHARS, break_long_words=False, break_on_hyphens=False
-    ):
+    if cells:
+        row = " ".join(cells)
         yield RecordLine("seen", row, key, NAMED if taken else _use_of(row))
 
 

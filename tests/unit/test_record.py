@@ -124,7 +124,7 @@ LEAVES = {
     ),
     "a key is what a call takes where calls take ids": (
         [called("look", {"item_ids": ["10081"]}), result('{"id": 10082}')],
-        ["seen r used: look(10081)", "seen r used: id=10082", "seen r named: id=10082"],
+        ["seen r used: 10081", "seen r used: id=10082", "seen r named: id=10082"],
     ),
     "a key that was asked for stands in the call": (
         [
@@ -132,7 +132,7 @@ LEAVES = {
             result('{"id": 10082, "name": "Desk Lamp", "owner_id": 10083}'),
         ],
         [
-            "seen r used: look(10082)",
+            "seen r used: 10082",
             "seen r named: Desk Lamp owner_id=10083",
             "seen r named: id=10082 owner_id=10083 Desk Lamp",
         ],
@@ -154,7 +154,7 @@ LEAVES = {
     ),
     "names that the agent wrote, and what it used": (
         [AIMessage("See T-4711.", id="b"), called("look", {"order": "A-88213"})],
-        ["seen b named: See=T-4711", "seen a used: look(A-88213)"],
+        ["seen b named: See=T-4711", "seen a used: A-88213"],
     ),
     "what was spoken, as in writing": (
         [
