@@ -52,7 +52,7 @@ from langchain_ctxwin.core.model_info import (
     unbound,
 )
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.parts import Parts, merge_system
+from langchain_ctxwin.core.parts import Parts, RequestSettings, merge_system
 from langchain_ctxwin.core.plan import last_request, request_until, shown_part
 from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
@@ -364,7 +364,7 @@ class ContextEngine:
             limits = asking_for(limits, asked)
         parts = Parts(
             history=history,
-            settings=settings,
+            settings=cast("RequestSettings", settings),
             pricer=pricing,
             system=system,
             system_tokens=pricing.base_tokens

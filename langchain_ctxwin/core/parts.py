@@ -11,9 +11,9 @@ Positions are those of the history. What else reasoning is tied to, such as the 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -50,6 +50,55 @@ from langchain_ctxwin.core.turns import MessageHistory, Price, last_user
 from langchain_ctxwin.core.view import View, message_id
 
 
+class RequestSettings(Protocol):
+    """The settings of `ContextConfig` that shape a request and its compaction; shares are shares of the room."""
+
+    prepare: float
+    """History past which a summary is begun ahead of need."""
+
+    prompt_cache: str
+    """How long a provider is asked to keep a prefix: `5m`, `1h` or `off`."""
+
+    trigger: float | None
+    """History past which something leaves; None for all of the room."""
+
+    keep: float
+    """History that a compaction leaves."""
+
+    trigger_messages: int | None
+    """Largest number of messages in the view; None for any."""
+
+    max_history_tokens: int | None
+    """Largest history; None for all of the room."""
+
+    summarize: Literal["background", "inline", "off"]
+    """How summaries are written."""
+
+    summary_max_tokens: int | None
+    """Longest summary; None sizes it by the room of the history."""
+
+    summary_placement: Literal["system", "user"]
+    """Where summary and record are shown."""
+
+    record_share: float
+    """Part of the room, pins included, that the lines of the record may take."""
+
+    rules: re.Pattern[str] | Callable[[str], bool] | None
+    """Which other sentences of people hold from then on."""
+
+    clear_tools: Sequence[str]
+    """Tools whose results are cleared in place before anything is dropped."""
+
+    pin_first_user: bool
+    """Keep the first user message."""
+
+    constraints: tuple[str, ...]
+    """Rules that are in each request."""
+
+    output_reserve: int | None
+    """Tokens that are kept for the answer, where configured."""
+
+
 class Pricer(Protocol):
     """Prices messages and tools, and remembers what it priced."""
 
@@ -78,8 +127,8 @@ class Parts:
     """Everything a request is made from, before anything is left out."""
 
     history: MessageHistory
-    settings: Any = field(repr=False)
-    """The `ContextConfig` that held when the request began: whatever is decided about it goes by that."""
+    settings: RequestSettings = field(repr=False)
+    """The settings that held when the request began; whatever is decided about it goes by them."""
 
     pricer: Pricer = field(repr=False)
     system: SystemMessage | None = None
