@@ -62,11 +62,14 @@ def _checked_path(path: str) -> str:
 def _size(value: Any) -> Any:
     """Read a size as LangChain's own middleware writes them, too: `("tokens", 2000)` or `("fraction", 0.8)`."""
     match value:
-        case ("tokens" | "fraction", number):
+        case ("tokens", int() | float() as number) if number > 1:
+            return number
+        case ("fraction", int() | float() as number) if number <= 1:
             return number
         case tuple() | list():
             raise ValueError(
-                'give ("tokens", 2000), ("fraction", 0.8), the number alone, or as trigger ("messages", 50)'
+                'give ("tokens", 2000), ("fraction", 0.8), the number alone, or as trigger ("messages", n) with an n '
+                f"of at least {LEAST_TRIGGER_MESSAGES + 1} and no trigger_messages beside it"
             )
     return value
 
@@ -294,7 +297,9 @@ class ContextConfig(Settings):
     def _read_messages(cls, values: Any) -> Any:
         """Read a trigger in messages as LangChain's own middleware does: it is reached at so many."""
         match values:
-            case {"trigger": ("messages", int() as number)}:
+            case {"trigger": ("messages", int() as number)} if (
+                number > LEAST_TRIGGER_MESSAGES and not values.get("trigger_messages")
+            ):
                 return {**values, "trigger": None, "trigger_messages": number - 1}
         return values
 
