@@ -349,7 +349,7 @@ FORMS = {
 
 
 def thought(number, block=SIGNED, calls=()):
-    text = {"type": "text", "text": f"answer {number} " + "word " * 60}
+    text = {"type": "text", "text": f"answer {number}" + " word" * 60}
     return made(block, text, name=f"a{number}", calls=calls)
 
 
