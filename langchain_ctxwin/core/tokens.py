@@ -359,8 +359,9 @@ PATTERNS = [
 # ---- media -----------------------------------------------------------------------------------------------------------
 
 HEADER_CHARS = 131_072  # of base64 that is decoded for the size of an image: enough to pass the metadata of photos
-# A data URL states its media type and encoding in fewer characters, and no data of a file is as short.
+# A data URL states its media type and encoding in fewer characters, and so do names, addresses and ids.
 HEAD_CHARS = 256
+DATA_KEYS = frozenset({"data", "base64", "file_data"})  # where a short file stands
 # assumed width and height of an image whose size cannot be seen
 DEFAULT_SIDE_PIXELS = 1024
 UNKNOWN_BYTES = 500_000  # assumed size of media that is only referenced
@@ -397,7 +398,7 @@ def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
         "video": (250_000, 263),
         "text file": (3, 1),
     }.get(kind, (50_000, framing.page_tokens))
-    return (1 + _size_bytes(data) // unit_bytes) * unit_tokens
+    return (1 + _size_bytes(media.block, data) // unit_bytes) * unit_tokens
 
 
 def image_size(raw: bytes) -> tuple[int, int]:
@@ -429,12 +430,14 @@ def _beginning(data: str | bytes) -> bytes:
         return b""
 
 
-def _size_bytes(data: str | bytes) -> int:
+def _size_bytes(block: Mapping[str, Any], data: str | bytes) -> int:
     """The size of what stands in a block; a link or an id does not tell it."""
     if isinstance(data, bytes):
         return len(data)
-    is_inline = len(data) > HEAD_CHARS and "://" not in data[:HEAD_CHARS]
-    return len(data) * 3 // 4 if is_inline else UNKNOWN_BYTES
+    parts = [block, *(part for part in block.values() if isinstance(part, Mapping))]
+    is_inline = len(data) > HEAD_CHARS or any(DATA_KEYS & part.keys() for part in parts)
+    is_link = "://" in data[:HEAD_CHARS]
+    return len(data) * 3 // 4 if is_inline and not is_link else UNKNOWN_BYTES
 
 
 def _plain_text(block: Mapping[str, Any]) -> str | None:

@@ -246,11 +246,14 @@ def test_a_text_file_costs_what_its_text_costs(block):
         ({"type": "media", "mime_type": "video/mp4", "data": b"\1" * 2_500_000}, 11 * 263),
         ({"type": "file", "base64": b64(b"%PDF" + b"\1" * 149_000), "mime_type": "application/pdf"}, 3 * 1200),
         ({"type": "file", "url": "https://example.com/a.pdf"}, 11 * 1200),
+        ({"type": "file", "file": {"file_id": "file-1"}}, 11 * 1200),
+        ({"type": "file", "base64": b64(b"a,b\n1,2"), "mime_type": "text/csv"}, 3),
+        ({"type": "file", "file": {"file_data": "data:text/csv;base64," + b64(b"a,b\n1,2")}}, 8),
         ({"type": "file", "base64": b64(TEXT.encode()), "mime_type": "text/plain"}, len(TEXT) // 3),
         ({"type": "file", "file": {"file_data": "data:text/csv;base64," + b64(TEXT.encode())}}, len(TEXT) // 3),
         ({"type": "document", "document": {"format": "txt", "source": {"bytes": TEXT.encode()}}}, len(TEXT) // 3),
     ],
-    ids=["wav", "mp3", "video", "pdf", "link", "text", "csv", "bytes"],
+    ids=["wav", "mp3", "video", "pdf", "link", "id", "short", "short url", "text", "csv", "bytes"],
 )  # fmt: skip
 def test_other_media_cost_by_kind_and_size(block, tokens):
     assert price(block) == pytest.approx(tokens, abs=8)
