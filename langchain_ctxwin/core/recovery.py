@@ -214,7 +214,9 @@ def _is_cut(input_tokens: int, previous: tuple[int, int] | None) -> bool:
 def _reported(reply: AIMessage) -> tuple[int, int] | None:
     """Input and output tokens; None when the reply leaves some of them out, or the provider compacted the request."""
     usage: Mapping[str, Any] = reply.usage_metadata or {}
+    parts = usage.get("input_token_details") or {}
+    cached = sum(parts.get(key) or 0 for key in ("cache_read", "cache_creation"))
     tokens, output_tokens = sent_tokens(reply), usage.get("output_tokens")
-    if is_count(tokens) and is_count(output_tokens) and tokens:
+    if is_count(tokens) and is_count(output_tokens) and tokens >= max(1, cached):
         return tokens, output_tokens
     return None

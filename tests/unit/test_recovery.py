@@ -96,6 +96,12 @@ def test_the_same_size_again_is_what_a_server_keeps_of_a_prompt(
     )
 
 
+def test_a_count_without_the_cached_tokens_that_it_states_tells_of_no_cut():
+    reply = answered(4)
+    reply.usage_metadata["input_token_details"] = {"cache_read": 9_000}
+    assert found(reply, least_input_tokens=9_400, previous=(4, 690)) is None
+
+
 REASONS = st.sampled_from([*FULL, "stop", "end_turn", ""])
 
 
