@@ -203,6 +203,10 @@ def _tool_message(block: Mapping[str, Any], message_id: str | None) -> ToolMessa
     returned = next(given, "")
     if not isinstance(returned, str | list):
         returned = json.dumps(returned, ensure_ascii=False, default=str)
+    if (mark := block.get("cache_control")) and returned:  # it is sent from inside
+        *blocks, last = returned if isinstance(returned, list) else [returned]
+        last = last if isinstance(last, Mapping) else {"type": "text", "text": last}
+        returned = [*blocks, {**last, "cache_control": mark}]
     return ToolMessage(
         returned,
         tool_call_id=_result_id(block),
@@ -417,9 +421,8 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
     kwargs, is_calling = message.additional_kwargs, bool(call_ids(message))
     if not is_calling and provider in {"gemini", "openai"}:
         content = _without_loose_reasoning(content)
-    if (
-        is_claude
-    ):  # blanks beside a call, and other forms of a call that `tool_calls` state, too
+    if is_claude:
+        # blanks beside a call, and other forms of a call that `tool_calls` state, too
         is_blank = is_calling and isinstance(content, str) and content.isspace()
         content = "" if is_blank else without_blocks(content, _is_foreign_call)
     said = "" if text_of(content).strip() else spoken(message)

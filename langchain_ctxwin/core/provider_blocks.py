@@ -93,7 +93,6 @@ BLOCK_KINDS: Mapping[str, str] = {
 
 MEDIA_KINDS = frozenset({"image", "audio", "video", "file"})
 
-MAX_DEPTH = 8  # blocks inside blocks that are followed as such; results hold blocks, and those hold no further results
 UNSENT_KEYS = frozenset(
     {
         "type",

@@ -118,6 +118,15 @@ def test_a_user_message_of_results_alone_is_no_question():
     assert ids == ["c1", "c2", "c3"]
 
 
+@pytest.mark.parametrize("content", [STOCK, [STOCK], [{"type": "text", "text": STOCK}]])
+def test_a_breakpoint_of_a_result_stays(content):
+    """It stands inside of a result, from where an integration takes it."""
+    (block,) = results(1).content
+    mark = {"cache_control": {"type": "ephemeral"}}
+    (read,) = standard(HumanMessage([{**block, "content": content, **mark}]))
+    assert read.content == [{"type": "text", "text": STOCK, **mark}]
+
+
 def fitted(history, model):
     limits, config = (
         ModelLimits(8_000, max_output_tokens=1_000),
