@@ -68,6 +68,7 @@ from langchain_ctxwin.core.session import (
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import (
+    ConfigError,
     SummarizationError,
     UnknownModelError,
     expect,
@@ -89,6 +90,7 @@ from langchain_ctxwin.summarize.native import (
     NativeSummarizer,
     native_summarizer,
 )
+from langchain_ctxwin.util.log import FailureLog
 from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Work, arun, run
 
@@ -178,6 +180,8 @@ class ContextEngine:
         expect(learned, LimitMemory | None, "learned", wanted)
         expect(jobs, SummaryJobs | None, "jobs", "SummaryJobs(), or None")
         self._live: LiveConfig = ContextConfig() if config is None else config
+        self._settings = self._live.current
+        self._failures = FailureLog(active="the settings before")
         self._registry = limits if is_registry(limits) else None
         self.limits = ModelLimits()
         """Limits of requests that name no model of their own; unknown where a registry is asked about each model."""
@@ -218,8 +222,19 @@ class ContextEngine:
 
     @property
     def config(self) -> ContextConfig:
-        """The settings that hold now. A request keeps those that held when it was measured."""
-        return self._live.current
+        """The settings that hold now. A request keeps those that held when it was measured.
+
+        New settings of a file that leave no room for input are passed over, and logged as `config.refused`.
+        """
+        now = self._live.current
+        if now is not self._settings and self.limits.known:
+            try:
+                self.limits.room(now.output_reserve)
+            except ConfigError as error:
+                self._failures.note("config.refused", str(error))
+                return self._settings
+        self._settings = now
+        return now
 
     def with_settings(self, settings: Mapping[str, Any]) -> ContextEngine:
         """Return this engine with some settings of its `ContextConfig` changed; what it remembers is shared.
@@ -242,15 +257,17 @@ class ContextEngine:
         changes = expect(settings, Mapping, "ctxwin", wanted)
 
         def changed() -> ContextEngine:
-            config = ContextConfig(**{**before.model_dump(), **changes})
+            # a file's settings of tool results, routing and alerts are none of an engine's
+            own = before.model_dump(include={*ContextConfig.model_fields})
+            config = ContextConfig(**{**own, **changes})
             other = copy(self)
-            vars(other)["_live"] = config
+            vars(other).update(_live=config, _settings=config)
             if {"summary_prompt", "summary_sections"} & changes.keys():
                 other.summarizer = _written_as(self.summarizer, config)
                 other.writer = writer_of(other.summarizer)
             return other
 
-        return once(self._others, (before, repr(changes)), changed)
+        return once(self._others, repr((before, changes)), changed)
 
     def fit(
         self,
