@@ -59,7 +59,7 @@ class Job:
         """Why it failed or is given up; empty while it runs, and once its summary is there."""
         if self.ended.done():
             error = self.ended.exception()
-            return str(error) if error else ""
+            return (str(error) or type(error).__name__) if error else ""
         is_late = self.clock() >= self.deadline
         return str(_too_slow(self.timeout_seconds)) if is_late else ""
 

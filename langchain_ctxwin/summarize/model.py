@@ -86,9 +86,9 @@ class ModelSummarizer(Instructed):
     """Writes summaries with a chat model, incrementally: the previous summary and the new messages become one summary.
 
     The transcript is handed over as fenced data. Of a conversation larger than the summarizer's own window it shows the
-    beginning of each message; what refused requests say about that window is remembered. A
-    summary that is much longer than asked for is cut; one that is empty or no text is refused. A refusal, like a
-    failure of the model, is a `SummarizationError`, and nothing is lost by it.
+    beginning of each message; what refused requests say about that window is remembered. A summary that is much longer
+    than asked for is cut; one that is empty or no text is refused. A refusal, like a failure of the model, is a
+    `SummarizationError`, and nothing is lost by it.
 
     An engine whose agent calls the very same model object does not send it a transcript: it is asked by one message
     after the last request, whose prefix the provider has in its cache.

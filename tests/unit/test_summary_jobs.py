@@ -16,6 +16,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
+from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.summarize.jobs import SummaryStore, Written
 from langchain_ctxwin.summarize.model import as_summarizer, writer_of
@@ -121,6 +122,7 @@ def test_a_key_is_written_once_beside_the_caller_however_many_start_it(gate):
         ),
         (raising(PanicError("boom")), "the summarizer failed: PanicError: boom"),
         (raising(SystemExit(3)), "the summarizer failed: SystemExit: 3"),
+        (raising(SummarizationError()), "SummarizationError"),
     ],
 )
 def test_whatever_a_summarizer_raises_ends_its_job_alone(write, reason):
