@@ -26,7 +26,13 @@ from langchain_ctxwin.core.events import (
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.sizing import may_be
-from langchain_ctxwin.errors import ConfigError, UnknownModelError, brief, expect_each
+from langchain_ctxwin.errors import (
+    ConfigError,
+    UnknownModelError,
+    brief,
+    expect,
+    expect_each,
+)
 from langchain_ctxwin.protocols import Clock, MetricsSink
 from langchain_ctxwin.util.log import FailureLog, log, reason_of
 from langchain_ctxwin.util.memo import Lru
@@ -196,7 +202,7 @@ class Prices:
     def __init__(self, source: Any = None) -> None:
         self._info = source if isinstance(source, ModelInfo) else None
         ask = source if callable(source) else getattr(source, "lookup", None)
-        self._ask: Callable[[str], ModelInfo | None] | None = ask
+        self._ask: Callable[[str], Any] | None = ask
         if source is not None and self._info is None and ask is None:
             raise ConfigError(
                 f"prices={brief(source)}: pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"
@@ -209,14 +215,18 @@ class Prices:
             return declared
         if self._ask is None or not model:
             return self._info
+        wanted = "a function that returns a ModelInfo, or None"
         try:
-            return self._ask(model)
+            info: ModelInfo | None = expect(
+                self._ask(model), ModelInfo | None, "prices", wanted
+            )
         except UnknownModelError:
             return None
         except Exception as error:  # noqa: BLE001  # costs are unknown then, nothing else
             fault = f"{model}: {reason_of(error)}"
             self._failures.note("metrics.no_prices", fault)
             return None
+        return info
 
     def of_other(self, model: str) -> ModelInfo | None:
         """Like `of`, for another model than the agent's: a single `ModelInfo` has to be of its name."""

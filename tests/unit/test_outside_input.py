@@ -194,6 +194,9 @@ USUAL = {
     "one model as candidates": (lambda: ctx.ModelRouter(MODEL), "a list of chat models"),
     "a model that states no window": (lambda: ctx.ContextEngine(FAKE), "FakeListChatModel: the model's"),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LARGE), "tools[0]='weather'"),
+    "a path as the memory of limits": (
+        lambda: ctx.ContextEngine(LARGE, learned="limits.json"), "learned='limits.json': pass LearnedSource(",
+    ),
     "a number among the tools of a selector": (lambda: ctx.ToolSelector([5], 500), "tools[0]=5: pass a function"),
     "a number as thresholds": (lambda: Alerts(5), "config=5: pass AlertConfig(...)"),
     "a number as catalogs": (lambda: ctx.ModelRegistry(catalogs=5), "catalogs=5: give"),
