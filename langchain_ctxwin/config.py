@@ -21,7 +21,9 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     SecretStr,
+    SerializerFunctionWrapHandler,
     ValidationError,
+    model_serializer,
     model_validator,
 )
 from pydantic_core import ErrorDetails
@@ -339,6 +341,11 @@ class _ToolSettings(BaseModel):
 class ToolOverrides(_ToolSettings, _Explained):
     """Settings of one tool; unset ones are as for all tools. See `ToolResultConfig`."""
 
+    @model_serializer(mode="wrap")
+    def _only_set(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values, names = dump(self), self.model_fields_set
+        return {name: value for name, value in values.items() if name in names}
+
 
 class ToolResultConfig(_ToolSettings, Settings):
     """How much of a tool's result the model sees, and what is kept of it.
@@ -386,7 +393,7 @@ class ToolResultConfig(_ToolSettings, Settings):
     def for_tool(self, name: str) -> ToolResultConfig:
         """Return the settings of one tool, its overrides applied."""
         overrides = self.per_tool.get(name, ToolOverrides())
-        return self.model_copy(update=overrides.model_dump(exclude_unset=True))
+        return self.model_copy(update=overrides.model_dump())
 
 
 class RetrievalConfig(Settings):

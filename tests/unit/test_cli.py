@@ -55,12 +55,13 @@ def test_an_invalid_file_ends_with_the_exact_error(settings, capsys):
 
 
 def test_every_setting_is_shown(settings, capsys):
-    """Also those that the environment sets, or nobody; secrets are masked."""
+    """Also those that the environment sets, or nobody; secrets are masked, and of a tool is shown what differs."""
     assert main(["config", str(settings)]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["keep"], shown["retrieval"]["k"]) == (0.4, 3)
     assert shown["routing"]["when_full"] == "compact"
     assert shown["tool_results"]["cursor_keys"] == ["**********"]
+    assert shown["tool_results"]["per_tool"] == {"search": {"max_tokens": 5}}
 
 
 def test_settings_are_shown_without_a_file(capsys):
