@@ -70,7 +70,7 @@ class Pending:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Pending | None:
         """Read what `to_json` returns; None when there is no summary on its way."""
-        return TypeAdapter(cls).validate_python(value) if "key" in value else None
+        return PENDING.validate_python(value) if "key" in value else None
 
     def matches(self, history: MessageHistory) -> bool:
         """True when the messages are unchanged since the summary was started."""
@@ -86,6 +86,9 @@ class Pending:
 def uncovered(view: View, first: int) -> int:
     """Return the position of the first message that no summary covers; `first` is the first one of the history."""
     return max(first, view.covered.index + 1) if view.covered else first
+
+
+PENDING = TypeAdapter(Pending)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
