@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice, takewhile
+from textwrap import wrap
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -69,8 +70,8 @@ ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, SCRIPT_CHARS, OUTCOME_CHARS = (
     60,
     120,
 )
-# of a text field kept whole, and of its name
-TEXT_VALUE_CHARS, LABEL_CHARS = 48, 40
+# of a row: an object of more fields is several, or none of it would have room; of a text field kept whole, and its name
+ROW_CHARS, TEXT_VALUE_CHARS, LABEL_CHARS = 480, 48, 40
 SHORT_WORD = 5  # of a field: "yes" and "False" say nothing without its name
 # lines, most of them of one word: a listing, which leaves its size only
 LISTING_LINES, LISTING_SHARE = (40, 0.8)
@@ -541,8 +542,9 @@ def _row(
                 cells.append(
                     _thing(text) if _is_plain(name, text) else _labelled(name, text)
                 )
-    if cells:
-        row = " ".join(cells)
+    for row in wrap(
+        " ".join(cells), ROW_CHARS, break_long_words=False, break_on_hyphens=False
+    ):
         yield RecordLine("seen", row, key, NAMED if taken else _use_of(row))
 
 

@@ -725,6 +725,13 @@ def test_a_rule_is_in_the_record_whole_or_not_at_all(rules, room):
     ] == []
 
 
+def test_of_an_object_without_room_its_first_fields_are_left():
+    fields = {f"field_{number}": f"KX-{number:04d}" for number in range(150)}
+    answer = result(json.dumps({"order_id": "W-77", **fields}))
+    record = record_of(called("look", {}), answer, room=1_000)
+    assert "order_id=W-77 KX-0000 KX-0001" in render_record(record)
+
+
 def test_a_call_of_many_values_leaves_each_of_them_and_no_long_line():
     """One line of all is the first to leave a room that holds most of them."""
     numbers = [f"{number}" for number in range(100_000, 100_300)]
