@@ -109,12 +109,11 @@ def create_map_reduce_graph(
     Input: `question`, and `documents` (Documents, texts, or dicts with `page_content` and `metadata`) or `text`.
     Output: `answer`; `failures`, the parts that it does not consider and why; and `parts`, how many the input had.
 
-    Documents stay whole where they fit, several small ones share a part, larger ones are cut at paragraphs, else
-    lines or sentences. Input that fits makes one call. A part that the provider refuses as too large is split and
-    tried again. A part whose call fails otherwise, after the model's own retries, is reported; when none is
-    answered, the run fails. With a checkpointer, a run that ended by a crash or an exception goes on
-    with `invoke(None, config)` and repeats no finished part. The stream of
-    `updates` has an entry for each part that is done.
+    Documents stay whole where they fit, several small ones share a part, larger ones are cut at lines and sentences.
+    Input that fits makes one call. A part that the provider refuses as too large is split and tried again. A part whose
+    call fails otherwise, after the model's own retries, is reported; when none is answered, the run fails. With a
+    checkpointer, a run that ended by a crash or an exception goes on with `invoke(None, config)` and repeats no
+    finished part. The stream of `updates` has an entry for each part that is done.
 
     Args:
         model: a chat model, or a Runnable around one; set its own retries.

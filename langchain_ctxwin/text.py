@@ -12,11 +12,13 @@ Span = tuple[int, int]  # where a piece of a text begins and where it stops
 # a longer statement is cut between words: what is on one line of data need not belong together
 LONGEST_STATEMENT_CHARS = 600
 # At blank lines; at line ends, but for lines that are broken for their width: long ones that go on in lower case;
-# behind sentences, in the punctuation of many scripts. Thai and Lao have only spaces for it.
+# behind sentences, in the punctuation of many scripts, but for abbreviations and initials (`U.S.`, `z. B.`), ordinals
+# and closing quotes. Thai and Lao have only spaces for it.
 _END = re.compile(
     r"\n(?:[^\S\n]*+\n)++|(?<![^\n]{40})\n|\n(?![a-z\xdf-\xff\u0430-\u044f])"
-    r"|(?<=[.!?\u0964\u061f\u06d4])(?<!\b(?:Mr|Ms|Dr|St|No|vs)\.)(?<!\b(?:Mrs|e\.g|i\.e|etc)\.)\s+(?=[^\sa-z])"
-    r"|(?<=[\u3002\uff01\uff1f])|(?<=[\u0e00-\u0eff])[ \t]++(?=[\u0e00-\u0eff])"
+    r"|(?<=[.!?\u0964\u061f\u06d4])(?<!\b\w\.)(?<!\b(?:Mr|Ms|Dr|St|No|Nr|Sr|ca|vs)\.)"
+    r"(?<!\b(?:Mrs|Mme|Sra|Fig|etc)\.)(?<!\bProf\.)\s+(?=[^\sa-z\xbb])"
+    r"|(?<=[\u3002\uff01\uff1f])(?![\u201d\u300d\u300f\uff09])|(?<=[\u0e00-\u0eff])[ \t]++(?=[\u0e00-\u0eff])"
 )
 
 

@@ -25,7 +25,7 @@ from langchain_ctxwin.decompose import (
     create_map_reduce_graph,
 )
 from langchain_ctxwin.errors import UnknownModelError
-from langchain_ctxwin.text import pieces_of
+from langchain_ctxwin.text import pieces_of, statement_spans
 from support.fakes import ScriptedChatModel, SdkError, openai_overflow, script
 
 WINDOW, OUTPUT = 1600, 400
@@ -398,3 +398,24 @@ TABLE = "".join(f"{number},door,oak\n" for number in range(4))
 def test_a_text_is_cut_where_a_reader_would_cut(text, room, pieces):
     """At lines, sentences, words, characters."""
     assert list(pieces_of(text, room, len)) == pieces
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        "Dr. Smith met Mr. Jones of the U.S. Army. |J. R. R. Tolkien drew Fig. 3.",
+        "The price is 3.50 USD. |Version 1.2.3 is out! |Is it?",
+        "Am 3. Oktober ist frei, z. B. ca. 50 Tage. |Ende.",
+        "M. Dupont est là. |Est-ce vrai ? |« Bien sûr. » dit-il. |Oui.",
+        "La Sra. López llegó. |¿Qué tal?",
+        "他说“你好。”然后走了。|圆周率是3.14。",
+        "「はい。」と言った。|次に進みます。",
+        "Привет. |Как дела? |Хорошо.",
+        "यह एक वाक्य है। |दूसरा।",
+        "failed at a.py:12\n|see 127.0.0.1\n",
+    ],
+)
+def test_statements_end_where_sentences_and_lines_do(cut):
+    text = cut.replace("|", "")
+    statements = statement_spans(text, 0, len(text))
+    assert "|".join(text[slice(*span)] for span in statements) == cut
