@@ -444,11 +444,9 @@ def sections_text(sections: Sequence[str] = ()) -> str:
     """Return the instructions about sections; a custom section is a heading, or a heading, a colon and its content.
 
     Examples:
-        >>> print(sections_text(["Orders: every number, with its state"])[50:95])
+        >>> print(sections_text(["Orders: every number, with its state"])[50:88])
         ## Orders
         every number, with its state
-        <BLANKLINE>
-        Put
     """
     pairs = [text.partition(":") for text in sections]
     own = [f"## {name.strip()}\n{about.strip()}".strip() for name, _, about in pairs]

@@ -419,13 +419,13 @@ READ_CHARS = 24_000  # at the beginning of a text are read for statements, half 
 def extract(text: str, max_chars: int, words: Collection[str] = ()) -> str:
     """Return whole statements of `text` in at most `max_chars`, verbatim and in order: those with most of the words.
 
-    Among equals the first ones are taken. Where statements are missing stands a
-    gap, at the end the number of characters that were left out; of a text without any that fits, the beginning.
+    Among equals the first ones are taken. Where statements are missing stands a gap, at the end how many characters
+    were left out; of a text without any that fits, the beginning.
 
     Examples:
         >>> text = "It rains today. Trains run on time. Bread costs 4.20. Cats sleep all day."
         >>> extract(text, 65, query_words(["Bread?"]))
-        'It rains today. … Bread costs 4.20. … [41 more characters]'
+        'It rains today. … Bread costs 4.20. … [39 more characters]'
     """
 
     def order(span: Span) -> int:

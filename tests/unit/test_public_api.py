@@ -1,8 +1,11 @@
 """Are the public names exactly the ones promised?"""
 
+import doctest
 import importlib.metadata
 import subprocess
 import sys
+from importlib import import_module
+from pkgutil import walk_packages
 
 import pytest
 
@@ -121,3 +124,18 @@ def test_a_star_import_needs_no_extra():
     """Names that need an extra can be imported one by one, and say what to install."""
     printed = subprocess.check_output([sys.executable, "-c", WITHOUT_EXTRAS], text=True)
     assert printed.strip() == "ContextEngine"
+
+
+FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+MODULES = [
+    one.name
+    for one in walk_packages(langchain_ctxwin.__path__, "langchain_ctxwin.")
+    if not one.name.endswith("__main__")
+]
+
+
+def test_the_examples_in_docstrings_hold():
+    modules = map(import_module, MODULES)
+    results = [doctest.testmod(module, optionflags=FLAGS) for module in modules]
+    assert sum(result.failed for result in results) == 0
+    assert sum(result.attempted for result in results) > 100
