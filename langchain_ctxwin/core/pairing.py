@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import chain, count, repeat
 from typing import Any, cast
 
 from langchain_core.messages import (
@@ -78,10 +78,10 @@ def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:
     """
     if isinstance(message, AIMessage):
         return (_with_tool_calls(message),)
-    if isinstance(message, FunctionMessage):
-        name, key = message.name, message.id
-        return (ToolMessage(message.content, tool_call_id="", name=name, id=key),)
     content: Any = message.content
+    if isinstance(message, FunctionMessage):
+        block = {"type": "tool_result", "name": message.name, "content": content}
+        return (_tool_message(block, message.id, message.additional_kwargs),)
     if type(content) is not list:
         return (message,)
     results = [block for block in content if kind_of(block) == "result"]
@@ -95,7 +95,8 @@ def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:
     if beside or len(results) > 1:
         ids = [message.id and f"{message.id}:{place}" for place in range(len(results))]
     said = [message.model_copy(update={"content": beside})] if beside else []
-    return (*map(_tool_message, results, ids), *said)
+    marks = repeat(message.additional_kwargs)  # such as that of a pin
+    return (*map(_tool_message, results, ids, marks), *said)
 
 
 def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
@@ -198,7 +199,9 @@ def _call(name: Any, raw_arguments: Any, call_id: Any) -> AnyCall:
     )
 
 
-def _tool_message(block: Mapping[str, Any], message_id: str | None) -> ToolMessage:
+def _tool_message(
+    block: Mapping[str, Any], message_id: str | None, kwargs: dict[str, Any]
+) -> ToolMessage:
     given = (block[key] for key in RESULT_KEYS if block.get(key) is not None)
     returned = next(given, "")
     if not isinstance(returned, str | list):
@@ -213,6 +216,7 @@ def _tool_message(block: Mapping[str, Any], message_id: str | None) -> ToolMessa
         name=block.get("name"),
         status="error" if block.get("is_error") else "success",
         id=message_id,
+        additional_kwargs=kwargs,
     )
 
 

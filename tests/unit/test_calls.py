@@ -23,7 +23,7 @@ from langchain_ctxwin.core.pairing import (
 )
 from langchain_ctxwin.core.provider_blocks import spoken
 from langchain_ctxwin.core.tokens import pieces
-from langchain_ctxwin.core.turns import read_history
+from langchain_ctxwin.core.turns import is_pinned, pin, read_history
 from support.payloads import MODELS, REFUSED
 
 ASKED = "Compare the stock of all depots, and name the fullest one at the end."
@@ -116,6 +116,14 @@ def test_a_user_message_of_results_alone_is_no_question():
     assert steps == [["human"], answers[:2], answers, ["human"], ["ai"]]
     ids = [message.tool_call_id for message in read.messages if message.type == "tool"]
     assert ids == ["c1", "c2", "c3"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [results(1), results(1, 2, said="Hurry up."), FunctionMessage(STOCK, name="depot")],
+)
+def test_what_a_pinned_message_is_read_as_is_pinned(message):
+    assert all(map(is_pinned, standard(pin(message))))
 
 
 @pytest.mark.parametrize("content", [STOCK, [STOCK], [{"type": "text", "text": STOCK}]])
