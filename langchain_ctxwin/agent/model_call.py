@@ -213,7 +213,7 @@ class ModelCall:
         number: int,
         error: Exception | None,
     ) -> Work[Attempt]:
-        """The attempt after an overflow: less output where that helps, fewer tools, less history."""
+        """The attempt after an overflow: less output where that helps, another candidate, fewer tools, less history."""
         step, window = self._step, self._step.window
         event = OverflowEvent(
             model=window.parts.model,
@@ -230,19 +230,35 @@ class ModelCall:
                 step.take(self._engine.learn(window, overflow))
             self._report(replace(event, output_tokens=max(options.values())))
             return replace(attempt, options=options)
-        learned = self._engine.learn(window, overflow, is_stated=is_stated)
-        if not (yield from self._has_fewer_tools(learned)):
-            step.take(self._engine.shrunk(learned, window))
+        if error is None or not self._fits_anew():
+            window = step.window
+            learned = self._engine.learn(window, overflow, is_stated=is_stated)
+            if not (yield from self._has_fewer_tools(learned)):
+                step.take(self._engine.shrunk(learned, window))
         self._report(event)
         return self._attempt()
+
+    def _fits_anew(self) -> bool:
+        """Choose a candidate by the limits that each has stated, and make the request fit; false if nothing leaves."""
+        step, before = self._step, self._step.window
+        if self._router is None:
+            return False
+        step.anew()
+        step.choose_model(self._router)
+        fit(step)
+        return step.window.total_tokens < before.total_tokens
 
     def _less_output(
         self, attempt: Attempt, overflow: ContextOverflow, error: Exception | None
     ) -> dict[str, int]:
         """Arguments that ask for less output than was asked for; empty where that is not what was refused."""
-        if error is None or self._call is None:
+        called = self._call
+        if self._router is not None and self._step.chosen:
+            model, bound = self._router.instance(self._step.chosen_name)
+            called = model.bind(**bound)
+        if error is None or called is None:
             return {}
-        options = smaller_output(self._call, overflow)
+        options = smaller_output(called, overflow)
         requested = min(attempt.options.values(), default=inf)
         return options if max(options.values(), default=inf) < requested else {}
 
