@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from functools import cached_property
 from math import ceil, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
@@ -17,7 +17,7 @@ from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.provider_blocks import compact_json
 from langchain_ctxwin.core.sizing import MAX_NUMBER, QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.core.tool_schemas import tool_definition
+from langchain_ctxwin.core.tool_schemas import ToolSet, tool_definition
 from langchain_ctxwin.core.turns import MessageHistory, read_history
 from langchain_ctxwin.protocols import TokenCounter, takes_tools
 from langchain_ctxwin.util.log import log
@@ -35,15 +35,6 @@ MAX_NOISE_SHARE = 0.1
 
 EXACT_NOISE_SHARE = 0.02
 """What an exact counter of texts leaves open of a message: how the provider frames it."""
-
-
-class ToolSet(NamedTuple):
-    """Size and digest of some tools, which are kept alive, so that their ids cannot come to mean others."""
-
-    tools: tuple[Any, ...] = ()
-    tokens: int = 0
-    digest: str = ""
-    """Fingerprint of the definitions."""
 
 
 class Pricing:

@@ -46,6 +46,7 @@ from langchain_ctxwin.core.record import (
 )
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import Doubt
+from langchain_ctxwin.core.tool_schemas import ToolSet
 from langchain_ctxwin.core.turns import MessageHistory, Price, last_user
 from langchain_ctxwin.core.view import View, message_id
 
@@ -117,7 +118,7 @@ class Pricer(Protocol):
         """How far the counts may be off before anything was reported."""
         ...
 
-    def tool_set(self, tools: Sequence[Any]) -> Any:
+    def tool_set(self, tools: Sequence[Any]) -> ToolSet:
         """Size and digest of tool definitions."""
         ...
 

@@ -200,6 +200,15 @@ NAMED_PARTS = ("properties", "$defs", "definitions")
 UNREADABLE = (KeyError, ValueError, TypeError, AttributeError, NameError, RuntimeError)
 
 
+class ToolSet(NamedTuple):
+    """Size and digest of some tools, which are kept alive, so that their ids cannot come to mean others."""
+
+    tools: tuple[Any, ...] = ()
+    tokens: int = 0
+    digest: str = ""
+    """Fingerprint of the definitions."""
+
+
 def schema_tokens(tools: Iterable[Any], framing: Framing, price: TextPrice) -> float:
     """Return the price of a set of tool definitions in any form LangChain takes; 0 for none.
 
