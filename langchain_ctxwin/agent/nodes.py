@@ -8,7 +8,7 @@ from inspect import signature
 from typing import Any, TypeVar, get_type_hints
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.channels import LastValue
 from langgraph.graph import END, StateGraph
@@ -46,7 +46,7 @@ from langchain_ctxwin.util.memo import Lru
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 T = TypeVar("T")
-Do = Callable[[AgentStep], Work[Any]]
+Do = Callable[[AgentStep, RunnableConfig | None], Work[Any]]
 """What a node does with a step; it returns what the node writes."""
 
 PerRequest = Callable[[Any, Any], T]
@@ -76,13 +76,18 @@ class ContextNode(Runnable[Any, Any]):
         """Return the step of this state, outside of a run."""
         return self._start(state)
 
-    def invoke(self, input: Any, *_: Any, **__: Any) -> Any:  # noqa: A002  # base class
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
         """Return the state update."""
-        return run(self._do(self._start(input)))
+        return run(self._do(self._start(input), config))
 
-    async def ainvoke(self, input: Any, *_: Any, **__: Any) -> Any:  # noqa: A002  # base class
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002  # base class
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> Any:
         """Return the state update, awaiting models and summarizers."""
-        return await arun(self._do(self._start(input)))
+        return await arun(self._do(self._start(input), config))
 
 
 class HookNode(ContextNode):
@@ -203,12 +208,14 @@ class ContextNodes:
             call if isinstance(call, Runnable) else RunnableLambda(call)
         )
 
-        def answer(step: AgentStep) -> Work[Update]:
+        def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
             def send(attempt: Attempt) -> Work[Any]:
                 options = attempt.arguments
                 # with the tools chosen now: a recovery may choose others
                 bound = step.bind(runnable, step.tools)
-                return (yield Wait.on(bound, "invoke", attempt.request, **options))
+                return (
+                    yield Wait.on(bound, "invoke", attempt.request, config, **options)
+                )
 
             message = yield from ModelCall(step, runnable, send).answer()
             return {**step.stored(), "messages": [message]}
@@ -272,7 +279,9 @@ class ContextNodes:
     ) -> Do:
         """What a node does that keeps its step for the next node, unless the turn is over."""
 
-        def do(step: AgentStep) -> Work[Update | Command[Any]]:
+        def do(
+            step: AgentStep, _: RunnableConfig | None
+        ) -> Work[Update | Command[Any]]:
             yield from work(step)
             update = {"llm_input_messages": step.request()} if shows_request else {}
             update |= step.stored()

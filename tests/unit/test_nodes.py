@@ -1,5 +1,6 @@
 """The nodes inside real LangGraph graphs."""
 
+import asyncio
 import warnings
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -11,6 +12,7 @@ from langchain_core.messages import (
     HumanMessage,
     SystemMessage,
 )
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -262,6 +264,20 @@ def test_the_hook_manages_the_window_of_an_agent_with_a_loop_of_its_own():
 def test_sizes_are_understood_as_langchain_writes_them(setting, written, means):
     """Settings that are copied from another middleware mean the same."""
     assert getattr(ContextConfig(**{setting: written}), setting) == means
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_model_gets_the_config_of_its_node(is_async):
+    tags = []
+
+    def answer(messages, config: RunnableConfig):
+        tags.extend(config["tags"])
+        return AIMessage("Yes.")
+
+    nodes, state = ContextNodes(engine_of(4_000)), {"messages": [HumanMessage("?")]}
+    node = nodes.model_node(RunnableLambda(answer)).with_config(tags=["nostream"])
+    asyncio.run(node.ainvoke(state)) if is_async else node.invoke(state)
+    assert tags == ["nostream"]
 
 
 def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
