@@ -217,7 +217,11 @@ class Sizes:
             return self._bounded(regions, unsure)
         if self.is_reported:
             # The offset holds for the text that it was taken from: the ratio is in doubt for what is more or less.
-            ratio_spread = self._ratio_sd * (text - self.offset_text)
+            # Where most of that is gone, what is left is in doubt as if nothing was reported, and so is the offset.
+            ratio_spread = min(
+                self._ratio_sd * abs(text - self.offset_text),
+                hypot(self._ratio_sd * text, self.offset),
+            )
             others, share = (
                 FIXED_NOISE_SHARE * (plain.total_tokens - self.ratio * text),
                 1.0,

@@ -209,3 +209,13 @@ def test_a_refusal_that_states_the_known_window_leaves_the_reserve():
     refusal = ContextOverflow(3_000, 1_815, "input_plus_output", 1_200)
     learned = engine.learn(engine.measure("Hello"), refusal)
     assert learned.budget.reserved_tokens == 1_200
+
+
+def test_a_question_with_room_stays_whole_after_a_refusal_that_states_the_size():
+    """Although nothing was reported before, and most of what was refused leaves."""
+    engine = ContextEngine(ModelLimits(60_000))
+    asked = [HumanMessage("word " * words) for words in (500, 3_000, 3_000)]
+    refused = engine.measure(asked)
+    overflow = ContextOverflow(6_000, refused.total_tokens, "input")
+    after = engine.shrunk(engine.learn(refused, overflow), refused)
+    assert (after.messages[-1].text, after.over_by) == (asked[-1].text, 0)
