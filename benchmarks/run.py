@@ -190,6 +190,8 @@ def run(benchmark: Benchmark, data: Path | None, *, quick: bool) -> Section:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # the package beside these scripts, not the one that is installed
+        env=os.environ | {"PYTHONPATH": str(FOLDER.parent)},
     )
     try:
         text, errors = process.communicate(timeout=limit)
