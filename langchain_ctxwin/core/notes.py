@@ -57,7 +57,9 @@ _PAGE_FRAME = re.compile(
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
 # taken from one text that a result showed, the rarest first: more are words of a program
 MAX_NAMES = 8
-FEW_NAMES = 2  # of things in a text that leave or stay together: what a fact is of, and its value
+# Of things in a text that leave or stay together: what a fact is of, and its value. Of 2, 3 and 4 this number showed
+# most of `benchmarks/sufficiency.py` for the least tokens.
+FEW_NAMES = 2
 MAX_VALUES = 2_000  # things taken from one message: many times more than a record holds
 OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents without tool calls get their results
 FEW_LINES = 3  # of a result: it says all that came of a call

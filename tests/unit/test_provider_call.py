@@ -183,8 +183,8 @@ def test_breakpoints_are_added_to_those_of_others_as_far_as_there_is_room(
     assert [message.text for message in marked] == [message.text for message in request]
 
 
-@given(st.lists(st.integers(1, 300), max_size=400), st.integers(0, 30))
-def test_what_a_record_says_is_read_from_the_cache_when_lines_are_added(chars, added):
+@given(st.lists(st.integers(1, 300), max_size=400), st.floats(0, 4))
+def test_what_a_record_says_is_read_from_the_cache_when_lines_are_added(chars, growth):
     """The blocks up to the breakpoint stay, and the next breakpoint is within the twenty that are looked back."""
 
     def blocks(sizes):
@@ -204,7 +204,8 @@ def test_what_a_record_says_is_read_from_the_cache_when_lines_are_added(chars, a
         )
         return [part["text"] for part in parts[:stop]]
 
-    before, after = blocks(chars), blocks([*chars, *[200] * added])
+    added = [200] * int(growth * sum(chars) / 201)
+    before, after = blocks(chars), blocks([*chars, *added])
     assert after[: len(before)] == before
     assert len(after) - len(before) < 20
     assert before or sum(chars) < 400
