@@ -16,7 +16,9 @@ compaction leaves as it was, all of the prompt is written again after each.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
@@ -48,7 +50,10 @@ MINUTES = {"type": "ephemeral"}
 # it was. The size hardly matters: a call of `benchmarks/cost.py` at 8,192 tokens cost Anthropic's users 2,242 with 250,
 # 2,245 with 400, 2,263 with 1,200.
 RECORD_BLOCK_CHARS, RECORD_BLOCK_SHARE = 400, 0.1
-LAST_LINES = 3  # of the record: what is open, how much was left out, the end
+LAST_CHARS = (
+    300  # of the record, at least: what is open, how much was left out, the end
+)
+_SPACE = re.compile(r"\s")
 KEY_CHARS = 16  # length of a cache key: enough to tell conversations apart, and nothing of their names is in it
 RESPONSE_ID = "id"  # where answers of the Responses API keep the id that the server's history goes on from
 # What asks Anthropic's API to drop reasoning that is tied to another prefix, and the feature header that goes with it.
@@ -269,18 +274,21 @@ def with_breakpoints(
 
 def _record_marked(record: AnyMessage, mark: Mapping[str, str], key: str) -> AnyMessage:
     """The record in blocks, with a breakpoint behind the last that stays as it is when lines are added behind it."""
-    lines = record.text.splitlines(keepends=True)
-    blocks, text, chars = list[Any](), "", 0
-    for line in lines[:-LAST_LINES]:
-        text += line
-        if len(text) >= max(RECORD_BLOCK_CHARS, RECORD_BLOCK_SHARE * chars):
-            blocks.append({"type": "text", "text": text})
-            text, chars = "", chars + len(text)
-    if not blocks:
+    text, ends = str(record.text), [0]
+    while space := _SPACE.search(
+        text,
+        ends[-1] + max(RECORD_BLOCK_CHARS, int(RECORD_BLOCK_SHARE * ends[-1])),
+        max(0, len(text) - LAST_CHARS),
+    ):
+        ends.append(space.end())
+    *stable, rest = (
+        dict[str, Any](type="text", text=text[start:end])
+        for start, end in pairwise([*ends, len(text)])
+    )
+    if not stable:
         return record
-    blocks[-1] = {**blocks[-1], key: dict(mark)}
-    rest = {"type": "text", "text": "".join([text, *lines[-LAST_LINES:]])}
-    return with_fields(record, content=[*blocks, rest])
+    stable[-1] = {**stable[-1], key: dict(mark)}
+    return with_fields(record, content=[*stable, rest])
 
 
 def _fixed_stop(messages: Sequence[AnyMessage], first: int) -> list[int]:

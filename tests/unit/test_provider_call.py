@@ -29,6 +29,7 @@ from langchain_ctxwin.core.provider_call import (
     OPENAI_BREAKPOINT,
     with_breakpoints,
 )
+from langchain_ctxwin.core.standing import STATEMENT_CHARS
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 
 MARK = {"type": "ephemeral"}
@@ -183,19 +184,24 @@ def test_breakpoints_are_added_to_those_of_others_as_far_as_there_is_room(
     assert [message.text for message in marked] == [message.text for message in request]
 
 
-@given(st.lists(st.integers(1, 300), max_size=400), st.floats(0, 4))
-def test_what_a_record_says_is_read_from_the_cache_when_lines_are_added(chars, growth):
-    """The blocks up to the breakpoint stay, and the next breakpoint is within the twenty that are looked back."""
+@given(
+    st.lists(st.integers(1, 300), max_size=400),
+    st.floats(0, 4),
+    st.sampled_from([" ", "\n"]),
+    st.integers(0, STATEMENT_CHARS),
+)
+def test_what_a_record_says_is_read_from_the_cache_when_something_is_added(
+    chars, growth, joint, intent
+):
+    """The blocks up to the breakpoint stay, and the next breakpoint is within the twenty that are looked back.
 
-    def blocks(sizes):
-        lines = [
-            "<record> ...",
-            *("x" * size for size in sizes),
-            "open: y",
-            "(9)",
-            "</record>",
-        ]
-        text = "\n".join(lines)
+    Calls are lines of their own, what people say is one line for ever.
+    """
+
+    def blocks(sizes, intent):
+        said = joint.join("x" * size for size in sizes)
+        end = f"open: {'y' * intent}\n(1,000 left out)\n</record>"
+        text = f"<record> ...\n{said}\n{end}"
         (record,) = with_breakpoints([HumanMessage(text, id="ctxwin-record")], (), MARK)
         assert record.text == text
         parts = record.content if isinstance(record.content, list) else [{"text": text}]
@@ -205,10 +211,10 @@ def test_what_a_record_says_is_read_from_the_cache_when_lines_are_added(chars, g
         return [part["text"] for part in parts[:stop]]
 
     added = [200] * int(growth * sum(chars) / 201)
-    before, after = blocks(chars), blocks([*chars, *added])
+    before, after = blocks(chars, intent), blocks([*chars, *added], 9)
     assert after[: len(before)] == before
     assert len(after) - len(before) < 20
-    assert before or sum(chars) < 400
+    assert before or sum(chars) < 1_000
 
 
 def test_openai_gets_a_key_that_is_the_conversations_own():
