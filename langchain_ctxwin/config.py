@@ -84,6 +84,17 @@ Share = Annotated[PositiveFloat, BeforeValidator(_size)]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
 
 
+def _rule_test(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return re.compile(value)
+        except re.error as error:
+            raise ValueError(f"no regular expression: {error}") from error
+    if value is None or isinstance(value, re.Pattern) or callable(value):
+        return value
+    raise ValueError("give a regular expression, or a function from a sentence to bool")
+
+
 def _texts(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
@@ -277,7 +288,9 @@ class ContextConfig(Settings):
     summary_prompt: SummaryPrompt | None = None
     summary_sections: Texts = ()
     record_share: Annotated[float, Field(ge=0, le=0.8)] = 0.6
-    rules: re.Pattern[str] | Callable[[str], bool] | None = None
+    rules: Annotated[
+        re.Pattern[str] | Callable[[str], bool] | None, BeforeValidator(_rule_test)
+    ] = None
     clear_tools: Texts = ()
     summary_timeout_seconds: PositiveFloat = 60.0
     summary_placement: Literal["system", "user"] = "user"

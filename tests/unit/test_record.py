@@ -34,6 +34,7 @@ from langchain_ctxwin.core.record import (
     fitted,
     one_line,
 )
+from langchain_ctxwin.errors import ConfigError
 from support.agents import engine_of
 from support.conversations import CharCounter, turns
 from support.recording import (
@@ -826,6 +827,18 @@ def test_what_a_person_says_or_a_checkpoint_holds_stays_on_its_line(texts):
     )
     assert len(shown.splitlines()) <= len(texts)
     assert _marks(shown) == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ("(", r"rules='\(': no regular expression: missing \)"),
+        (5, "rules=5: give a regular expression, or a function"),
+    ],
+)
+def test_rules_that_are_no_test_are_refused_by_what_is_wrong(rules, said):
+    with pytest.raises(ConfigError, match=said):
+        ContextConfig(rules=rules)
 
 
 @pytest.mark.parametrize(
