@@ -4,9 +4,9 @@ dressed(window)         the messages, with breakpoints, and without the response
 call_arguments(window)  the arguments of the call: newest breakpoint, cache key
 
 Anthropic caches what ends at a breakpoint, at most four of them in a request (Anthropic, prompt caching guide). Ours
-stand behind what stays the same longest: the system prompt (the tools precede it), the pins, the record up to where a
-compaction adds lines to it, and the newest message. `benchmarks/cost.py` bills what is sent here. Breakpoints that
-somebody else has set come first.
+stand behind what stays the same longest: the system prompt (the tools precede it), the record up to where a compaction
+adds lines to it (the pins, while there is none), and the newest message: one is left to a middleware behind ours.
+`benchmarks/cost.py` bills what is sent here. Breakpoints that somebody else has set come first.
 
 Newer models of OpenAI match a prefix at breakpoints only, of which the server sets one behind the newest message by
 itself (OpenAI, prompt caching guide). Without others behind the system prompt and in the record, which is what a
@@ -251,7 +251,7 @@ def with_breakpoints(
     mark: Mapping[str, str],
     key: str = BREAKPOINT,
 ) -> list[AnyMessage]:
-    """Return the request with breakpoints: behind its system prompt, in its record, for Anthropic behind its pins.
+    """Return the request with breakpoints behind its prompt and in its record, or for Anthropic behind its pins.
 
     They are set as far as others have left some, and one is left for the newest message. `mark` counts where nobody
     else has set one: Anthropic wants those that last longer first.
@@ -261,15 +261,30 @@ def with_breakpoints(
     own = _marks(marked[:first], key)
     taken = sum(map(_is_marked_tool, tools)) + len(_marks(marked, key))
     free = MAX_BREAKPOINTS - taken - (not _marks(marked[-1:], key))
-    places = [] if own else [*range(first)]
-    if key == BREAKPOINT:
-        places += _fixed_stop(marked, first)
-    places += [index for index, one in enumerate(marked) if one.id == RECORD_ID]
-    for place in places[: max(0, free)]:
-        is_record = marked[place].id == RECORD_ID
-        put = _record_marked if is_record else _marked
-        marked[place] = put(marked[place], own[0] if own else mark, key)
+    mark = own[0] if own else mark
+    if free > 0 and first and not own:
+        marked[0] = _marked(marked[0], mark, key)
+        free -= 1
+    if free > 0:
+        _mark_what_stays(marked, first, mark, key)
     return marked
+
+
+def _mark_what_stays(
+    messages: list[AnyMessage], first: int, mark: Mapping[str, str], key: str
+) -> None:
+    """Set a breakpoint in the record; for Anthropic behind the pins where nothing of a record stays.
+
+    Both would make four, with those of the prompt and of the newest message, and leave none to a middleware behind us.
+    """
+    record = next((i for i, one in enumerate(messages) if one.id == RECORD_ID), None)
+    if record is not None:
+        whole = messages[record]
+        messages[record] = _record_marked(whole, mark, key)
+        if messages[record] is not whole:
+            return
+    for place in _fixed_stop(messages, first) if key == BREAKPOINT else ():
+        messages[place] = _marked(messages[place], mark, key)
 
 
 def _record_marked(record: AnyMessage, mark: Mapping[str, str], key: str) -> AnyMessage:
