@@ -246,8 +246,8 @@ def report_compaction(
     """Report a compaction and its duration; nothing where there was none."""
     if after.session.compactions <= window.session.compactions:
         return
-    parts, before, model = window.parts, window.view.clamped, window.parts.model
-    gone = dropped_positions(parts, window.session.view, compaction.view)
+    before, model = window.view.clamped, window.parts.model
+    gone = dropped_positions(window, compaction.after)
     event = CompactionEvent(
         kind=compaction.kind,
         reason=compaction.reason,

@@ -409,9 +409,7 @@ def _outcome(
                 messages[index].type,
                 window.parts.price(messages[index]),
             )
-            for index in dropped_positions(
-                window.parts, window.session.view, next_window.view
-            )
+            for index in dropped_positions(window, next_window)
         ),
         record=next_window.view.record.text,
         summary=window.session.summary if written_later else next_window.summary,

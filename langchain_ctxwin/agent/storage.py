@@ -241,7 +241,7 @@ def placing_media(step: AgentStep) -> Work[None]:
     messages, media = window.parts.messages, window.parts.history.media
     if store is None or not media:
         return
-    in_view = window.parts.media_in(window.view).items()
+    in_view = window.media().items()
     shown = [messages[i] for i, gone in in_view if gone < len(media_in(messages[i]))]
     if is_apart:
         hidden = {messages[index].id for index in media} - {one.id for one in shown}

@@ -11,7 +11,6 @@ from langchain_core.messages import HumanMessage, ToolMessage
 
 from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.notes import lasting, record_lines
-from langchain_ctxwin.core.parts import Parts, swaps_prefix, unbound_under
 from langchain_ctxwin.core.record import (
     FOCUSED,
     REWRITTEN_SHARE,
@@ -98,9 +97,8 @@ class Compaction:
         """Positions of the messages that leave without a summary."""
         if self.snapshot:
             return []
-        parts, before = self.after.parts, self.before.view
-        covered = uncovered(self.view, parts.first)
-        dropped = dropped_positions(parts, before, self.view)
+        covered = uncovered(self.view, self.after.parts.first)
+        dropped = dropped_positions(self.before, self.after)
         return [index for index in dropped if index >= covered]
 
     @property
@@ -124,9 +122,8 @@ class Compaction:
         guard = guard_after(
             session, history.messages, reason=self.reason, dropped_turns=dropped
         )
-        view, parts, old = request.view, request.parts, request.session
-        unbound = unbound_under(parts, old, view, request.unbound)
-        if swaps_prefix(parts, old, view):
+        unbound = request.left_unbound
+        if request.swaps_prefix:
             guard["unbound"] = asdict(position_of(history.messages, unbound - 1))
         is_summary = self.kind == "summarize" or self.summary is not None
         if is_summary:
@@ -140,7 +137,7 @@ class Compaction:
             "context_summary": session.summary,
             "context_record": session.view.record.to_json(),
         }
-        view = history.with_checksum(view)
+        view = history.with_checksum(request.view)
         after = replace(
             session,
             view=view,
@@ -217,7 +214,7 @@ def _pinned_before(request: Request, start: int) -> set[int]:
         wanted.update(islice(users, 1))
     before = [index for index in wanted if parts.first <= index < start]
     pinned_indexes = parts.history.in_steps(before)
-    provider_compaction = parts.kept_compaction(request.view)
+    provider_compaction = request.kept_compaction
     if provider_compaction is not None:
         pinned_indexes.add(provider_compaction)
     for index in before:
@@ -264,11 +261,9 @@ def with_view(request: Request, view: View, reason: str, **changes: Any) -> Sess
 # ---- what left, and what the record says of it ----------------------------------------------------------------------
 
 
-def dropped_positions(parts: Parts, before: View, after: View) -> list[int]:
-    """Return the positions of the messages that the view before showed and the one after does not."""
-    stop = len(parts.messages)
-    visible = {*parts.visible_indexes(before, stop)}
-    return sorted(visible.difference(parts.visible_indexes(after, stop)))
+def dropped_positions(before: Request, after: Request) -> list[int]:
+    """Return the positions of the messages that the request before showed and the one after does not."""
+    return sorted({*before.visible}.difference(after.visible))
 
 
 def recorded(
@@ -288,8 +283,8 @@ def recorded(
     old = before.view
     new = after.view
     parts = after.parts
-    dropped = dropped_positions(parts, old, new)
-    back = dropped_positions(parts, new, old)
+    dropped = dropped_positions(before, after)
+    back = dropped_positions(after, before)
     clamped = {
         key for key, clamp in new.clamped.items() if old.clamped.get(key) != clamp
     }

@@ -100,8 +100,8 @@ def started_by_provider(request: Request) -> Session | None:
     Each counts as one compaction, because the prefix changes.
     """
     session, parts = request.session, request.parts
-    view, lead = session.view, parts.lead(session.view)
-    if view.begun_by and parts.kept_compaction(view) is None:
+    view, lead = session.view, request.lead
+    if view.begun_by and request.kept_compaction is None:
         reason = "the view began with a compaction that this provider cannot read"
         later = replace(with_view(request, View(), reason), view=View())
     elif lead is None or (start := parts.history.step_at(lead).index) <= request.start:

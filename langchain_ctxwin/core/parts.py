@@ -11,29 +11,20 @@ Positions are those of the history. What else reasoning is tied to, such as the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
 
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
-    HumanMessage,
     SystemMessage,
     ToolMessage,
 )
 
 from langchain_ctxwin.core.limits import ModelLimits
-from langchain_ctxwin.core.model_info import ELSEWHERE, UNKNOWN, ModelInfo, Rules
-from langchain_ctxwin.core.pairing import call_ids
+from langchain_ctxwin.core.model_info import UNKNOWN, ModelInfo, Rules
 from langchain_ctxwin.core.provider_blocks import (
-    ALL,
-    MediaSize,
-    block_message,
-    compaction_use,
-    digests_in,
-    hidden,
-    sizes_of,
     text_of,
     with_fields,
 )
@@ -44,11 +35,10 @@ from langchain_ctxwin.core.record import (
     OPENING,
     Record,
 )
-from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import Doubt
 from langchain_ctxwin.core.tool_schemas import ToolSet
 from langchain_ctxwin.core.turns import MessageHistory, Price, last_user
-from langchain_ctxwin.core.view import View, message_id
+from langchain_ctxwin.core.view import View
 
 
 class RequestSettings(Protocol):
@@ -202,61 +192,6 @@ class Parts:
         """Position of the view's first message; the view must be valid for this history."""
         return max(self.first, view.start.index) if view.start else self.first
 
-    def visible_indexes(self, view: View, stop: int) -> list[int]:
-        """Return the positions of what is shown before `stop`: pins, then the history from the start of the view."""
-        start = self.start_of(view)
-        pins = (place.index for place in view.pinned if place.index < start)
-        return [*pins, *range(start, stop)]
-
-    def lead(self, view: View) -> int | None:
-        """Position of the newest compaction by the provider that is shown, and that the provider reads."""
-        return self._newest_compaction(view, {"native"})
-
-    def kept_compaction(self, view: View) -> int | None:
-        """Position of the newest compaction by a provider that is shown, and of use to this one."""
-        return self._newest_compaction(view, {"native", "text"})
-
-    def without_media(self, view: View) -> dict[str, int]:
-        """Return how many pictures and files of a message are not shown: without room, or references alone."""
-        if not self.history.media:
-            return {}
-        messages = self.messages
-        return {
-            message_id(messages, index): ALL if digests_in(messages[index]) else gone
-            for index, gone in self.media_in(view).items()
-            if gone or digests_in(messages[index])
-        }
-
-    def media_in(self, view: View) -> dict[int, int]:
-        """Return where pictures and files are in a view, and how many of the first of a message have no room.
-
-        Explicit pins have room, and the last one of the newest message.
-        """
-        messages, pins = self.messages, self.pins
-        shown = [
-            index
-            for index in self._shown_of(self.history.media, view)
-            if message_id(messages, index) not in view.cleared
-        ]
-        free = (index for index in shown if index not in pins)
-        media = [(index, size) for index in free for size in sizes_of(messages[index])]
-        spared = MediaSize.of_all(messages[index] for index in pins.intersection(shown))
-        return dict.fromkeys(shown, 0) | hidden(media, spared, self.media)
-
-    def _newest_compaction(self, view: View, uses: Collection[str]) -> int | None:
-        """Position of the newest one that is of such use; nobody reads one that its provider refused."""
-        for index in reversed(self._shown_of(self.history.compacted, view)):
-            is_read = index >= self.unsealed
-            reader = self.rules.provider if is_read else ELSEWHERE.provider
-            if compaction_use(self.messages[index], reader) in uses:
-                return index
-        return None
-
-    def _shown_of(self, indexes: Collection[int], view: View) -> list[int]:
-        """Those of some positions that a view shows, in order."""
-        stop = max(indexes, default=-1) + 1
-        return sorted({*indexes}.intersection(self.visible_indexes(view, stop)))
-
 
 _OPENERS = r"<\uff1c\ufe64"
 # or in full width
@@ -321,16 +256,6 @@ def constraints_text(constraints: Sequence[str]) -> str:
     return "\n".join([CONSTRAINTS_TEXT, *rules]) if rules else ""
 
 
-def unbound_under(parts: Parts, session: Session, view: View, unbound: int) -> int:
-    """Return the position up to which a view leaves reasoning out; the stored view does so up to `unbound`."""
-    if view == session.view or not parts.rules.binds_reasoning:
-        return unbound
-    if swaps_prefix(parts, session, view):
-        return max(unbound, parts.start_of(view))
-    messages = parts.messages
-    return max(unbound, unbound_before(messages, len(messages), parts.rules))
-
-
 def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> int:
     """Return the position up to which reasoning is left out when the prefix of the first `stop` messages changes.
 
@@ -341,49 +266,3 @@ def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> i
         return stop
     answers = (i for i in reversed(range(stop)) if isinstance(messages[i], AIMessage))
     return next(answers, stop)
-
-
-def swaps_prefix(parts: Parts, session: Session, view: View) -> bool:
-    """Return whether a new block of the provider stands in a view for just what preceded the rest.
-
-    Reasoning behind it then stays valid, because what is kept follows directly, as it was sent. A question does not
-    behind an answer that is blank or lacks results, nor behind pins and record: it was sent as one message with these.
-    Nothing does where pins and record stood further on, because they move, or where something of it is cut now.
-    """
-    old, start = session.view, parts.start_of(view)
-    is_new = view.block != old.block and block_of(parts, view) is not None
-    is_whole = view.covered is not None and start == view.covered.index + 1
-    is_moved = is_whole and start > parts.start_of(old)
-    is_cut = view.cleared - old.cleared or view.clamped.items() - old.clamped.items()
-    if is_cut or not (is_new and is_moved and parts.rules.binds_reasoning):
-        return False
-    last, *following = parts.messages[start - 1 : start + 1]
-    if isinstance(last, AIMessage) and last.text != last.text.rstrip():
-        return False  # the integration cuts these blanks where an answer ends a request
-    is_answer = isinstance(last, AIMessage) and bool(last.text)
-    is_whole_answer = is_answer and not call_ids(last)
-    record_at = record_index(parts, session, parts.start_of(old))
-    if any(isinstance(m, HumanMessage) for m in following):
-        return is_whole_answer and record_at < start
-    return record_at <= start
-
-
-def block_of(parts: Parts, view: View) -> AIMessage | None:
-    """Return the summary block that this provider wrote on demand, where its history has none."""
-    rules = parts.rules
-    if view.block is None or rules.compacts_itself:
-        return None
-    block = block_message(view.block, rules.provider)
-    return block if block is None or parts.lead(view) is None else None
-
-
-def record_index(parts: Parts, session: Session, start: int) -> int:
-    """Return the position before which pins and record stand where a provider's own block begins the request.
-
-    It is that of the question that was the newest message at the latest compaction, or behind a newest result; without
-    a compaction it is the start of the view.
-    """
-    messages, since = parts.messages, session.since
-    if since is None or not since.is_in(messages):
-        return start
-    return since.index + (not isinstance(messages[since.index], HumanMessage))

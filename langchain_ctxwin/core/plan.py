@@ -27,7 +27,6 @@ from langchain_ctxwin.core.compaction import (
 from langchain_ctxwin.core.fitting import first_enough, first_that
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.pairing import call_ids, calls_of
-from langchain_ctxwin.core.parts import swaps_prefix
 from langchain_ctxwin.core.record import fitted
 from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
 from langchain_ctxwin.core.session import (
@@ -98,7 +97,7 @@ def _stays_valid(request: Request) -> bool:
     """
     most = portion(request.parts.settings.prepare, request.room)
     is_small = request.fits and request.history_tokens <= most
-    return is_small and swaps_prefix(request.parts, request.session, request.view)
+    return is_small and request.swaps_prefix
 
 
 def with_summary(request: Request, summary: Pending) -> Request:
@@ -209,7 +208,7 @@ def _kinds(request: Request) -> list[set[int]]:
     parts, messages = request.parts, request.parts.messages
     current = last_user(messages)
     question = set[int]() if current is None else {current}
-    visible = {*parts.visible_indexes(request.view, len(messages))}
+    visible = {*request.visible}
     visible -= parts.pins - question
     old = {index for index in visible if index < request.newest_index}
     if not request.likely_fits:
@@ -242,7 +241,7 @@ def _lengths(request: Request, kind: Collection[int]) -> dict[int, int]:
     messages, view = request.parts.messages, request.view
     lengths = {
         index: clampable_chars(messages[index])
-        for index in request.parts.visible_indexes(view, len(messages))
+        for index in request.visible
         if index in kind and message_id(messages, index) not in view.cleared
     }
     return {

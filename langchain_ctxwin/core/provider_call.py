@@ -105,11 +105,12 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
         messages = with_breakpoints(messages, window.parts.tools, mark)
     if rules.takes_breakpoints and is_cached:
         messages = with_breakpoints(messages, (), EXPLICIT, OPENAI_BREAKPOINT)
-    if rules.keeps_history and session.since and session.compactions:
+    if rules.keeps_history and session.compactions:
         # The server's history with the answers up to the latest compaction is another one.
         history = window.parts.messages
-        seen = window.parts.visible_indexes(session.view, session.since.index + 1)
-        old = (history[index] for index in seen if index < len(history))
+        stop = session.stop_at("since")
+        seen = (index for index in window.visible if index < stop)
+        old = (history[index] for index in seen)
         messages = without_response_ids(
             messages, {str(_response_id(message)) for message in old}
         )

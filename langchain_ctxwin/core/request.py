@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -16,19 +17,26 @@ from typing import Any, Literal, NamedTuple
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
-from langchain_ctxwin.core.model_info import CACHE_SECONDS
-from langchain_ctxwin.core.pairing import NOTE_KEY, Before, note_message
+from langchain_ctxwin.core.model_info import CACHE_SECONDS, ELSEWHERE
+from langchain_ctxwin.core.pairing import NOTE_KEY, Before, call_ids, note_message
 from langchain_ctxwin.core.parts import (
     RECORD_ID,
     Parts,
     append_text,
-    block_of,
     constraints_text,
-    record_index,
     record_text,
-    unbound_under,
+    unbound_before,
 )
-from langchain_ctxwin.core.provider_blocks import only_compaction
+from langchain_ctxwin.core.provider_blocks import (
+    ALL,
+    MediaSize,
+    block_message,
+    compaction_use,
+    digests_in,
+    hidden,
+    only_compaction,
+    sizes_of,
+)
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import (
     FIXED_REGIONS,
@@ -66,9 +74,6 @@ LEAST_MESSAGES = 2  # a question and its answer
 # Of what the history may take before it leaves: what the newest step and what is kept before it take together.
 KEPT_WITH_NEWEST_SHARE = 0.5
 REGIONS = (*FIXED_REGIONS, "history_tokens")
-NOTHING = Regions(
-    system_tokens=0, tool_tokens=0, summary_tokens=0, pinned_tokens=0, history_tokens=0
-)
 
 
 class Need(NamedTuple):
@@ -107,72 +112,158 @@ class Request:
 
     view: View = field(default_factory=View)
     summary: str = ""
-    summary_text: str = field(default="", repr=False)
-    """What of the summary stands above the record: nothing where the block of a provider says it."""
-
-    record: str = field(default="", repr=False)
-    """The fenced text of summary and record as it is shown; empty when nothing left."""
-
     pinned: tuple[Step, ...] = field(default=(), repr=False)
     steps: Steps = field(default=Steps(), repr=False)
     """The history as it is shown."""
-
-    fixed_estimates: Regions = NOTHING
-    """What the counter says of everything but the history."""
-
-    block: AIMessage | None = field(default=None, repr=False)
-    """What begins the history where a provider wrote a summary on demand, and reads it."""
 
     # ---- what is shown ----------------------------------------------------------------------------------------------
 
     def shown_as(self, view: View, summary: str | None = None) -> Request:
         """Return the request under another view, and with another summary where one is given."""
-        parts = self.parts
         summary = self.summary if summary is None else summary
-        start = parts.start_of(view)
-        unbound = unbound_under(parts, self.session, view, self.unbound)
-        block = block_of(parts, view)
-        view = replace(view, without_media=parts.without_media(view))
-        is_in_block = block is not None and bool((view.block or {}).get("content"))
-        beside = "" if is_in_block else summary
-        record = record_text(beside, view.record)
-        rules = constraints_text(parts.settings.constraints)
+        after = replace(self, view=view, summary=summary, last_report=None)
+        view = replace(view, without_media=after.hidden_media())
+        after = replace(after, view=view)
+        parts, block, lead = self.parts, after.block, after.lead
         begin = Before(
             rules=parts.rules,
-            unbound=unbound,
+            unbound=after.left_unbound,
             unsealed=parts.unsealed,
             message=block,
         )
-        lead = parts.lead(view)
-        pinned = self._pinned_steps(view, start, begin, lead)
-        if block is not None or (lead is not None and lead >= start):
+        pinned = after.pinned_steps(begin)
+        if block is not None or (lead is not None and lead >= after.start):
             begin.message = block
-        fixed = Regions(
-            system_tokens=parts.system_tokens,
-            tool_tokens=parts.tool_tokens,
-            summary_tokens=parts.price_text(record)
-            + (parts.price(block) if block else 0),
-            pinned_tokens=parts.price_text(rules) + sum(step.tokens for step in pinned),
-            history_tokens=0,
-        )
-        steps = Steps(show_steps(parts.history, start, view, begin))
-        return replace(
-            self,
-            view=view,
-            summary=summary,
-            record=record,
-            block=block,
-            summary_text=beside,
-            pinned=pinned,
-            steps=steps,
-            fixed_estimates=fixed,
-            last_report=None,
-        )
+        steps = Steps(show_steps(parts.history, after.start, view, begin))
+        return replace(after, pinned=pinned, steps=steps)
 
     @property
     def start(self) -> int:
         """Position of the view's first message."""
         return self.parts.start_of(self.view)
+
+    @property
+    def visible(self) -> list[int]:
+        """Positions of what is shown: pins, then the history from the start of the view."""
+        pins = (place.index for place in self.view.pinned if place.index < self.start)
+        return [*pins, *range(self.start, len(self.parts.messages))]
+
+    @property
+    def lead(self) -> int | None:
+        """Position of the newest compaction by the provider that is shown, and that the provider reads."""
+        return self._newest_compaction({"native"})
+
+    @property
+    def kept_compaction(self) -> int | None:
+        """Position of the newest compaction by a provider that is shown, and of use to this one."""
+        return self._newest_compaction({"native", "text"})
+
+    @cached_property
+    def block(self) -> AIMessage | None:
+        """What begins the request: the summary that this provider wrote on demand, where its history has none."""
+        rules, block = self.parts.rules, self.view.block
+        if block is None or rules.compacts_itself or self.lead is not None:
+            return None
+        return block_message(block, rules.provider)
+
+    @property
+    def summary_text(self) -> str:
+        """What of the summary stands above the record: nothing where the block of a provider says it."""
+        is_in_block = self.block is not None and (self.view.block or {}).get("content")
+        return "" if is_in_block else self.summary
+
+    @cached_property
+    def record(self) -> str:
+        """The fenced text of summary and record as it is shown; empty when nothing left."""
+        return record_text(self.summary_text, self.view.record)
+
+    @property
+    def left_unbound(self) -> int:
+        """Position up to which this view leaves reasoning out; the stored view does so up to `unbound`."""
+        rules, messages = self.parts.rules, self.parts.messages
+        if self.view == self.session.view or not rules.binds_reasoning:
+            return self.unbound
+        if self.swaps_prefix:
+            return max(self.unbound, self.start)
+        return max(self.unbound, unbound_before(messages, len(messages), rules))
+
+    @property
+    def swaps_prefix(self) -> bool:
+        """Whether a new block of the provider stands for just what preceded the rest under the stored view.
+
+        Reasoning behind it then stays valid, because what is kept follows directly, as it was sent. A question does not
+        behind an answer that is blank or lacks results, nor behind pins and record: it was sent as one message with
+        these. Nothing does where pins and record stood further on, because they move, or where something of it is cut
+        now.
+        """
+        view, old, start = self.view, self.session.view, self.start
+        is_new = view.block != old.block and self.block is not None
+        is_whole = view.covered is not None and start == view.covered.index + 1
+        old_start = self.parts.start_of(old)
+        is_cut = (
+            view.cleared - old.cleared or view.clamped.items() - old.clamped.items()
+        )
+        if is_cut or not (is_new and is_whole and start > old_start):
+            return False
+        last, *following = self.parts.messages[start - 1 : start + 1]
+        if isinstance(last, AIMessage) and last.text != last.text.rstrip():
+            return False  # the integration cuts these blanks where an answer ends a request
+        is_answer = isinstance(last, AIMessage) and bool(last.text)
+        record_at = self.record_index(old_start)
+        if any(isinstance(m, HumanMessage) for m in following):
+            return is_answer and not call_ids(last) and record_at < start
+        return self.parts.rules.binds_reasoning and record_at <= start
+
+    def record_index(self, start: int) -> int:
+        """Return the position before which pins and record stand where a provider's own block begins the request.
+
+        It is that of the question that was the newest message at the latest compaction, or behind a newest result;
+        without a compaction it is the start of the view.
+        """
+        messages, since = self.parts.messages, self.session.since
+        if since is None or not since.is_in(messages):
+            return start
+        return since.index + (not isinstance(messages[since.index], HumanMessage))
+
+    def media(self) -> dict[int, int]:
+        """Return where pictures and files are in the view, and how many of the first of a message have no room.
+
+        Explicit pins have room, and the last one of the newest message.
+        """
+        parts, messages = self.parts, self.parts.messages
+        shown = [
+            index
+            for index in self._shown_of(parts.history.media)
+            if message_id(messages, index) not in self.view.cleared
+        ]
+        free = (index for index in shown if index not in parts.pins)
+        media = [(index, size) for index in free for size in sizes_of(messages[index])]
+        pinned = parts.pins.intersection(shown)
+        spared = MediaSize.of_all(messages[index] for index in pinned)
+        return dict.fromkeys(shown, 0) | hidden(media, spared, parts.media)
+
+    def hidden_media(self) -> dict[str, int]:
+        """How many pictures and files of a message are not shown: without room, or references alone."""
+        messages = self.parts.messages
+        return {
+            message_id(messages, index): ALL if digests_in(messages[index]) else gone
+            for index, gone in self.media().items()
+            if gone or digests_in(messages[index])
+        }
+
+    def _newest_compaction(self, uses: Collection[str]) -> int | None:
+        """Position of the newest one that is of such use; nobody reads one that its provider refused."""
+        for index in reversed(self._shown_of(self.parts.history.compacted)):
+            is_read = index >= self.parts.unsealed
+            reader = self.parts.rules.provider if is_read else ELSEWHERE.provider
+            if compaction_use(self.parts.messages[index], reader) in uses:
+                return index
+        return None
+
+    def _shown_of(self, indexes: Collection[int]) -> list[int]:
+        """Those of some positions that the view shows, in order."""
+        pinned = {position.index for position in self.view.pinned}
+        return sorted(i for i in indexes if i >= self.start or i in pinned)
 
     @property
     def stop(self) -> int:
@@ -218,9 +309,9 @@ class Request:
         wrote on demand, after what followed it then.
         """
         history, settings = self.steps.messages, self.parts.settings
-        at, lead = self.start, self.parts.lead(self.view)
+        at, lead = self.start, self.lead
         if self.block is not None:
-            at = record_index(self.parts, self.session, at)
+            at = self.record_index(at)
         elif lead is not None and lead >= at:
             at += 1
         leading = sum(len(step.messages) for step in self.steps if step.index < at)
@@ -237,15 +328,14 @@ class Request:
             *history[leading:],
         ]
 
-    def _pinned_steps(
-        self, view: View, start: int, before: Before, lead: int | None
-    ) -> tuple[Step, ...]:
+    def pinned_steps(self, before: Before) -> tuple[Step, ...]:
         """The pinned messages before the start, by step; a finished question never looks open.
 
         Of a step that compacted only that stays, before all others when the provider ignores what precedes it.
         """
         messages, steps = self.parts.messages, list[Step]()
-        provider_compaction = self.parts.kept_compaction(view)
+        view, start, lead = self.view, self.start, self.lead
+        provider_compaction = self.kept_compaction
         pinned = {position.index for position in view.pinned if position.index < start}
         groups = sorted(
             pinned_groups(messages, pinned),
@@ -272,6 +362,21 @@ class Request:
         return tuple(steps)
 
     # ---- what it costs ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def fixed_estimates(self) -> Regions:
+        """What the counter says of everything but the history."""
+        parts, block = self.parts, self.block
+        summary_tokens = parts.price_text(self.record)
+        rules = constraints_text(parts.settings.constraints)
+        return Regions(
+            system_tokens=parts.system_tokens,
+            tool_tokens=parts.tool_tokens,
+            summary_tokens=summary_tokens + (parts.price(block) if block else 0),
+            pinned_tokens=parts.price_text(rules)
+            + sum(step.tokens for step in self.pinned),
+            history_tokens=0,
+        )
 
     @cached_property
     def estimates(self) -> Regions:
