@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
@@ -16,7 +16,12 @@ from langchain_core.messages import (
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 
-from langchain_ctxwin.core.fitting import Fit, first_enough, take_while_fits
+from langchain_ctxwin.core.fitting import (
+    Fit,
+    first_enough,
+    first_part,
+    take_while_fits,
+)
 from langchain_ctxwin.core.limits import require_tokens
 from langchain_ctxwin.core.pairing import calls_of, standard
 from langchain_ctxwin.core.provider_blocks import (
@@ -25,6 +30,7 @@ from langchain_ctxwin.core.provider_blocks import (
     digests_in,
     filled,
     media_in,
+    text_block,
     text_of,
 )
 from langchain_ctxwin.core.tokens import (
@@ -58,7 +64,6 @@ MOST_CHARS = 16  # of a token: what is read at once is no longer than so many ch
 MEDIA_SHARE = 0.25
 QUOTED_CHARS = 80  # of a query or an id, in an answer that finds nothing
 CALL_CHARS = 200  # of the call above its result: as much as the record has of one
-NAME_CHARS = 64  # of a name in a label, the longest that providers accept; anybody's message may have a longer one
 MAX_SPLIT_TEXTS = 8_192  # whose passages are remembered: those of a long conversation
 
 # BM25's k1 and b: the values that Anserini uses for passages (Yang et al., 2017).
@@ -91,8 +96,7 @@ Query = Annotated[
 ]
 MessageId = Annotated[
     str,
-    "Id of one message to read, or its number, as in 'still in the history as message ...'. With a query: from its "
-    "best match on.",
+    "Id of one message to read, or its number, as in 'still in the history as message ...'.",
 ]
 OffsetChars = Annotated[int, "Where to read on in that message, in characters."]
 
@@ -165,7 +169,7 @@ def create_recall_tool(
     """Return a tool that gives an agent messages of its own history that it no longer sees in full.
 
     It reads the `messages` of the graph state, and leaves out what the model sees anyway, which `context_view` says.
-    The model gives `query`, `message_id` or both. Short messages come whole. Of long ones come the best passages, each
+    The model gives `query` or `message_id`. Short messages come whole. Of long ones come the best passages, each
     with its message's number and the position to read on from. All stand in the order in which they were said, and an
     answer is at most `max_tokens` long. A message that is read by its id comes with its pictures and files, as many as
     a quarter of the input limit holds.
@@ -186,7 +190,7 @@ def create_recall_tool(
         ```
     """
     require_tokens("max_tokens", max_tokens, minimum=MIN_TOKENS)
-    price = text_price(counter)
+    price, count = text_price(counter), counter or TokenEstimator()
 
     def recall(
         runtime: ToolRuntime[Any, Any],
@@ -194,31 +198,31 @@ def create_recall_tool(
         message_id: MessageId = "",
         offset_chars: OffsetChars = 0,
     ) -> str | list[Any]:
-        given = runtime.state["messages"]
-        messages = [part for message in given for part in standard(message)]
-        state = {**runtime.state, "messages": messages}
-        reader = _Reader(messages, price, max_tokens)
-        query, wanted = query.strip(), message_id.strip()
-        if not query and not wanted:
+        state = runtime.state
+        messages = [part for one in state["messages"] for part in standard(one)]
+        wanted = message_id.strip() or query.strip()
+        if not wanted:
             raise ToolException(
                 "Nothing to look for: give `query` with words to search for, or `message_id`."
             )
-        index = reader.position_of(wanted or query)
-        if index is None and wanted:
+        places = range(len(messages))
+        named = (at for at in places if wanted in (messages[at].id, f"#{at}"))
+        index = next(named, None)
+        if index is None and message_id.strip():
             raise ToolException(
                 f"No message has the id {wanted[:QUOTED_CHARS]!r}. Copy the whole id from a note or from an earlier "
                 "answer of this tool, or search by words with `query`."
             )
         if index is None:
-            return reader.search(query, _out_of_sight(state, name))
-        about = query if wanted and offset_chars <= 0 else ""
-        text, message = reader.read(index, about, offset_chars), reader.messages[index]
-        if offset_chars > 0 or not media_in(message):
-            return text
-        report = runtime.state.get("context_report") or {}
-        share = int(MEDIA_SHARE * report.get("input_limit", 0))
-        room = max(max_tokens - price(text), share)
-        return [_text(text), *_media(message, runtime, room, counter)]
+            view = View.from_json(state.get("context_view") or {})
+            unseen = _out_of_sight(messages, view, name)
+            return _search(messages, unseen, wanted, max_tokens, price)
+        page = _page(messages, index, max(0, offset_chars), max_tokens, price)
+        if offset_chars > 0 or not media_in(messages[index]):
+            return page
+        limit = (state.get("context_report") or {}).get("input_limit", 0)
+        room = max(max_tokens - price(page), int(MEDIA_SHARE * limit))
+        return [text_block(page), *_media(messages[index], runtime, room, count)]
 
     return StructuredTool.from_function(
         recall,
@@ -230,29 +234,124 @@ def create_recall_tool(
     )
 
 
+def _page(
+    messages: Sequence[AnyMessage],
+    index: int,
+    start: int,
+    max_tokens: int,
+    price: WholePrice,
+) -> str:
+    """As much of one message as fits, from a position on, behind a line that says what it is."""
+    text = readable_text(messages[index])
+
+    def page(stop: int) -> str:
+        more = f"; read on with offset_chars={stop}" if stop < len(text) else ""
+        where = f"characters {start} to {stop} of {len(text)}{more}"
+        return f"[{_author(messages, index)}, {where}]\n{text[start:stop]}"
+
+    most = min(len(text), start + MOST_CHARS * max_tokens)
+    stops = range(most, start, -1) or [start]
+    stop = first_enough(stops, lambda stop: price(page(stop)) <= max_tokens)
+    return page(word_cut(text, start, stop) if start < stop < len(text) else stop)
+
+
+def _search(
+    messages: Sequence[AnyMessage],
+    positions: Sequence[int],
+    query: str,
+    max_tokens: int,
+    price: WholePrice,
+) -> str:
+    """The best passages at these positions, in the order in which they were said."""
+    calls = _answered_calls(messages)
+    passages = _matching(messages, positions, query, calls)
+    if not passages:
+        return (
+            f"No message that left your view matches {query[:QUOTED_CHARS]!r}. Try other words for the same thing, "
+            "names, numbers or parts of file names."
+        )
+    matching = len({passage.at for passage in passages})
+    opening = (
+        f"of {matching} matching messages, the most relevant that fit, oldest first (of long ones "
+        "characters from-to: read on with message_id and offset_chars):"
+    )
+    room = max_tokens - price(f"{matching} {opening}")
+
+    def labelled(part: _Passage) -> str:
+        """A passage behind the line that says whose it is, a result behind its call."""
+        text = readable_text(messages[part.at])
+        said = text[part.start : part.stop]
+        where = "" if said == text else f", {part.start}-{part.stop} of {len(text)}"
+        label = f"[{_author(messages, part.at)}{where}]"
+        call = calls.get(part.at, "")[:CALL_CHARS]
+        # one passage leaves some room to others
+        return "\n".join(
+            filter(None, (label, call, first_part(said, room // 2, price)))
+        )
+
+    best = passages[:max_tokens]  # nothing takes less than a token
+    fit = take_while_fits(
+        [(part, labelled(part)) for part in best],
+        room,
+        lambda pair: price(f"{SEPARATOR}{pair[1]}"),
+        on_overflow="skip",
+    )
+    shown = len({part.at for part, _ in fit.kept})
+    return SEPARATOR.join(
+        [f"{shown} {opening}", *(text for _, text in sorted(fit.kept))]
+    )
+
+
+def _author(messages: Sequence[AnyMessage], index: int) -> str:
+    message = messages[index]
+    role = {"human": "user", "ai": "assistant"}.get(message.type, message.type)
+    return f"#{index}, {role} {message.name or ''}".rstrip()
+
+
 def _media(
-    message: AnyMessage, runtime: Any, room: int, counter: TokenCounter | None
+    message: AnyMessage, runtime: Any, room: int, count: TokenCounter
 ) -> list[Any]:
-    """The pictures and files of a message, as many as fit, with lines about the others."""
+    """The pictures and files of a message, as many as fit, with a line about the others."""
     if runtime.store is not None and (digests := digests_in(message)):
         thread = str(runtime.config["configurable"].get("thread_id") or "")
         data = run(ThreadStore(runtime.store, "media", thread).getting(digests))
         message = filled(message, data)
     blocks = media_in(message)
-    available = [block for block in blocks if not digest_of(block)]
-    count = counter or TokenEstimator()
-
-    def price(block: Any) -> int:
-        return count([HumanMessage([block])])
-
-    fit = take_while_fits(available, room, price, on_overflow="skip")
+    fit = take_while_fits(
+        [block for block in blocks if not digest_of(block)],
+        room,
+        lambda block: count([HumanMessage([dict(block)])]),
+        on_overflow="skip",
+    )
     gone = len(blocks) - len(fit.kept)
     note = f"[{gone} of {len(blocks)} not shown: no longer stored, or more than {room:,} tokens]"
-    return [*fit.kept, *([_text(note)] if gone else ())]
+    return [*fit.kept, *([text_block(note)] if gone else ())]
 
 
-def _text(text: str) -> dict[str, str]:
-    return {"type": "text", "text": text}
+def _out_of_sight(
+    messages: Sequence[AnyMessage], view: View, tool_name: str
+) -> list[int]:
+    """The positions of what is worth a search: what the model does not see in full, and what answers nothing itself.
+
+    The model sees leading system messages, and the view where nothing in it is edited. Where the state does not say
+    what is shown, because nothing left or somebody else trims the history, all other messages count as unseen.
+    A question matches itself best of all, and so do earlier calls of this tool with their answers. A call that says
+    nothing else is found with its result.
+    """
+    places = range(len(messages))
+    seen = {*range(first_after_system(messages)), last_user(messages)}
+    if view != View():
+        start = view.start.index if view.start else 0
+        shown = (*places[start:], *(position.index for position in view.pinned))
+        seen |= {at for at in shown if message_id(messages, at) not in view.edited}
+
+    def is_own(message: AnyMessage) -> bool:
+        if isinstance(message, ToolMessage):
+            return message.name == tool_name
+        is_bare = not text_of(message.content).strip()
+        return any(is_bare or call["name"] == tool_name for call in calls_of(message))
+
+    return [at for at in places if at not in seen and not is_own(messages[at])]
 
 
 class _Passage(NamedTuple):
@@ -325,139 +424,3 @@ def _passages(text: str) -> Sequence[tuple[int, int, Sequence[str]]]:
         follows = spans and stop - spans[-1][0] <= PASSAGE_CHARS
         spans.append((spans.pop()[0] if follows else start, stop))
     return [(start, stop, terms(text[start:stop])) for start, stop in spans]
-
-
-class _Reader:
-    """Reads messages of one history, and searches them, for one answer of the tool."""
-
-    def __init__(
-        self, messages: Sequence[AnyMessage], price: WholePrice, max_tokens: int
-    ) -> None:
-        self.messages, self._price, self._max_tokens = messages, price, max_tokens
-        self._calls = _answered_calls(messages)
-
-    def position_of(self, wanted: str) -> int | None:
-        """The position of the message with this id or number."""
-        named = ((index, one.id) for index, one in enumerate(self.messages))
-        return next((i for i, key in named if wanted in (key, f"#{i}")), None)
-
-    def read(self, index: int, query: str, start: int) -> str:
-        """As much of one message as fits, from the best match on when there is something to search for."""
-        if hits := query and _matching(self.messages, [index], query, self._calls):
-            start = hits[0].start
-        text = readable_text(self.messages[index])
-        if not 0 <= start < max(1, len(text)):
-            raise ToolException(
-                f"offset_chars={start} is outside of the message, which has {len(text)} characters."
-            )
-
-        def page(part: str) -> str:
-            stop = start + len(part)
-            more = f"; read on with offset_chars={stop}" if stop < len(text) else ""
-            where = f"characters {start} to {stop} of {len(text)}{more}"
-            return f"[{self._author(index)}, {where}]\n{part}"
-
-        return page(
-            _beginning(
-                text[start:], self._max_tokens, lambda part: self._price(page(part))
-            )
-        )
-
-    def search(self, query: str, positions: Sequence[int]) -> str:
-        """The best passages at these positions, in the order in which they were said."""
-        passages = _matching(self.messages, positions, query, self._calls)
-        if not passages:
-            return (
-                f"No message that left your view matches {query[:QUOTED_CHARS]!r}. Try other words for the same thing, "
-                "names, numbers or parts of file names."
-            )
-        matching = len({passage.at for passage in passages})
-        opening = (
-            f"of {matching} matching messages, the most relevant that fit, oldest first (of long ones "
-            "characters from-to: read on with message_id and offset_chars):"
-        )
-        room = self._max_tokens - self._price(f"{matching} {opening}")
-        fit = take_while_fits(
-            # nothing takes less than a token
-            [self._cut(part, room // 2) for part in passages[: self._max_tokens]],
-            room,
-            lambda part: self._price(f"{SEPARATOR}{self._labelled(part)}"),
-            on_overflow="skip",
-        )
-        shown = len({part.at for part in fit.kept})
-        return SEPARATOR.join(
-            [f"{shown} {opening}", *map(self._labelled, _joined(fit.kept))]
-        )
-
-    def _cut(self, part: _Passage, room: int) -> _Passage:
-        """The passage, or as much of it as fits in a room that leaves some to others."""
-        text = readable_text(self.messages[part.at])[part.start : part.stop]
-        return part._replace(stop=part.start + len(_beginning(text, room, self._price)))
-
-    def _labelled(self, part: _Passage) -> str:
-        """A passage behind the line that says whose it is, a result behind its call."""
-        text = readable_text(self.messages[part.at])
-        said = text[part.start : part.stop]
-        where = "" if said == text else f", {part.start}-{part.stop} of {len(text)}"
-        label = f"[{self._author(part.at)}{where}]"
-        call = self._calls.get(part.at, "")[:CALL_CHARS]
-        return "\n".join(filter(None, (label, call, said)))
-
-    def _author(self, index: int) -> str:
-        message = self.messages[index]
-        role = {"human": "user", "ai": "assistant"}.get(message.type, message.type)
-        name = f" {message.name[:NAME_CHARS]}" if message.name else ""
-        return f"#{index}, {role}{name}"
-
-
-def _joined(passages: Iterable[_Passage]) -> list[_Passage]:
-    """The passages in the order of their places; those that follow each other are one."""
-    parts = list[_Passage]()
-    for part in sorted(passages):
-        if parts and (parts[-1].at, parts[-1].stop) == (part.at, part.start):
-            parts[-1] = parts[-1]._replace(stop=part.stop)
-        else:
-            parts.append(part)
-    return parts
-
-
-def _beginning(text: str, room: int, price: Callable[[str], int]) -> str:
-    """As much of a text as fits."""
-    text = text[: room * MOST_CHARS]
-    if price(text) <= room:
-        return text
-    stops = range(len(text) - 1, 0, -1)
-    stop = first_enough(stops, lambda stop: price(text[:stop]) <= room)
-    return text[: word_cut(text, 0, stop)]
-
-
-def _out_of_sight(state: Mapping[str, Any], tool_name: str) -> list[int]:
-    """The positions of what is worth a search: what the model does not see in full, and what answers nothing itself.
-
-    The model sees leading system messages, and the view where nothing in it is edited. Where the state does not say
-    what is shown, because nothing left or somebody else trims the history, all other messages count as unseen.
-    A question matches itself best of all, and so do earlier calls of this tool with their answers. A call that says
-    nothing else is found with its result.
-    """
-    messages = state["messages"]
-    ids = [message_id(messages, index) for index in range(len(messages))]
-    first = first_after_system(messages)
-    seen = {*range(first), last_user(messages)}
-    if stored := state.get("context_view"):
-        view = View.from_json(stored)
-        start = view.start.index if view.start else first
-        shown = {*ids[start:], *(position.id for position in view.pinned)}
-        shown -= view.edited
-        seen |= {index for index, key in enumerate(ids) if key in shown}
-
-    def is_own(message: AnyMessage) -> bool:
-        if isinstance(message, ToolMessage):
-            return message.name == tool_name
-        is_bare = not text_of(message.content).strip()
-        return any(is_bare or call["name"] == tool_name for call in calls_of(message))
-
-    return [
-        index
-        for index, message in enumerate(messages)
-        if index not in seen and not is_own(message)
-    ]

@@ -445,24 +445,25 @@ def _portable_block(block: Any) -> Any:
     if kind in {"call", "reasoning"}:
         return None
     if kind == "text":
-        return _text_block(str(inner.get("text") or ""))
+        return text_block(str(inner.get("text") or ""))
     if kind in PORTABLE_KINDS:
         return dict(inner)
     if kind == "compaction":
         text = _text(inner)
-        return _text_block(f"{COMPACTED_TEXT}\n{text}" if text else UNREADABLE_TEXT)
+        return text_block(f"{COMPACTED_TEXT}\n{text}" if text else UNREADABLE_TEXT)
     texts = "\n".join(leaf for leaf in leaves(inner) if isinstance(leaf, str))
     label = f"[{inner.get('type', 'block')}]"
-    return _text_block(f"{label}\n{texts}") if texts.strip() else None
+    return text_block(f"{label}\n{texts}") if texts.strip() else None
 
 
 def _claimed(block: Any) -> Any:
     """A block of a message that no provider wrote: of a compaction only the text."""
     inner = next(blocks_of([block]), {})
-    return _text_block(_text(inner)) if kind_of(inner) == "compaction" else block
+    return text_block(_text(inner)) if kind_of(inner) == "compaction" else block
 
 
-def _text_block(text: str) -> dict[str, str]:
+def text_block(text: str) -> dict[str, str]:
+    """Return a block of text."""
     return {"type": "text", "text": text}
 
 
@@ -510,7 +511,7 @@ def without_media(message: AnyMessage, key: str, most: int = ALL) -> AnyMessage:
     def line(block: Block) -> Block:
         if next(remaining, None) is None:
             return block
-        return _text_block(
+        return text_block(
             f"[{kind_of(block)} left out; still in the history as message {key}]"
         )
 

@@ -345,16 +345,14 @@ def test_a_message_is_read_by_its_id_or_number():
 
 
 def test_a_long_message_is_shown_around_the_match():
-    """Beside other messages, and alone where its id is given."""
     log = ToolMessage(
         f"{NOTHING}The valve broke at noon.\n{NOTHING}", tool_call_id="c", id="log"
     )
     state = calling(log, told(1, "Is it the valve?"))
     page = run(state, query="valve noon")
     assert "[#1, user]\nIs it the valve?" in page
-    for text in (page, run(state, message_id="log", query="valve")):
-        assert "The valve broke at noon." in text
-        assert "read on with" in text
+    assert "The valve broke at noon." in page
+    assert "read on with" in page
 
 
 def test_many_messages_are_shown_in_part_and_one_in_several_places():
