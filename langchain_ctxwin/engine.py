@@ -83,11 +83,12 @@ from langchain_ctxwin.protocols import (
 from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
 from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
 from langchain_ctxwin.summarize.checking import checked, marked_in
-from langchain_ctxwin.summarize.jobs import Written, default_jobs, writing_summary
+from langchain_ctxwin.summarize.jobs import default_jobs, writing_summary
 from langchain_ctxwin.summarize.model import as_summarizer, writer_of
 from langchain_ctxwin.summarize.native import (
     NATIVE,
     NativeSummarizer,
+    Written,
     native_summarizer,
 )
 from langchain_ctxwin.util.log import FailureLog

@@ -26,8 +26,8 @@ from langchain_ctxwin.errors import (
     ThreadBudgetError,
     brief,
 )
-from langchain_ctxwin.summarize.jobs import SummaryStore, Written, writing_summary
-from langchain_ctxwin.summarize.native import NativeSummarizer
+from langchain_ctxwin.summarize.jobs import SummaryStore, too_slow, writing_summary
+from langchain_ctxwin.summarize.native import NativeSummarizer, Written
 from langchain_ctxwin.util.stores import ThreadStore
 from langchain_ctxwin.util.work import Work
 
@@ -122,6 +122,10 @@ def advanced(step: AgentStep) -> Work[None]:
     else:
         job, store = step.engine.jobs.find(pending.key), step.place.summaries
         written, failure = (job.written, job.failure) if job else (None, "")
+        seconds = settings_of(window).summary_timeout_seconds
+        is_late = _age_seconds(step, pending) >= seconds
+        if job and is_late and not (written or failure):
+            failure = too_slow(seconds)
         # another process may have it
         if store is not None and (job is None or failure):
             written = yield from store.getting(pending.key)
@@ -137,8 +141,12 @@ def is_lost(step: AgentStep) -> bool:
     if pending is None or pending.is_written or step.engine.jobs.find(pending.key):
         return False
     patience_seconds = PATIENCE * settings_of(step.window).summary_timeout_seconds
-    age_seconds = abs(step.engine.clock() - pending.since)
-    return step.place.summaries is None or age_seconds > patience_seconds
+    is_old = _age_seconds(step, pending) > patience_seconds
+    return step.place.summaries is None or is_old
+
+
+def _age_seconds(step: AgentStep, pending: Pending) -> float:
+    return abs(step.engine.clock() - pending.since)
 
 
 def written_here(step: AgentStep, pending: Pending) -> Work[None]:
@@ -165,7 +173,6 @@ def _begin(step: AgentStep, due: Pending, reason: str) -> None:
     is_begun = engine.jobs.start(
         key,
         _writing(step, pending),
-        timeout_seconds=settings_of(window).summary_timeout_seconds,
         store=place.summaries,
         thread_id=place.thread_id,
     )

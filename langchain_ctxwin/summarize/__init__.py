@@ -8,12 +8,12 @@ jobs        writing in time and at known cost, also in the background; processes
 
 from langchain_ctxwin.summarize.jobs import SummaryJobs
 from langchain_ctxwin.summarize.model import ExtractiveSummarizer, ModelSummarizer
-from langchain_ctxwin.summarize.native import NativeSummarizer, ProviderSummary
+from langchain_ctxwin.summarize.native import NativeSummarizer, Written
 
 __all__ = [
     "ExtractiveSummarizer",
     "ModelSummarizer",
     "NativeSummarizer",
-    "ProviderSummary",
     "SummaryJobs",
+    "Written",
 ]

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -25,9 +25,8 @@ from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import SummarizationError
-from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop, written_text
-from langchain_ctxwin.summarize.native import ProviderSummary
+from langchain_ctxwin.summarize.native import Written, tokens_of
 from langchain_ctxwin.util.stores import ThreadStore, digest
 from langchain_ctxwin.util.work import Wait, Work, in_daemon, renew_after_fork, run
 
@@ -42,11 +41,8 @@ DRAIN_SECONDS = 5.0  # longest wait at exit: what a person or an orchestrator be
 class Job:
     """One attempt to write a summary; its thread ends when the text was stored, too."""
 
-    timeout_seconds: float
     store: SummaryStore | None
     thread_id: str
-    clock: Clock
-    deadline: float
     ended: Future[Written] = field(default_factory=Future)
 
     @property
@@ -56,12 +52,9 @@ class Job:
 
     @property
     def failure(self) -> str:
-        """Why it failed or is given up; empty while it runs, and once its summary is there."""
-        if self.ended.done():
-            error = self.ended.exception()
-            return (str(error) or type(error).__name__) if error else ""
-        is_late = self.clock() >= self.deadline
-        return str(_too_slow(self.timeout_seconds)) if is_late else ""
+        """Why it failed; empty while it runs, and once its summary is there."""
+        error = self.ended.exception() if self.ended.done() else None
+        return (str(error) or type(error).__name__) if error else ""
 
 
 class SummaryJobs:
@@ -72,7 +65,6 @@ class SummaryJobs:
     Key init args:
         max_running: summaries written at a time. One that hangs takes its place until it returns.
         drain_seconds: longest wait at exit for summaries that go to a store.
-        clock: monotonic seconds.
 
     Use:
         ```python
@@ -80,7 +72,6 @@ class SummaryJobs:
         jobs.start(
             key,
             lambda: summarizer.summarize(messages, previous="", max_tokens=500),
-            timeout_seconds=60,
         )
         if (job := jobs.find(key)) and job.written:
             print(job.written.text)
@@ -92,10 +83,8 @@ class SummaryJobs:
         *,
         max_running: int = MAX_RUNNING,
         drain_seconds: float = DRAIN_SECONDS,
-        clock: Clock = time.monotonic,
     ) -> None:
         self._max_running = max_running
-        self._clock = clock
         self.renew()
         renew_after_fork(self.renew)
         atexit.register(self.drain, drain_seconds, stored_only=True)
@@ -110,9 +99,8 @@ class SummaryJobs:
     def start(
         self,
         key: str,
-        write: Callable[[], str],
+        write: Callable[[], Any],
         *,
-        timeout_seconds: float,
         store: SummaryStore | None = None,
         thread_id: str = "",
     ) -> bool:
@@ -122,13 +110,7 @@ class SummaryJobs:
         starts it see its calls, tagged; what is only async runs on the caller's event loop while there is one.
         """
         writing = attempting(write)
-        job = Job(
-            timeout_seconds=timeout_seconds,
-            store=store,
-            thread_id=thread_id,
-            clock=self._clock,
-            deadline=self._clock() + timeout_seconds,
-        )
+        job = Job(store=store, thread_id=thread_id)
         with self._lock:
             if key in self._jobs:
                 return True
@@ -200,7 +182,7 @@ def default_jobs() -> SummaryJobs:
 
 
 def writing_summary(
-    write: Callable[[], str], *, timeout_seconds: float
+    write: Callable[[], Any], *, timeout_seconds: float
 ) -> Work[Written]:
     """The work of writing a summary in a thread while the caller waits, for sync and async ones.
 
@@ -220,12 +202,12 @@ def writing_summary(
             lambda: started(is_waiting=True).result(timeout_seconds), later
         )
     except TimeoutError as error:
-        raise _too_slow(timeout_seconds) from error
+        raise SummarizationError(too_slow(timeout_seconds)) from error
     return written
 
 
 def attempting(
-    write: Callable[[], str], *, is_waiting: bool = False
+    write: Callable[[], Any], *, is_waiting: bool = False
 ) -> Callable[[], Written]:
     """Return what writes one summary in a thread of its own, with what its model calls cost.
 
@@ -240,12 +222,21 @@ def attempting(
         loop = None
 
     def attempt() -> Written:
-        meter = _Meter()
+        meter, began = _Meter(), time.perf_counter()
         both = merge_configs({"callbacks": callbacks}, {"callbacks": [meter]})
         var_child_runnable_config.set({**CALL_CONFIG, "callbacks": both["callbacks"]})
         caller_loop.set(loop)
         try:
-            return meter.written(write())
+            summary = write()
+            if not isinstance(summary, Written):
+                summary = Written(text=written_text(summary))
+            meter.tokens.update(summary.tokens)
+            return replace(
+                summary,
+                calls=summary.calls + meter.calls,
+                tokens=dict(meter.tokens),
+                seconds=time.perf_counter() - began,
+            )
         except SummarizationError:
             raise
         except BaseException as error:
@@ -256,10 +247,9 @@ def attempting(
     return attempt
 
 
-def _too_slow(timeout_seconds: float) -> SummarizationError:
-    return SummarizationError(
-        f"no summary within {timeout_seconds:g} seconds: use a faster summarizer or raise summary_timeout_seconds"
-    )
+def too_slow(timeout_seconds: float) -> str:
+    """Return why a summary is given up that was not written in time."""
+    return f"no summary within {timeout_seconds:g} seconds: use a faster summarizer or raise summary_timeout_seconds"
 
 
 class _Meter(BaseCallbackHandler):
@@ -268,74 +258,20 @@ class _Meter(BaseCallbackHandler):
     run_inline = True  # calls that are awaited would otherwise report through a pool whose threads hold up the exit
 
     def __init__(self) -> None:
-        self._calls = 0
-        self._tokens = Counter[str]()
-        self._started = time.perf_counter()
+        self.calls, self.tokens = 0, Counter[str]()
 
     def on_llm_start(self, *_: Any, **__: Any) -> None:
-        self._calls += 1
+        self.calls += 1
 
     on_chat_model_start = on_llm_start
 
     def on_llm_end(self, response: LLMResult, **_: Any) -> None:
-        # Several choices of one answer repeat the same report.
-        first = next(
-            (choice for choices in response.generations for choice in choices), None
-        )
-        usage = Usage.of_answer(getattr(first, "message", None))
-        for one in (usage, *usage.compactions):
-            self._add(one)
-
-    def _add(self, usage: Usage) -> None:
-        self._tokens.update({name: getattr(usage, name) or 0 for name in TOKENS})
-
-    def written(self, summary: object) -> Written:
-        """The summary with what it cost; a summarizer may return anything."""
-        block = None
-        if isinstance(summary, ProviderSummary):
-            text, block = summary.text, dict(summary.block)
-            if summary.usage is not None:  # of a call that is none of LangChain's
-                self._calls += 1
-                self._add(summary.usage)
-        else:
-            text = written_text(summary)
-        seconds = time.perf_counter() - self._started
-        return Written(
-            text=text,
-            block=block,
-            calls=self._calls,
-            tokens=dict(self._tokens),
-            seconds=seconds,
-        )
-
-
-TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """A finished summary and what it cost; failed calls are counted, too."""
-
-    text: str
-    block: dict[str, Any] | None = None
-    """The summary as the provider that wrote it reads it; None for a text."""
-
-    calls: int = 0
-    tokens: dict[str, Any] = field(default_factory=dict)
-    """Of all calls together, by the field of `Usage`."""
-
-    seconds: float = 0.0
-
-    @property
-    def cost(self) -> dict[str, int]:
-        """Calls and tokens, to be added up."""
-        sizes = {name: self.tokens.get(name, 0) for name in TOKENS[:2]}
-        return {"calls": self.calls, **sizes}
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of all calls together, to be priced."""
-        return Usage(**self.tokens)
+        for choices in response.generations:
+            # several choices of one answer repeat the same report
+            for choice in choices[:1]:
+                usage = Usage.of_answer(getattr(choice, "message", None))
+                for one in (usage, *usage.compactions):
+                    self.tokens.update(tokens_of(one))
 
 
 class SummaryStore:

@@ -7,7 +7,7 @@ block; OpenAI (Responses API, compact endpoint) an encrypted item. Both stand fo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -48,17 +48,40 @@ COMPACT_ARGUMENTS = (
 ADVICE = "pass a chat model as summarizer, or None"
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderSummary:
-    """A summary as text, and the block that its provider reads in the place of what it covers.
+TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 
-    The text is what other providers are shown. It may be empty: some blocks are read by their makers alone.
-    """
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A finished summary and what it cost; failed calls are counted, too."""
 
     text: str
-    block: Mapping[str, Any]
-    usage: Usage | None = None
-    """Tokens of a call that LangChain's callbacks do not see."""
+    """What is shown where nobody reads the block. It may be empty: some blocks are read by their makers alone."""
+
+    block: dict[str, Any] | None = None
+    """The summary as the provider that wrote it reads it; None for a text."""
+
+    calls: int = 0
+    tokens: dict[str, Any] = field(default_factory=dict)
+    """Of all calls together, by the field of `Usage`."""
+
+    seconds: float = 0.0
+
+    @property
+    def cost(self) -> dict[str, int]:
+        """Calls and tokens, to be added up."""
+        sizes = {name: self.tokens.get(name, 0) for name in TOKENS[:2]}
+        return {"calls": self.calls, **sizes}
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all calls together, to be priced."""
+        return Usage(**self.tokens)
+
+
+def tokens_of(usage: Usage) -> dict[str, int]:
+    """Return what a call took, by the field of `Usage`."""
+    return {name: getattr(usage, name) or 0 for name in TOKENS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,13 +134,13 @@ class NativeSummarizer(Instructed):
         *,
         previous: str,  # noqa: ARG002  # and what stands for those before
         max_tokens: int,
-    ) -> ProviderSummary:
+    ) -> Written:
         """Return the block, which covers `previous` and `messages`, because the request holds both.
 
         Raises:
             SummarizationError: the provider failed, or wrote no block.
         """
-        summary: ProviderSummary = replied(self.request, max_tokens)
+        summary: Written = replied(self.request, max_tokens)
         if not summary.block:
             raise SummarizationError(
                 f"the provider answered without a compaction: {ADVICE}"
@@ -130,7 +153,7 @@ class NativeSummarizer(Instructed):
         messages: list[AnyMessage],
         arguments: Mapping[str, Any],
         max_tokens: int,
-    ) -> ProviderSummary:
+    ) -> Written:
         instructions = f"{sections_text(self.sections)} Write at most {max_tokens:,} tokens.{self.focus_text}"
         model_arguments = {
             key: value for key, value in arguments.items() if key not in REPLY_ONLY
@@ -147,7 +170,7 @@ class NativeSummarizer(Instructed):
         block = compaction_in(asked.invoke(messages)) or {}
         text = block.get("content")
         is_whole = isinstance(text, str)
-        return ProviderSummary(str(text), _bare(block) if is_whole else {})
+        return Written(text=str(text), block=_bare(block) if is_whole else {})
 
 
 def native_summarizer(model: Any) -> NativeSummarizer:
@@ -184,7 +207,7 @@ def _openai_compact(
     messages: list[AnyMessage],
     arguments: Mapping[str, Any],
     _max_tokens: int,
-) -> ProviderSummary:
+) -> Written:
     # The integration has no other way from messages to the items of its API (langchain-openai 1.7).
     payload = model._get_request_payload(without_response_ids(messages), **arguments)  # noqa: SLF001
     compact_arguments = {
@@ -205,7 +228,10 @@ def _openai_compact(
         "cache_creation": details.get("cache_write_tokens", 0),
     }
     spent = Usage.of({**usage, "input_token_details": counted})
-    return ProviderSummary("", blocks[-1] if blocks else {}, spent)
+    # LangChain's callbacks do not see this call
+    return Written(
+        text="", block=blocks[-1] if blocks else {}, calls=1, tokens=tokens_of(spent)
+    )
 
 
 def _bare(block: Mapping[str, Any]) -> dict[str, Any]:

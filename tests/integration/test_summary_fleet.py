@@ -37,7 +37,7 @@ jobs = SummaryJobs(drain_seconds=options.get("drain_seconds", 5))
 summaries = SummaryStore(store, "thread") if options.get("is_stored", True) else None
 """
 LEAVES = f"""{CHILD}
-assert jobs.start("key", write, timeout_seconds=60, store=summaries)
+assert jobs.start("key", write, store=summaries)
 print(time.time(), flush=True)
 """
 

@@ -170,6 +170,21 @@ def test_a_bad_summarizer_fails_no_turn_and_loses_no_message(
         )
 
 
+def test_a_summary_that_is_not_written_in_time_is_given_up(gate):
+    flow, state = Steps(engine := engine_of(Writer(gate=gate))), {}
+    for count in range(1, 40):
+        state["messages"] = pairs(count)
+        state |= flow.take("prepare", state)
+        if state.get("context_pending", {}).get("key"):
+            break
+    now = engine.clock()
+    for seconds, reason in ((59, ""), (60, "no summary within 60 seconds")):
+        engine.clock = lambda seconds=seconds: now + seconds
+        state |= flow.take("prepare", state)
+        assert reason in state.get("context_guard", {}).get("reason", "")
+    assert not state["context_pending"]
+
+
 def test_a_summary_that_is_longer_than_what_it_covers_is_not_shown(monkeypatch):
     monkeypatch.setattr(engine_module, "checked", lambda text, *_: text)
     chat = chat_of(Writer("word " * 2_000))

@@ -24,7 +24,8 @@ from langchain_ctxwin import (
     ToolResultGuard,
 )
 from langchain_ctxwin.decompose import create_map_reduce_graph
-from langchain_ctxwin.summarize.jobs import SummaryJobs, SummaryStore, Written
+from langchain_ctxwin.summarize.jobs import SummaryJobs, SummaryStore
+from langchain_ctxwin.summarize.native import Written
 from langchain_ctxwin.util.log import log, reason_of
 from support.agents import agent_on, ask, model_of
 

@@ -18,13 +18,13 @@ from langgraph.store.memory import InMemoryStore
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize import SummaryJobs
-from langchain_ctxwin.summarize.jobs import SummaryStore, Written
+from langchain_ctxwin.summarize.jobs import SummaryStore
 from langchain_ctxwin.summarize.model import as_summarizer, writer_of
+from langchain_ctxwin.summarize.native import Written
 from support.fakes import ScriptedChatModel
 from support.graphs import chat_on
 
 PATIENCE = 20.0  # of a test with a thread; nothing here takes a second
-HOUR = 3600.0
 PanicError = type("PanicError", (BaseException,), {})  # as of an extension
 needs_fork = pytest.mark.skipif(
     not hasattr(os, "fork"), reason="this system has no fork"
@@ -35,14 +35,8 @@ RUNNING = (None, "")
 
 
 class Jobs(SummaryJobs):
-    """Jobs with a clock that a test sets."""
-
-    def __init__(self, **options):
-        self.now = 1000.0
-        super().__init__(clock=lambda: self.now, **options)
-
-    def begin(self, write=lambda: "text", key="key", *, seconds=HOUR, **options):
-        return self.start(key, write, timeout_seconds=seconds, **options)
+    def begin(self, write=lambda: "text", key="key", **options):
+        return self.start(key, write, **options)
 
     def ended(self, key="key"):
         """Wait for a job and return what became of it."""
@@ -146,43 +140,16 @@ def test_no_more_than_the_bound_run_at_a_time(gate):
     assert (jobs.drain(PATIENCE), jobs.begin(gate, "c")) == (0, True)
 
 
-LATE = "no summary within 30 seconds: use a faster summarizer or raise summary_timeout_seconds"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "failure"), [(-1e9, ""), (29, ""), (30, LATE), (1e9, LATE)]
-)
-def test_a_job_past_its_time_is_failed_and_its_late_text_is_there_for_who_asks_again(
-    gate, store, seconds, failure
-):
-    """It was paid for; what is done stays done."""
+def test_a_late_text_is_there_for_who_asks_again(gate, store):
+    """It was paid for."""
     jobs = Jobs()
-    jobs.begin(key="before", seconds=30)
-    jobs.ended("before")
-    jobs.begin(gate, seconds=30, store=store)
+    jobs.begin(gate, store=store)
     gate.wait_entered()
-    jobs.now += seconds
-    assert jobs.told() == (None, failure)
     jobs.forget("key")
     gate.opened.set()
     jobs.drain(PATIENCE)
     jobs.begin(lambda: "another", store=store)
     assert jobs.ended() == ("tea", "")
-    assert jobs.find("before").written
-
-
-def test_a_job_that_ends_while_it_is_asked_about_has_not_failed(gate):
-    jobs = Jobs()
-    jobs.begin(gate)
-
-    def ending():
-        gate.opened.set()
-        jobs.drain(PATIENCE)
-        return jobs.now
-
-    job = jobs.find("key")
-    job.clock = ending
-    assert (job.failure, job.written is None) == ("", False)
 
 
 def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(
