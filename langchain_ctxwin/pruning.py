@@ -11,7 +11,6 @@ import hashlib
 from collections import defaultdict
 from typing import Any
 
-from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.pregel import Pregel
 from langgraph.store.base import BaseStore
@@ -71,7 +70,7 @@ def prune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:
     count, newest = _newest(saver, thread_id)
     if count == len(newest):
         return 0
-    whole = [_made_whole(saver, graph, one) for one in newest]
+    whole = [_made_whole(graph, one) for one in newest]
     try:
         # what is rebuilt from nothing older is left to the checkpointer: most do it in one transaction
         is_pruned = whole == newest
@@ -123,30 +122,21 @@ def _newest(saver: Saver, thread_id: str) -> tuple[int, list[CheckpointTuple]]:
     return count, sorted(newest.values(), key=_namespace, reverse=True)
 
 
-def _made_whole(saver: Saver, graph: Any, one: CheckpointTuple) -> CheckpointTuple:
+def _made_whole(graph: Any, one: CheckpointTuple) -> CheckpointTuple:
     """Put into a checkpoint what delta channels are rebuilt from older ones."""
-    namespace, checkpoint = _namespace(one), one.checkpoint
+    checkpoint, namespace = one.checkpoint, _namespace(one)
     values = dict(checkpoint["channel_values"])
     missing = checkpoint["channel_versions"].keys() - values.keys()
-    if namespace:
-        name = "|".join(part.partition(":")[0] for part in namespace.split("|"))
-        graph = dict(graph.get_subgraphs(recurse=True)).get(name)
-    if graph is None and any(not key.startswith(_PASSING) for key in missing):
+    name = "|".join(part.partition(":")[0] for part in namespace.split("|"))
+    is_known = name in ("", *(known for known, _ in graph.get_subgraphs(recurse=True)))
+    if not is_known and any(not key.startswith(_PASSING) for key in missing):
         raise ConfigError(
             f"namespace {namespace!r} belongs to no subgraph of this graph: pass the graph that wrote the thread, or "
             "delete the thread"
         )
-    specs = {key: graph.channels.get(key) for key in missing} if graph else {}
-    deltas = {key: one for key, one in specs.items() if isinstance(one, DeltaChannel)}
-    if not deltas:
-        return one
-    histories: Any = saver.get_delta_channel_history(
-        config=one.config, channels=[*deltas]
-    )
-    for key, spec in deltas.items():
-        channel = spec.from_checkpoint(histories[key].get("seed", spec.typ()))
-        channel.replay_writes(histories[key]["writes"])
-        values[key] = channel.get()  # LangGraph reads a plain value like a snapshot
+    state = graph.get_state(one.config).values
+    # LangGraph reads a plain value like a snapshot
+    values |= {key: state[key] for key in missing if key in state}
     whole: Any = {**checkpoint, "channel_values": values}
     return one._replace(checkpoint=whole)
 
