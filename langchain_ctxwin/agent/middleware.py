@@ -403,7 +403,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             call=model,
             requires=("structured_output",) if is_native else (),
             bind=lambda call, tools: bound_by_agent(request, call, tools),
-            place=place_of(request.runtime, prompt),
+            place=place_of(request.runtime),
             stored_messages=stored["messages"],
         )
 

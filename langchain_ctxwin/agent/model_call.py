@@ -48,7 +48,7 @@ from langchain_ctxwin.errors import (
     ContextWindowError,
     NoModelFitsError,
 )
-from langchain_ctxwin.util.work import Work, run
+from langchain_ctxwin.util.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class ModelCall:
         """
         step, began = self._step, perf_counter()
         with step.reporting_refusal():
-            fit(step)
+            step.fit()
         attempt: Attempt | None = self._attempt()
         paid, number = list[AIMessage](), 0
         while attempt:
@@ -194,7 +194,7 @@ class ModelCall:
         session = (unsealed if part == "sealed" else without_reasoning)(step.window)
         before = self._attempt()
         step.anew(session)
-        fit(step)
+        step.fit()
         mended = self._attempt()
         if mended == before:
             return attempt
@@ -245,7 +245,7 @@ class ModelCall:
             return False
         step.anew()
         step.choose_model(self._router)
-        fit(step)
+        step.fit()
         return step.window.total_tokens < before.total_tokens
 
     def _less_output(
@@ -270,7 +270,7 @@ class ModelCall:
             return False
         step.take(learned)
         step.show_tools(selection)
-        fit(step)
+        step.fit()
         return True
 
     def _attempt(self) -> Attempt:
@@ -376,11 +376,3 @@ class ModelCall:
         if missed := cache_miss(sent, requests.get(thread), answer):
             self._report(missed)
         requests.put(thread, sent)
-
-
-def fit(step: AgentStep) -> None:
-    """Compact the request when a state edit, or a change of tools or model, made it too large since it was checked."""
-    window = step.window
-    compaction = step.engine.emergency(window)
-    if compaction is not None:
-        step.compacted(run(step.engine.applying(compaction, window)))

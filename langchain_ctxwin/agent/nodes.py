@@ -24,12 +24,12 @@ from langchain_ctxwin.agent.state import (
     StepState,
     Update,
     kept,
+    mapping_of,
 )
 from langchain_ctxwin.agent.step import (
     AgentStep,
     Destination,
     as_bound,
-    request_waits,
     route_of,
 )
 from langchain_ctxwin.agent.storage import engine_of, place_of
@@ -57,11 +57,6 @@ MAX_STEPS = 64
 
 UNREAD_RATIO = 1.5
 """Times a request as we count it from which on another one was sent: no estimate is so far off."""
-
-UNCHECKED = (
-    "build_messages found no context_report in the state: either no edge leads through budget_check, or the state has "
-    "no context_* keys: use `class State(ContextState)`, or add the nodes by add_context_nodes(builder, nodes, ...)"
-)
 
 
 class ContextNode(Runnable[Any, Any]):
@@ -172,7 +167,7 @@ class ContextNodes:
         )
         """Makes the request fit without calling a model, or raises `BudgetExceededError`."""
         self.build_messages = self._node(
-            "build_messages", self._doing(_require_check, shows_request=True)
+            "build_messages", self._doing(_fitting, shows_request=True)
         )
         """Writes the request to `llm_input_messages`."""
         self.pre_model_hook = HookNode(
@@ -258,7 +253,7 @@ class ContextNodes:
             model=_resolved(self._model, state, runtime),
             call=self._call,
             bind=bind_inside if selector else as_bound,
-            place=place_of(runtime, prompt),
+            place=place_of(runtime),
         )
         if before := self._steps.get(step.identity):
             step.take(before.window)
@@ -283,7 +278,9 @@ class ContextNodes:
             step: AgentStep, _: RunnableConfig | None
         ) -> Work[Update | Command[Any]]:
             yield from work(step)
-            update = {"llm_input_messages": step.request()} if shows_request else {}
+            update: Update = {}
+            if shows_request:
+                step.flags, update = {}, {"llm_input_messages": step.request()}
             update |= step.stored()
             self._steps.put(step.identity, step)
             if not shows_request or current_runtime() is None:
@@ -330,11 +327,11 @@ def bind_inside(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
     return bound
 
 
-def _require_check(step: AgentStep) -> Work[None]:
-    """Raise `ConfigError` in a graph whose state tells nothing of a check."""
+def _fitting(step: AgentStep) -> Work[None]:
+    """Make the request fit, where no edge led through the nodes that do."""
     yield from ()
-    if current_runtime() is not None and not step.state.get("context_report"):
-        raise ConfigError(UNCHECKED)
+    with step.reporting_refusal():
+        step.fit()
 
 
 def current_runtime() -> Runtime[Any] | None:
@@ -448,7 +445,7 @@ def add_context_nodes(
 
 
 def _after_summary(state: State) -> str:
-    if not request_waits(state):
+    if not mapping_of(state, "context_pending").get("due"):
         return "finished"
     return (
         "force_compress" if state["context_report"]["over_by"] > 0 else "build_messages"

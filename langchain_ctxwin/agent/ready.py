@@ -25,7 +25,7 @@ from langgraph.types import Checkpointer
 
 from langchain_ctxwin.agent.nodes import ContextNode, ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.state import ContextState, State, Update
-from langchain_ctxwin.agent.step import AgentStep, require_free_name, router_of
+from langchain_ctxwin.agent.step import AgentStep, router_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.compaction import Compaction, after_undo, dropped_positions
 from langchain_ctxwin.core.limits import NamedLimits, limits_given
@@ -215,7 +215,6 @@ def runnable_tools(tools: Sequence[Any], selector: ToolSelector | None) -> list[
     """Return all tools that an agent runs itself, without mere definitions, whose tools the provider runs."""
     expect(selector, ToolSelector | None, "tool_selector", "a ToolSelector, or None")
     if selector is not None:
-        require_free_name(selector, tools)
         tools = [*tools, *selector.tools, selector.search_tools]
     return [tool for tool in tools if not isinstance(tool, dict)]
 

@@ -24,12 +24,9 @@ from langchain_ctxwin.agent.storage import (
     NOWHERE,
     RunPlace,
     advanced,
-    is_lost,
     placing_media,
     within_budget,
-    written_here,
 )
-from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import OverflowEvent
 from langchain_ctxwin.core.limits import ModelLimits, NamedLimits, asking_for
@@ -48,7 +45,6 @@ from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.engine import ContextEngine, settings_of
 from langchain_ctxwin.errors import (
     BudgetExceededError,
-    ConfigError,
     ContextWindowError,
     NoModelFitsError,
 )
@@ -62,7 +58,7 @@ from langchain_ctxwin.routing.candidates import (
 )
 from langchain_ctxwin.routing.chat_model import wish
 from langchain_ctxwin.tools import ToolSelection, ToolSelector
-from langchain_ctxwin.util.work import Wait, Work
+from langchain_ctxwin.util.work import Wait, Work, run
 
 Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 
@@ -79,9 +75,9 @@ def as_bound(call: Any, _: Sequence[Any]) -> Any:
     return call
 
 
-FLAGS = ("due", "compress", "request_waits")
-"""What `context_pending` says of the way of a step: a summary is due; something else leaves, although the request fits;
-the summary was made before a model call, not after an answer."""
+FLAGS = ("due", "compress")
+"""What `context_pending` says of the way of a step until its request is built: a summary is due; something else leaves,
+although the request fits."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -243,6 +239,7 @@ class AgentStep:
             yield from self.summarize()
         if self.window.over_by or self.flags.get("compress"):
             yield from self.compressing()
+        self.flags = {}
 
     def check(self) -> Work[None]:
         """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call.
@@ -270,49 +267,47 @@ class AgentStep:
 
     def _due(self, window: Window) -> tuple[dict[str, bool], Compaction | None]:
         """The action due before the call, beside making an oversized request fit, and the plan for it."""
-        in_background = self.engine.in_background(window)
-        if not in_background and (window.over_by or not self._may_move(window)):
-            plan = self.engine.plan(window)
-            if plan is not None and plan.fits:
-                return {"due": True}, plan
-        relief = planning.relieve(window)
-        if relief is not None:
-            return {"compress": True}, relief
-        # Hard need never waits: then what is left out is in the record, and the summary follows.
-        is_free = in_background and not window.over_by
-        return ({"due": True} if is_free and is_lost(self) else {}), None
+        plan = self._summary(window)
+        if plan is not None and plan.fits:
+            return {"due": True}, plan
+        relief = self.engine.relieve(window)
+        return ({"compress": True}, relief) if relief else ({}, None)
+
+    def _summary(self, window: Window) -> Compaction | None:
+        """The summary that is to be written in the turn; none while the conversation can move to another model."""
+        can_wait = self._moves and not (window.over_by or window.past_bound)
+        waits = self.engine.in_background(window) or can_wait
+        return None if waits else self.engine.plan(window)
 
     def summarize(self) -> Work[None]:
-        """Write the summary that is due; in the background, begin one or write the one that was lost."""
-        window, is_due = self.window, self.flags.get("due", False)
-        self.flags = {"request_waits": True} if is_due else {}
+        """Write the summary that is due; in the background, collect or begin one."""
+        window = self.window
         if self.engine.in_background(window):
-            if is_due and window.session.pending is not None:
-                yield from written_here(self, window.session.pending)
-            else:
-                yield from advanced(self)
-            return
-        plan = self.planned
-        if plan is None and (is_due or not self._may_move(window)):
-            plan = self.engine.plan(window)
-        if plan is not None:
+            yield from advanced(self)
+        elif plan := self.planned or self._summary(window):
             after = yield from self.engine.applying(plan, window, call=self.called)
             self.compacted(after)
 
     def compressing(self) -> Work[None]:
-        """Make the request fit without calling a model.
+        """Shrink the request to what is planned, or make it fit, without calling a model.
 
         Raises:
             BudgetExceededError: nothing that may leave makes it fit.
         """
-        window, compaction = self.window, self.planned
         self.flags = {}
+        compaction = self.planned or self.engine.relieve(self.window)
         if compaction is None:
             with self.reporting_refusal():
-                compaction = self.engine.emergency(window)
-            compaction = compaction or self.engine.relieve(window)
+                self.fit()
+        else:
+            self.compacted((yield from self.engine.applying(compaction, self.window)))
+
+    def fit(self) -> None:
+        """Make a request fit that is too large, whatever changed since it was checked: state, tools or model."""
+        window = self.window
+        compaction = self.engine.emergency(window)
         if compaction is not None:
-            self.compacted((yield from self.engine.applying(compaction, window)))
+            self.compacted(run(self.engine.applying(compaction, window)))
 
     def compacted(self, after: Window) -> None:
         """Take up the request after a compaction."""
@@ -402,7 +397,6 @@ class AgentStep:
         selector = self.selector
         if selector is None:
             return self.all_tools
-        require_free_name(selector, self.all_tools)
         search = selector.search_tools
         given = {name_of(tool): tool for tool in self.all_tools}
         offered = [
@@ -445,9 +439,9 @@ class AgentStep:
         """
         window = self.window
         prefer, reason = wish(arguments_of(self.call).get("route"))[0], ""
-        chosen, may_stay = self.chosen, router.config.when_full == "compact"
+        chosen = self.chosen
         can_fit = window.over_by and window.fixed_tokens < window.input_limit
-        if chosen and may_stay and can_fit and not prefer:
+        if chosen and not self._moves and can_fit and not prefer:
             # Another one is taken when it is in trouble, or cannot do what is asked for.
             prefer, reason = chosen.name, COMPACTS
         size = Size(
@@ -515,14 +509,10 @@ class AgentStep:
         limits = asking_for(chosen.limits, output)
         return NamedLimits(limits, chosen.info.name, chosen.family)
 
-    def _may_move(self, window: Window) -> bool:
-        """True while a conversation that no longer fits its candidate goes on whole with another that has room."""
-        if self.router is None or self.router.config.when_full == "compact":
-            return False
-        reserve, least = settings_of(window).output_reserve, window.budget.input_limit
-        others = (one for one in self._candidates() if one.name != self.chosen_name)
-        has_room = any(one.limits.room(reserve) > least for one in others)
-        return has_room and not window.past_bound
+    @property
+    def _moves(self) -> bool:
+        """True where a conversation that no longer fits its candidate may go on whole with another."""
+        return self.router is not None and self.router.config.when_full == "move"
 
 
 def route_of(state: State) -> Destination:
@@ -534,11 +524,6 @@ def route_of(state: State) -> Destination:
     return (
         "force_compress" if over_by > 0 or pending.get("compress") else "build_messages"
     )
-
-
-def request_waits(state: State) -> bool:
-    """Return whether a summary was made on the way to a model call, not after an answer."""
-    return bool(mapping_of(state, "context_pending").get("request_waits"))
 
 
 def router_of(model: Any) -> ModelRouter | None:
@@ -559,12 +544,3 @@ def limited_by(engine: ContextEngine, model: Any) -> Any:
     if model_limits.known and model_limits.room(reserve) < own.room(reserve):
         return model
     return NamedLimits(own, model_name(model), family_of(model))
-
-
-def require_free_name(selector: ToolSelector, tools: Sequence[Any]) -> None:
-    """Raise `ConfigError` when a tool has the name of the selector's own `search_tools`."""
-    search = selector.search_tools
-    if any(name_of(tool) == search.name and tool is not search for tool in tools):
-        raise ConfigError(
-            f"a tool is called {search.name!r}, like the tool by which a model finds more: rename it"
-        )

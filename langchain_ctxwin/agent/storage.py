@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_core.messages import AIMessage, SystemMessage
+from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
@@ -28,7 +27,7 @@ from langchain_ctxwin.errors import (
 )
 from langchain_ctxwin.summarize.jobs import SummaryStore, too_slow, writing_summary
 from langchain_ctxwin.summarize.native import NativeSummarizer, Written
-from langchain_ctxwin.util.stores import ThreadStore
+from langchain_ctxwin.util.stores import ThreadStore, digest
 from langchain_ctxwin.util.work import Work
 
 if TYPE_CHECKING:
@@ -54,32 +53,27 @@ class RunPlace:
     media: ThreadStore | None = None
     """Where pictures and files are that left the view; None when there is no store."""
 
-    prompt_scope: str = ""
-    """The system prompt, where a conversation has no name: part of its key, so that agents share no summaries."""
-
 
 NOWHERE = RunPlace()
 """Outside of a graph."""
 
 
-def place_of(runtime: Runtime[Any] | None, prompt: str | SystemMessage) -> RunPlace:
-    """Return the place of a graph run with this system prompt; an empty one outside of a graph."""
+def place_of(runtime: Runtime[Any] | None) -> RunPlace:
+    """Return the place of a graph run; an empty one outside of a graph."""
     info = runtime.execution_info if runtime else None
-    if runtime is None or info is None:
-        return NOWHERE
     # A thread id alone keeps nothing: servers pass one as a label.
-    thread, store = info.thread_id, runtime.store
-    if not thread or not get_config()["configurable"].get(CHECKPOINTER):
-        return RunPlace(prompt_scope=str(prompt))
+    if not info or not get_config()["configurable"].get(CHECKPOINTER):
+        return NOWHERE
     # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
     names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
-    return RunPlace(
-        thread="|".join([thread, *names]),
-        thread_id=thread,
-        summaries=SummaryStore(store, thread, "|".join(names))
-        if store is not None
-        else None,
-        media=ThreadStore(store, "media", thread) if store is not None else None,
+    thread = str(info.thread_id)
+    place = RunPlace("|".join([thread, *names]), thread_id=thread)
+    if runtime is None or runtime.store is None:
+        return place
+    return replace(
+        place,
+        summaries=SummaryStore(runtime.store, thread, "|".join(names)),
+        media=ThreadStore(runtime.store, "media", thread),
     )
 
 
@@ -98,6 +92,8 @@ def engine_of(engine: ContextEngine, runtime: Runtime[Any] | None) -> ContextEng
     return engine if settings is None else engine.with_settings(settings)
 
 
+KEY_CHARS = 24  # of the name of a summary: 96 bits
+
 PATIENCE = 1.25
 """Times its time-out after which a summary that another process was writing is given up: its queue and its store need
 time too, and clocks differ."""
@@ -109,66 +105,52 @@ time too, and clocks differ."""
 def advanced(step: AgentStep) -> Work[None]:
     """Collect the summary on its way, or begin one when it is due."""
     window = step.window
-    pending = window.session.pending
+    pending, parts = window.session.pending, window.parts
     if pending is None:
         is_on_demand = isinstance(step.engine.summarizer, NativeSummarizer)
         if due := planning.prepare(window, is_on_demand=is_on_demand):
             _begin(step, *due)
     elif pending.is_written:
-        if window.need() and planning.ready(window) is None:
-            _fail(step, pending, "its messages were edited since")
-        elif window.parts.price_text(pending.text) >= window.room:
-            _fail(step, pending, "there is no room for it any more")
+        has_room = parts.price_text(pending.text) < window.room
+        if window.need() and not (has_room and planning.ready(window)):
+            _fail(step, pending, "its messages were edited, or it has no room any more")
     else:
         job, store = step.engine.jobs.find(pending.key), step.place.summaries
         written, failure = (job.written, job.failure) if job else (None, "")
         seconds = settings_of(window).summary_timeout_seconds
-        is_late = _age_seconds(step, pending) >= seconds
-        if job and is_late and not (written or failure):
+        age_seconds = abs(step.engine.clock() - pending.since)
+        if job and age_seconds >= seconds and not (written or failure):
             failure = too_slow(seconds)
         # another process may have it
         if store is not None and (job is None or failure):
             written = yield from store.getting(pending.key)
+        is_lost = job is None and (store is None or age_seconds > PATIENCE * seconds)
         if written is not None:
             _finish(step, pending, written)
         elif failure:
             _fail(step, pending, failure)
+        elif is_lost and not window.over_by:
+            yield from _written_here(step, pending)
 
 
-def is_lost(step: AgentStep) -> bool:
-    """True when, as far as this process can know, nobody writes the summary on its way any more."""
-    pending = step.window.session.pending
-    if pending is None or pending.is_written or step.engine.jobs.find(pending.key):
-        return False
-    patience_seconds = PATIENCE * settings_of(step.window).summary_timeout_seconds
-    is_old = _age_seconds(step, pending) > patience_seconds
-    return step.place.summaries is None or is_old
-
-
-def _age_seconds(step: AgentStep, pending: Pending) -> float:
-    return abs(step.engine.clock() - pending.since)
-
-
-def written_here(step: AgentStep, pending: Pending) -> Work[None]:
-    """Write a summary that was lost again, of the messages as they are now."""
-    window, start = step.window, pending.start.index
-    seconds = settings_of(window).summary_timeout_seconds
-    digest = window.parts.history.digest(start, pending.stop)
+def _written_here(step: AgentStep, pending: Pending) -> Work[None]:
+    """Write a summary that was lost, while the turn waits: what was lost once may be lost again."""
+    seconds = settings_of(step.window).summary_timeout_seconds
     try:
         write = _writing(step, pending)
         written = yield from writing_summary(write, timeout_seconds=seconds)
     except SummarizationError as error:
         _fail(step, pending, str(error))
     else:
-        _finish(step, replace(pending, digest=digest), written)
+        _finish(step, pending, written)
 
 
 def _begin(step: AgentStep, due: Pending, reason: str) -> None:
     place, engine, window = step.place, step.engine, step.window
-    # Equal messages after another past, in another branch, or read by another summarizer, make another summary.
-    about = (place.thread, place.prompt_scope, due.digest, window.session.summary)
-    work = "\0".join((*about, engine.writer)).encode("utf-8", "surrogatepass")
-    key = hashlib.blake2b(work, digest_size=12).hexdigest()
+    # Equal messages after another past, in another branch, under another system prompt, or read by another summarizer,
+    # make another summary.
+    past = (place.thread, str(step.system_prompt), window.session.summary)
+    key = digest("\0".join((*past, due.digest, engine.writer)))[:KEY_CHARS]
     pending = replace(due, key=key, since=engine.clock())
     is_begun = engine.jobs.start(
         key,
