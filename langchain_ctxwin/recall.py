@@ -41,7 +41,7 @@ from langchain_ctxwin.core.tokens import (
 )
 from langchain_ctxwin.core.tool_schemas import RECALL_KEY
 from langchain_ctxwin.core.turns import as_messages, last_user
-from langchain_ctxwin.core.view import View, first_after_system, message_id
+from langchain_ctxwin.core.view import first_after_system, message_id
 from langchain_ctxwin.errors import expect
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text import (
@@ -214,7 +214,7 @@ def create_recall_tool(
                 "answer of this tool, or search by words with `query`."
             )
         if index is None:
-            view = View.from_json(state.get("context_view") or {})
+            view = VIEW.validate_python(state.get("context_view") or {})
             unseen = _out_of_sight(messages, view, name)
             return _search(messages, unseen, wanted, max_tokens, price)
         page = _page(messages, index, max(0, offset_chars), max_tokens, price)

@@ -10,31 +10,22 @@ from langchain_core.messages import AnyMessage
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.core.provider_blocks import kind_of
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.sizing import Number, Sizes
 from langchain_ctxwin.core.turns import MessageHistory, last_user
 from langchain_ctxwin.core.usage import as_money
 from langchain_ctxwin.core.view import (
-    Clamp,
+    VIEW,
+    Block,
     Count,
     Position,
     View,
     message_id,
-    position_in,
     position_of,
 )
 
 Limit = Annotated[Count, Field(gt=0)]
 
-
-def _compaction_block(value: Any) -> Any:
-    if kind_of(value) != "compaction":
-        raise ValueError("no block of a provider")
-    return value
-
-
-Block = Annotated[Mapping[str, Any], AfterValidator(_compaction_block)]
 
 # failed summaries in a row after which none is tried until the next user message
 MAX_INEFFECTIVE = 2
@@ -127,7 +118,8 @@ class Session:
     @property
     def since(self) -> Position | None:
         """The last message at the time of the latest compaction."""
-        return position_in(self.guard.get("since"))
+        since = self.guard.get("since")
+        return Position(since["id"], since["index"]) if since else None
 
     def stop_at(self, name: str) -> int:
         """Position behind the message that a key of the guard names; 0 where it names none.
@@ -167,35 +159,20 @@ def read_key(name: str, value: Any) -> tuple[Any, tuple[str, ...]]:
 
     Of a mapping the keys that are known, any of which may be missing.
     """
-    shape, read, empty = _KEYS[name]
+    shape, empty = _KEYS[name]
     if not value:
         return empty(), ()
     try:
         known = shape.validate_python(value)
         if isinstance(known, dict):
-            value = {key: value[key] for key in known}
-        return read(value), ()
+            known = {key: value[key] for key in known}
     except BROKEN:
         return empty(), (f"{name} holds nothing of ours: it was dropped",)
+    return known, ()
 
 
 Place = Annotated[Position | None, BeforeValidator(lambda value: value or None)]
 Money = Annotated[Any, AfterValidator(as_money)]
-
-
-class _Covered(TypedDict, total=False):
-    through: Place
-    block: Block
-
-
-class _View(TypedDict, total=False):
-    start: Place
-    pinned: list[tuple[str, Count]]
-    cleared: list[str]
-    clamped: dict[str, Clamp]
-    covered: _Covered
-    checksum: Annotated[int, Field(strict=True, ge=0)] | None
-    begun_by: str
 
 
 class _Anchor(TypedDict):
@@ -239,19 +216,21 @@ class _Report(TypedDict, total=False):
     clamped: dict[str, list[Any]]
 
 
-_KEYS: Mapping[
-    str, tuple[TypeAdapter[Any], Callable[[Any], Any], Callable[[], Any]]
-] = {
-    "context_view": (TypeAdapter(_View), View.from_json, View),
-    "context_record": (TypeAdapter(Any), Record.from_json, Record),
-    "context_summary": (TypeAdapter(str), str, str),
-    "context_pending": (TypeAdapter(Any), Pending.from_json, lambda: None),
-    "context_tools": (TypeAdapter(list[str]), list, list),
-    "context_counts": (TypeAdapter(_Counts), dict, dict),
-    "context_guard": (TypeAdapter(_Guard), dict, dict),
-    "context_report": (TypeAdapter(_Report), dict, dict),
+def _read_by(read: Callable[[Any], Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(Annotated[Any, AfterValidator(read)])
+
+
+_KEYS: Mapping[str, tuple[TypeAdapter[Any], Callable[[], Any]]] = {
+    "context_view": (VIEW, View),
+    "context_record": (_read_by(Record.from_json), Record),
+    "context_summary": (TypeAdapter(str), str),
+    "context_pending": (_read_by(Pending.from_json), lambda: None),
+    "context_tools": (TypeAdapter(list[str]), list),
+    "context_counts": (TypeAdapter(_Counts), dict),
+    "context_guard": (TypeAdapter(_Guard), dict),
+    "context_report": (TypeAdapter(_Report), dict),
 }
-"""The shape of each key, how it is read, and what stands for one that holds nothing."""
+"""The shape of each key, and what stands for one that holds nothing."""
 
 
 # ---- the stored session in this history: every position is verified, once -------------------------------------------

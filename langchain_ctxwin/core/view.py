@@ -7,16 +7,17 @@ counts, so that they are the same in every request.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
-from pydantic import Field
+from pydantic import AfterValidator, Field, InstanceOf, PlainSerializer, TypeAdapter
 
 from langchain_ctxwin.core.pairing import is_call, without_kept_calls
 from langchain_ctxwin.core.provider_blocks import (
     block_text,
+    kind_of,
     media_count,
     text_of,
     without_media,
@@ -40,7 +41,8 @@ class Position:
         return is_inside and message_id(messages, self.index) == self.id
 
 
-class Clamp(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Clamp:
     """How much of a long message is shown: its head and its tail, in characters."""
 
     head_chars: Count
@@ -51,12 +53,14 @@ class Clamp(NamedTuple):
     tool: str = ""
     """Name of the agent's tool that reads the rest; empty when it has none."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        value = self._asdict()
-        return {
-            key: one for key, one in value.items() if one is not False and one != ""
-        }
+
+def _compaction_block(value: Any) -> Any:
+    if kind_of(value) != "compaction":
+        raise ValueError("no block of a provider")
+    return value
+
+
+Block = Annotated[Mapping[str, Any], AfterValidator(_compaction_block)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +71,7 @@ class View:
     # messages before the start that are shown all the same, in order
     pinned: tuple[Position, ...] = ()
     # ids of tool results whose content is replaced by a stub
-    cleared: frozenset[str] = frozenset()
+    cleared: Annotated[frozenset[str], PlainSerializer(sorted)] = frozenset()
     # ids of messages that are shown by head and tail
     clamped: Mapping[str, Clamp] = field(default_factory=dict)
     without_media: Mapping[str, int] = field(default_factory=dict, compare=False)
@@ -75,15 +79,14 @@ class View:
     and no part of what is stored."""
 
     covered: Position | None = None  # last message that the summary covers
-    block: Mapping[str, Any] | None = None
+    block: Block | None = None
     """What a provider wrote on demand of the messages that are covered: the summary, as that provider reads it."""
 
-    left_checksum: int | None = (
-        None  # of what left, as it was then; None where nothing did
-    )
+    # of what left, as it was then; None where nothing did
+    left_checksum: Annotated[int, Field(strict=True, ge=0)] | None = None
     begun_by: str = ""  # id of the answer with which a provider compacted what lies before; empty when none did
     # what left leaves behind; stored under a key of its own
-    record: Record = field(default_factory=Record)
+    record: InstanceOf[Record] = field(default_factory=Record)
 
     @property
     def edited(self) -> frozenset[str]:
@@ -92,43 +95,14 @@ class View:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, without the record; empty when the view is the whole history, unedited."""
-        if replace(self, record=Record()) == View():
-            return {}
-        covered: dict[str, Any] = {}
-        if self.covered:
-            covered["through"] = asdict(self.covered)
-            if self.block:
-                covered["block"] = dict(self.block)
-        value: dict[str, Any] = {
-            "start": asdict(self.start) if self.start else {},
-            "pinned": [[position.id, position.index] for position in self.pinned],
-            "cleared": sorted(self.cleared),
-            "clamped": {
-                key: clamp.to_json() for key, clamp in sorted(self.clamped.items())
-            },
-            "covered": covered,
-        }
-        if self.left_checksum is not None:
-            value["checksum"] = self.left_checksum
-        if self.begun_by:
-            value["begun_by"] = self.begun_by
+        value: dict[str, Any] = VIEW.dump_python(
+            self, mode="json", exclude_defaults=True, exclude=UNSTORED
+        )
         return value
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> View:
-        """Read what `to_json` returns; missing keys take their defaults."""
-        clamped = value.get("clamped") or {}
-        covered = value.get("covered") or {}
-        return cls(
-            start=position_in(value.get("start")),
-            pinned=tuple(Position(*row) for row in value.get("pinned") or ()),
-            cleared=frozenset(value.get("cleared") or ()),
-            clamped={key: Clamp(**how) for key, how in clamped.items()},
-            covered=position_in(covered.get("through")),
-            block=covered.get("block"),
-            left_checksum=value.get("checksum"),
-            begun_by=value.get("begun_by") or "",
-        )
+
+VIEW = TypeAdapter(View)
+UNSTORED = {"record", "without_media"}
 
 
 def cleared_in(view: View, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
@@ -141,11 +115,6 @@ def cleared_in(view: View, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
 def message_id(messages: Sequence[AnyMessage], index: int) -> str:
     """Return the id of a message; one without an id is named by its position."""
     return messages[index].id or f"#{index}"
-
-
-def position_in(value: Mapping[str, Any] | None) -> Position | None:
-    """Return a position that is stored, if there is one."""
-    return Position(value["id"], value["index"]) if value else None
 
 
 def position_of(messages: Sequence[AnyMessage], index: int) -> Position:

@@ -8,6 +8,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core.parts import RECORD_ID
+from langchain_ctxwin.core.view import VIEW
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.testing import request_faults
 from support.agents import THREAD
@@ -137,12 +138,10 @@ class Chat:
 
 def check_record(state):
     """What is no longer shown is counted, whether a summary covers it or not, and all of it was said by somebody."""
-    left = state["messages"][: state["context_view"]["start"].get("index", 0)]
-    left = [
-        message
-        for message in left
-        if message.id not in dict(state["context_view"]["pinned"])
-    ]
+    view = VIEW.validate_python(state["context_view"])
+    left = state["messages"][: view.start.index if view.start else 0]
+    pinned = {position.id for position in view.pinned}
+    left = [message for message in left if message.id not in pinned]
     counts = state["context_record"]["left"]
     assert counts["messages"] == len(left)
     assert {line[2] for line in state["context_record"]["lines"]} <= {

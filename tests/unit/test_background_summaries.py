@@ -20,7 +20,7 @@ from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import NOWHERE, RunPlace
 from langchain_ctxwin.core.record import OPENING, Record
 from langchain_ctxwin.core.turns import last_user
-from langchain_ctxwin.core.view import View
+from langchain_ctxwin.core.view import VIEW
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.summarize.jobs import SummaryStore
@@ -418,13 +418,16 @@ class Conversation:
         assert exact_count(sent, tools=TOOLS) <= self.config["window"]
         question = self.history[last_user(self.history)]
         shown = next(message for message in sent if message.id == question.id)
-        if question.id not in View.from_json(self.session["context_view"]).clamped:
+        if (
+            question.id
+            not in VIEW.validate_python(self.session["context_view"]).clamped
+        ):
             assert shown.content == question.content
 
     def check_session(self, before):
         """What left is counted by the record, a summary covers no more than that, and nothing comes back."""
-        view = View.from_json(self.session["context_view"])
-        old = View.from_json(before["context_view"])
+        view = VIEW.validate_python(self.session["context_view"])
+        old = VIEW.validate_python(before["context_view"])
         record = Record.from_json(self.session.get("context_record"))
         sources = {line.source for line in record.lines}
         told = sources | view.cleared | view.clamped.keys()

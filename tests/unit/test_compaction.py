@@ -148,7 +148,7 @@ def test_a_summary_covers_what_left_and_the_next_one_starts_where_it_ended():
     state = engine.apply(plan, window)
     last = messages[plan.snapshot[1] - 1].id
     assert state["context_summary"].startswith(f"[q0..{last}")
-    assert state["context_view"]["covered"]["through"]["id"] == last
+    assert state["context_view"]["covered"]["id"] == last
     grown = [
         *messages,
         AIMessage("ok"),

@@ -371,7 +371,7 @@ def test_a_pending_summary_of_what_is_summarized_already_is_dropped():
     pending = {"key": "k", "start": at, "through": at, "digest": "", "text": ""}
     state = {"context_pending": pending | {"since": 0.0, "max_tokens": 9}}
     assert engine().measure(HISTORY, session=state).session.pending is not None
-    view = {"start": {"id": "a", "index": 1}, "covered": {"through": at, "digest": ""}}
+    view = {"start": {"id": "a", "index": 1}, "covered": at}
     state |= {"context_summary": "They asked.", "context_view": view}
     assert engine().measure(HISTORY, session=state).session.pending is None
 

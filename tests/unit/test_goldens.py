@@ -58,7 +58,7 @@ THREAD = {"configurable": {"thread_id": "1"}}
 WINDOW = 1600
 MASKED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 OF_THE_MOMENT = {
-    "checksum",
+    "left_checksum",
     "since",
     "seconds",
     "duration_seconds",

@@ -14,7 +14,7 @@ from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.pairing import is_empty
 from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.turns import is_pinned, last_user
-from langchain_ctxwin.core.view import View, message_id
+from langchain_ctxwin.core.view import VIEW, View, message_id
 from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util.work import run
 from support import agents
@@ -153,7 +153,7 @@ def check_json(history, window, state, old):
 def check_monotonic(history, window, state, old):
     """The start never moves back, and what was cleared or clamped stays so while it is in view."""
     new = replace(
-        View.from_json(state["context_view"]),
+        VIEW.validate_python(state["context_view"]),
         record=Record.from_json(state.get("context_record")),
     )
     start = new.start.index if new.start else 0
@@ -293,7 +293,7 @@ def test_a_session_of_another_history_is_dropped(messages, other, window):
         for i, message in enumerate(other)
     ]
     got = measured(engine, foreign, state)
-    if View.from_json(state.get("context_view") or {}).start is not None:
+    if VIEW.validate_python(state.get("context_view") or {}).start is not None:
         assert (got.session.view, got.session.summary) == (View(), "")
         assert "anchor" not in got.session.counts
         assert any("edited or removed" in fault for fault in got.session.faults)
