@@ -41,7 +41,7 @@ from langchain_ctxwin.core.tokens import (
 )
 from langchain_ctxwin.core.tool_schemas import RECALL_KEY
 from langchain_ctxwin.core.turns import as_messages, last_user
-from langchain_ctxwin.core.view import first_after_system, message_id
+from langchain_ctxwin.core.view import VIEW, View, first_after_system, message_id
 from langchain_ctxwin.errors import expect
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text import (
