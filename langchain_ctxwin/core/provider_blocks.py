@@ -137,9 +137,16 @@ def kind_of(block: Any) -> str:
 def blocks_of(content: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the blocks of a content that are no plain strings, without LangChain's wrapper of what is not standard."""
     for block in content if isinstance(content, list | tuple) else ():
-        if isinstance(block, Mapping):
-            inner = block.get("value") if block.get("type") == "non_standard" else None
-            yield inner if isinstance(inner, Mapping) else block
+        if inner := inside(block):
+            yield inner
+
+
+def inside(block: Any) -> Mapping[str, Any]:
+    """Return a block without LangChain's wrapper of what is not standard; an empty one for a plain string."""
+    if not isinstance(block, Mapping):
+        return {}
+    inner = block.get("value") if block.get("type") == "non_standard" else None
+    return inner if isinstance(inner, Mapping) else block
 
 
 def block_text(block: Any) -> str | None:
@@ -219,13 +226,10 @@ def leaves(value: Any) -> Iterator[str | Media]:
 
 
 def compact_json(value: Any) -> str:
-    """Return JSON without spaces; a string is taken as JSON already, what is no JSON as its text."""
+    """Return JSON without spaces; a string is taken as JSON already, what is no JSON as text in it."""
     if isinstance(value, str):
         return value
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    except (TypeError, ValueError, RecursionError):
-        return " ".join(leaf for leaf in leaves(value) if isinstance(leaf, str))
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 # Providers by a word in the name that an integration or a catalog gives them; the first that is found counts.
@@ -274,7 +278,7 @@ def compaction_in(message: BaseMessage) -> Mapping[str, Any] | None:
         block
         for block in blocks_of(message.content)
         if kind_of(block) == "compaction"
-        and (_text(block) or block.get("encrypted_content"))
+        and (block.get("content") or block.get("encrypted_content"))
     ]
     return finished[-1] if finished else None
 
@@ -291,7 +295,7 @@ def compaction_use(
         return ""
     if provider in {"", _maker(message, block)}:
         return "native"
-    return "text" if _text(block) else ""
+    return "text" if block.get("content") else ""
 
 
 def block_message(block: Mapping[str, Any] | None, provider: str) -> AIMessage | None:
@@ -401,8 +405,9 @@ def deferred(tool: Any) -> Any:
 
 def in_prompt(tools: Sequence[Any], provider: str) -> Sequence[Any]:
     """Return what the prompt of a provider holds of these tools before any is loaded: nothing of a deferred one."""
-    is_whole = provider in NEVER_DEFER
-    return [tool for tool in tools if is_whole or not _is_deferred(tool)]
+    if provider in NEVER_DEFER:
+        return tools
+    return [tool for tool in tools if not _is_deferred(tool)]
 
 
 def _is_deferred(tool: Any) -> bool:
@@ -417,16 +422,16 @@ def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:
     if provider:
         return provider
     if kind_of(block) == "compaction":
-        return "anthropic" if _text(block) else "openai"
+        return "anthropic" if block.get("content") else "openai"
     return "anthropic" if kind_of(block) == "tool reference" else ""
 
 
 def _is_bound(message: BaseMessage, block: Any) -> bool:
     """True for Anthropic's reasoning, in its own form or in LangChain's."""
-    inner = next(blocks_of([block]), {})
-    is_reasoning = kind_of(inner) == "reasoning"
-    is_own = inner.get("type") in BOUND_TYPES
-    return is_own or (is_reasoning and _maker(message, inner) == "anthropic")
+    inner = inside(block)
+    if inner.get("type") in BOUND_TYPES:
+        return True
+    return kind_of(inner) == "reasoning" and _maker(message, inner) == "anthropic"
 
 
 def _portable(content: Any) -> Any:
@@ -438,18 +443,18 @@ def _portable(content: Any) -> Any:
 
 def _portable_block(block: Any) -> Any:
     """A block as every provider takes it; None where there is nothing to take."""
-    inner = next(blocks_of([block]), None)
+    inner = inside(block)
     kind = kind_of(inner)
-    if inner is None:
+    if not inner:
         return block
     if kind in {"call", "reasoning"}:
         return None
     if kind == "text":
-        return text_block(str(inner.get("text") or ""))
+        return text_block(block_text(inner) or "")
     if kind in PORTABLE_KINDS:
         return dict(inner)
     if kind == "compaction":
-        text = _text(inner)
+        text = inner.get("content")
         return text_block(f"{COMPACTED_TEXT}\n{text}" if text else UNREADABLE_TEXT)
     texts = "\n".join(leaf for leaf in leaves(inner) if isinstance(leaf, str))
     label = f"[{inner.get('type', 'block')}]"
@@ -458,18 +463,14 @@ def _portable_block(block: Any) -> Any:
 
 def _claimed(block: Any) -> Any:
     """A block of a message that no provider wrote: of a compaction only the text."""
-    inner = next(blocks_of([block]), {})
-    return text_block(_text(inner)) if kind_of(inner) == "compaction" else block
+    inner = inside(block)
+    is_compaction = kind_of(inner) == "compaction"
+    return text_block(str(inner.get("content") or "")) if is_compaction else block
 
 
 def text_block(text: str) -> dict[str, str]:
     """Return a block of text."""
     return {"type": "text", "text": text}
-
-
-def _text(compaction: Mapping[str, Any]) -> str:
-    text = compaction.get("content")
-    return text if isinstance(text, str) else ""
 
 
 # ---- pictures and files ----------------------------------------------------------------------------------------------
@@ -481,7 +482,6 @@ REFUSED_SHARE = 0.75  # of what a refused request had, where the refusal states 
 # of a limit that is left out at once, so that the prefix changes rarely
 DROPPED_SHARE = 0.5
 ALL = 1_000_000  # pictures and files, more than any message has
-INLINE_CHARS = 256  # a shorter text in a block is a name, an address or a type; a picture is longer
 
 Block = Mapping[str, Any]
 K = TypeVar("K")
@@ -638,14 +638,7 @@ def hidden(
 
 
 def _inline_chars(block: Block) -> int:
-    """Characters of the texts in a block that are no names or addresses."""
-    if type(block.get(CHARS)) is int:
-        return int(block[CHARS])
-    texts = [
-        leaf if isinstance(leaf, str) else leaf.block["data"] for leaf in leaves(block)
-    ]
-    return sum(
-        len(text)
-        for text in texts
-        if len(text) >= INLINE_CHARS and not str(text[:8]).startswith("http")
-    )
+    """Characters of what a block holds as data; an address has none."""
+    chars = block.get(CHARS)
+    data = (one.block["data"] for one in leaves(block) if isinstance(one, Media))
+    return chars if type(chars) is int else sum(map(len, data))

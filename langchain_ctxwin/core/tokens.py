@@ -30,8 +30,8 @@ from langchain_ctxwin.core.provider_blocks import (
     RESULT_KEYS,
     Media,
     block_text,
-    blocks_of,
     compact_json,
+    inside,
     kind_of,
     leaves,
     provider_named,
@@ -234,7 +234,7 @@ def _pieces_in(content: Any, left_out: tuple[str, ...] = ()) -> Iterator[Piece]:
         yield content
         return
     for outer in content if isinstance(content, list | tuple) else ():
-        block: Any = next(blocks_of([outer]), outer)
+        block: Any = inside(outer) or outer
         if (text := block_text(block)) is not None:
             yield text
         elif not isinstance(block, Mapping):

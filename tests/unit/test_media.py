@@ -214,13 +214,13 @@ def test_what_is_left_out_is_the_oldest_and_only_grows(sizes, limits):
 @pytest.mark.parametrize(
     ("block", "size"),
     [
-        (picture(400), MediaSize(num_bytes=400, images=1)),
+        (picture(1600), MediaSize(num_bytes=1600, images=1)),
         (
             {
                 "type": "image_url",
-                "image_url": {"url": "data:image/png;base64," + "QUJD" * 100},
+                "image_url": {"url": "data:image/png;base64," + "QUJD" * 400},
             },
-            MediaSize(num_bytes=422, images=1),
+            MediaSize(num_bytes=1622, images=1),
         ),
         (
             {
@@ -230,10 +230,10 @@ def test_what_is_left_out_is_the_oldest_and_only_grows(sizes, limits):
             MediaSize(images=1),
         ),
         (
-            {"type": "image", "source": {"type": "base64", "data": "QUJD" * 100}},
-            MediaSize(num_bytes=400, images=1),
+            {"type": "image", "source": {"type": "base64", "data": "QUJD" * 400}},
+            MediaSize(num_bytes=1600, images=1),
         ),
-        ({"type": "file", "base64": "QUJD" * 100}, MediaSize(num_bytes=400)),
+        ({"type": "file", "base64": "QUJD" * 400}, MediaSize(num_bytes=1600)),
         ({"type": "text", "text": "x" * 400}, MediaSize()),
     ],
 )
