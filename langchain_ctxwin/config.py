@@ -229,7 +229,7 @@ class ContextConfig(Settings):
             history.
         pin_first_user: Keep the first user message of the session in every request.
         constraints: Rules that stay in every request, verbatim.
-        prompt_cache: Set breakpoints for caches of Anthropic ("1h" keeps prompt, pins and record longer) and
+        prompt_cache: Set breakpoints for caches of Anthropic ("1h" keeps prompt and record longer) and
             OpenAI, and its key; or "off".
         max_request_bytes: Bytes of a request that the API takes, where pictures are sent inline: the oldest ones are
             left out in time.

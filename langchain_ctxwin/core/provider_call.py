@@ -5,7 +5,7 @@ call_arguments(window)  the arguments of the call: newest breakpoint, cache key
 
 Anthropic caches what ends at a breakpoint, at most four of them in a request (Anthropic, prompt caching guide). Ours
 stand behind what stays the same longest: the system prompt (the tools precede it), the record up to where a compaction
-adds lines to it (the pins, while there is none), and the newest message: one is left to a middleware behind ours.
+adds lines to it, and the newest message: one is left to a middleware behind ours.
 `benchmarks/cost.py` bills what is sent here. Breakpoints that somebody else has set come first.
 
 Newer models of OpenAI match a prefix at breakpoints only, of which the server sets one behind the newest message by
@@ -28,7 +28,6 @@ from langchain_ctxwin.core.overflow import evidence_of
 from langchain_ctxwin.core.pairing import CONTINUE_TEXT, call_ids
 from langchain_ctxwin.core.parts import RECORD_ID
 from langchain_ctxwin.core.provider_blocks import (
-    block_text,
     blocks_of,
     has_bound_reasoning,
     readable,
@@ -252,7 +251,7 @@ def with_breakpoints(
     mark: Mapping[str, str],
     key: str = BREAKPOINT,
 ) -> list[AnyMessage]:
-    """Return the request with breakpoints behind its prompt and in its record, or for Anthropic behind its pins.
+    """Return the request with breakpoints behind its prompt and in its record.
 
     They are set as far as others have left some, and one is left for the newest message. `mark` counts where nobody
     else has set one: Anthropic wants those that last longer first.
@@ -266,26 +265,10 @@ def with_breakpoints(
     if free > 0 and first and not own:
         marked[0] = _marked(marked[0], mark, key)
         free -= 1
-    if free > 0:
-        _mark_what_stays(marked, first, mark, key)
+    for place, message in enumerate(marked):
+        if free > 0 and message.id == RECORD_ID:
+            marked[place] = _record_marked(message, mark, key)
     return marked
-
-
-def _mark_what_stays(
-    messages: list[AnyMessage], first: int, mark: Mapping[str, str], key: str
-) -> None:
-    """Set a breakpoint in the record; for Anthropic behind the pins where nothing of a record stays.
-
-    Both would make four, with those of the prompt and of the newest message, and leave none to a middleware behind us.
-    """
-    record = next((i for i, one in enumerate(messages) if one.id == RECORD_ID), None)
-    if record is not None:
-        whole = messages[record]
-        messages[record] = _record_marked(whole, mark, key)
-        if messages[record] is not whole:
-            return
-    for place in _fixed_stop(messages, first) if key == BREAKPOINT else ():
-        messages[place] = _marked(messages[place], mark, key)
 
 
 def _record_marked(record: AnyMessage, mark: Mapping[str, str], key: str) -> AnyMessage:
@@ -305,20 +288,6 @@ def _record_marked(record: AnyMessage, mark: Mapping[str, str], key: str) -> Any
         return record
     stable[-1] = {**stable[-1], key: dict(mark)}
     return with_fields(record, content=[*stable, rest])
-
-
-def _fixed_stop(messages: Sequence[AnyMessage], first: int) -> list[int]:
-    """Position of the last message that stays when the record is written anew; before that, of the first message."""
-    ids = [message.id for message in messages]
-    stop = ids.index(RECORD_ID) if RECORD_ID in ids else min(first + 1, len(ids) - 1)
-    return [i for i in range(first, stop) if _ends_in_text(messages[i])][-1:]
-
-
-def _ends_in_text(message: AnyMessage) -> bool:
-    """True where a breakpoint may stand at the end: reasoning cannot carry one."""
-    content: Any = message.content
-    last = content[-1] if isinstance(content, list) and content else content
-    return bool(block_text(last)) and not _marks([message])
 
 
 def _is_marked_tool(tool: Any) -> bool:

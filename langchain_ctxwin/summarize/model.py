@@ -19,14 +19,13 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     SystemMessage,
-    ToolMessage,
 )
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_ctxwin.config import checked_prompt
 from langchain_ctxwin.core.compaction import accepted_tokens
-from langchain_ctxwin.core.fitting import first_part
+from langchain_ctxwin.core.fitting import first_part, take_while_fits
 from langchain_ctxwin.core.limits import ModelLimits, stated_limit
 from langchain_ctxwin.core.model_info import model_name, unbound
 from langchain_ctxwin.core.notes import parse_record, record_lines
@@ -86,7 +85,7 @@ class ModelSummarizer(Instructed):
     """Writes summaries with a chat model, incrementally: the previous summary and the new messages become one summary.
 
     The transcript is handed over as fenced data. Of a conversation larger than the summarizer's own window it shows the
-    beginning of each message; what refused requests say about that window is remembered. A summary that is much longer
+    newest messages that fit; what refused requests say about that window is remembered. A summary that is much longer
     than asked for is cut; one that is empty or no text is refused. A refusal, like a failure of the model, is a
     `SummarizationError`, and nothing is lost by it.
 
@@ -192,7 +191,7 @@ class ModelSummarizer(Instructed):
         )
         question += self.focus_text
         try:
-            reply = replied(call, [*request, HumanMessage(question)])
+            reply = _asked(call, [*request, HumanMessage(question)])
         except SummarizationError as error:
             if classify_overflow(error.__cause__) is None:
                 raise
@@ -207,11 +206,8 @@ class ModelSummarizer(Instructed):
     def _told(
         self, messages: Sequence[AnyMessage], previous: str, max_tokens: int
     ) -> str:
-        """Ask with a transcript; where it is larger than the model's window, with the beginning of each message.
-
-        Of more than even those have room for, the newest are shown.
-        """
-        pieces = list(filter(None, _transcript(messages)))
+        """Ask with a transcript; where it is larger than the model's window, of the newest messages that fit."""
+        pieces = _transcript(messages)
         if not pieces and previous.strip():
             return previous
         if not pieces:
@@ -220,30 +216,27 @@ class ModelSummarizer(Instructed):
             )
         limits, known = ModelLimits.of(self.model), [*self.learned_limits.values()]
         limit = min([*known, limits.room()] if limits.known else known, default=inf)
-        if limit < inf:  # the summary before may be of a model with more room
+        if limit < inf:
             most = max(LEAST_SUMMARY_TOKENS, int(SUMMARY_SHARE * limit))
-            max_tokens = min(max_tokens, most)
-            price = text_price(self.counter)
+            max_tokens, price = min(max_tokens, most), text_price(self.counter)
+            # the summary before may be of a model with more room
             previous = first_part(previous, accepted_tokens(max_tokens), price)
-        count, chars = self.counter or TokenEstimator(), max(map(len, pieces))
-        while True:
-            clipped = "\n\n".join(_clipped(piece, chars) for piece in pieces)
-            request = self._request(previous, clipped, max_tokens)
+            count = self.counter or TokenEstimator()
             # By the most likely count: a call that is refused as too large is not billed, and asked again with less.
-            if limit == inf or count(request) + max_tokens <= FILLED_SHARE * limit:
-                break
-            if chars > LEAST_CHARS:
-                chars = max(LEAST_CHARS, chars * 3 // 4)
-            else:  # the record holds what is in the oldest ones
-                pieces = pieces[len(pieces) // 4 + 1 :]
+            around = count(self._request(previous, "", max_tokens)) + max_tokens
+            room = int(FILLED_SHARE * limit) - around
+            # the record holds what is in those that are too long
+            fit = take_while_fits(reversed(pieces), room, price, on_overflow="skip")
+            pieces = [*reversed(fit.kept)]
             if not pieces:
                 raise SummarizationError(
                     f"the summarizer's input limit of {limit:,} tokens has no room for instructions, a summary of "
                     f"{max_tokens:,} and one of {len(messages)} messages: use a summarizer model with a larger window "
                     "or lower summary_max_tokens"
                 )
-        reply = replied(self.model, request)
-        return self._accepted(reply, max_tokens, _mark_of(previous, clipped))
+        transcript = "\n\n".join(pieces)
+        reply = _asked(self.model, self._request(previous, transcript, max_tokens))
+        return self._accepted(reply, max_tokens, _mark_of(previous, transcript))
 
     def _request(
         self, summary: str, transcript: str, max_tokens: int
@@ -380,16 +373,20 @@ def writer_of(summarizer: Any) -> str:
     return digest(described)
 
 
-def replied(call: Runnable[Any, Any], messages: Any) -> Any:
+def replied(call: Callable[[], Any]) -> Any:
     """Return the reply to one call; whatever a model raises is a `SummarizationError`: a turn that fits goes on."""
     try:
-        reply = call.invoke(messages, CALL_CONFIG)
+        reply = call()
         return _awaited(reply) if inspect.isawaitable(reply) else reply
     except Exception as error:
         raise SummarizationError(
             f"the summarizer failed with {type(error).__name__}: {error}: check the summarizer model, or pass "
             "summarizer=None to extract summaries without one"
         ) from error
+
+
+def _asked(call: Runnable[Any, Any], messages: Sequence[AnyMessage]) -> Any:
+    return replied(lambda: call.invoke(messages, CALL_CONFIG))
 
 
 def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
@@ -473,7 +470,6 @@ carry on without rereading it. What an earlier summary at its beginning says and
 
 {sections} Write at most {max_tokens} tokens."""
 
-LEAST_CHARS = 40  # of each message in a transcript: with less it says nothing
 FILLED_SHARE = 0.9  # of a summarizer's window, because counts are estimates
 SUMMARY_SHARE = 0.25  # of it for a summary, so that most of it is for the transcript
 LEAST_SUMMARY_TOKENS = 64  # smallest length asked for: a paragraph
@@ -487,25 +483,19 @@ def _mark_of(*texts: str) -> str:
 
 
 def _transcript(messages: Sequence[AnyMessage]) -> list[str]:
-    """Each message as text: who speaks, what is said, one line per tool call; empty without anything to show."""
+    """Each message that has something to show as text: who speaks, what is said, one line per tool call."""
     texts = list[str]()
     for message in messages:
-        lines = [
-            f"{_label(part)}: {text}"
-            for part in standard(message)
-            if (text := readable_text(part).strip())
-        ]
-        texts.append("\n".join(lines))
+        said = ((_label(part), readable_text(part)) for part in standard(message))
+        lines = [f"{who}: {text.strip()}" for who, text in said if text.strip()]
+        texts += ["\n".join(lines)] if lines else []
     return texts
-
-
-def _clipped(text: str, chars: int) -> str:
-    return text if len(text) <= chars else f"{text[:chars]}..."
 
 
 def _label(message: AnyMessage) -> str:
     """Who speaks."""
-    if isinstance(message, ToolMessage):
-        who = "Tool error" if message.status == "error" else "Tool result"
-        return f"{who} ({message.name})" if message.name else who
-    return {"human": "User", "ai": "Assistant"}.get(message.type, "Note")
+    who = WHO.get(message.type, "Note")
+    return f"{who} ({message.name})" if message.name else who
+
+
+WHO = {"human": "User", "ai": "Assistant", "tool": "Tool result"}

@@ -6,14 +6,13 @@ block; OpenAI (Responses API, compact endpoint) an encrypted item. Both stand fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage
-from langchain_core.runnables import RunnableLambda
 
 from langchain_ctxwin.core.limits import unwrapped
 from langchain_ctxwin.core.model_info import (
@@ -32,11 +31,10 @@ NATIVE = "native"
 """What `summarizer` is to ask the provider of the agent's model."""
 
 REPLY_ONLY = frozenset(
-    {"response_format", "stop", "stop_sequences", "context_management"}
+    str.split("response_format stop stop_sequences context_management tool_choice")
 )
 """Arguments of a call that only shape an answer: a request to compact with them is refused."""
 
-FORCED = frozenset({"any", "tool"})  # choices of a tool that only an answer could make
 # Arguments of a call that the compact endpoint takes, too.
 COMPACT_ARGUMENTS = (
     "instructions",
@@ -91,8 +89,8 @@ class NativeSummarizer(Instructed):
     model: Any = None
     """The chat model, where it is known before a call goes to it."""
 
-    request: Any = None
-    """Sends what was put together by `asking`."""
+    ask: Callable[[int], Written] | None = None
+    """Asks about a request that was sent, for a summary of so many tokens."""
 
     @property
     def model_name(self) -> str:
@@ -125,8 +123,8 @@ class NativeSummarizer(Instructed):
         inner, bound = unwrapped(call)
         is_openai = rules_of(call).provider == "openai"
         ask = _openai_compact if is_openai else self._anthropic_compact
-        send = partial(ask, inner, list(messages), {**bound, **options})
-        return replace(self, request=RunnableLambda(send, name="summarizer"))
+        arguments = {**bound, **options}
+        return replace(self, ask=partial(ask, inner, list(messages), arguments))
 
     def summarize(
         self,
@@ -140,7 +138,9 @@ class NativeSummarizer(Instructed):
         Raises:
             SummarizationError: the provider failed, or wrote no block.
         """
-        summary: Written = replied(self.request, max_tokens)
+        summary = Written(text="")
+        if self.ask is not None:
+            summary = replied(partial(self.ask, max_tokens))
         if not summary.block:
             raise SummarizationError(
                 f"the provider answered without a compaction: {ADVICE}"
@@ -158,9 +158,6 @@ class NativeSummarizer(Instructed):
         model_arguments = {
             key: value for key, value in arguments.items() if key not in REPLY_ONLY
         }
-        choice = model_arguments.get("tool_choice")
-        if isinstance(choice, Mapping) and choice.get("type") in FORCED:
-            del model_arguments["tool_choice"]
         betas = model_arguments.get("betas", getattr(model, "betas", None)) or ()
         model_arguments["betas"] = [*dict.fromkeys([*betas, DEMAND_BETA])]
         # None takes out what the model is set to
@@ -168,9 +165,7 @@ class NativeSummarizer(Instructed):
         compaction = {"type": "summarize", "instructions": instructions}
         asked = model.bind(**model_arguments, compaction=compaction)
         block = compaction_in(asked.invoke(messages)) or {}
-        text = block.get("content")
-        is_whole = isinstance(text, str)
-        return Written(text=str(text), block=_bare(block) if is_whole else {})
+        return Written(text=str(block.get("content") or ""), block=_bare(block))
 
 
 def native_summarizer(model: Any) -> NativeSummarizer:
@@ -183,11 +178,8 @@ def native_summarizer(model: Any) -> NativeSummarizer:
     if not isinstance(inner, BaseChatModel) and provider in {"", "anthropic", "openai"}:
         return NativeSummarizer()
     wanted = f"summarizer={NATIVE!r}"
-    asks_openai = getattr(inner, "use_responses_api", None) and hasattr(
-        inner, "root_client"
-    )
-    asks_anthropic = hasattr(inner, "betas")
-    can_ask = {"openai": asks_openai, "anthropic": asks_anthropic}
+    asks_openai = getattr(inner, "use_responses_api", None)
+    can_ask = {"openai": asks_openai, "anthropic": hasattr(inner, "betas")}
     if not can_ask.get(provider):
         raise ConfigError(
             f"{wanted}: {type(inner).__name__} cannot ask its provider for one. ChatAnthropic can, and ChatOpenAI with "

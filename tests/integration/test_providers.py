@@ -58,7 +58,7 @@ def test_a_long_talk_keeps_the_providers_rules(name):
 def test_another_middleware_may_mark_the_cache_too(ours_first):
     outcome = composed(create_agent, ours_first=ours_first, turns=12)
     assert (outcome.refused, outcome.failed_turns) == ([], 0)
-    assert max(outcome.breakpoints) == MAX_BREAKPOINTS
+    assert 0 < max(outcome.breakpoints) <= MAX_BREAKPOINTS
 
 
 @on_both

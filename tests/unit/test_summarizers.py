@@ -149,7 +149,7 @@ def test_a_transcript_shows_what_was_said_and_called():
         "User: Look:\n[image]\n[file]\n[video]\nand go\n\n"
         "Assistant: I see.\n\n"
         "Assistant: ls {}\n\n"
-        "Tool error: no such folder\n\n"
+        "Tool result: no such folder\n\n"
         "Note: Be brief.\n\n"
         "Assistant: run {oops"
     )
@@ -172,20 +172,16 @@ def test_nothing_in_a_conversation_can_know_the_marks_around_it():
         assert text in asked(model)[-1]
 
 
-@pytest.mark.parametrize(("count", "first"), [(12, 0), (400, 300)])
-def test_of_a_conversation_larger_than_the_summarizers_window_each_message_is_shown_in_part(
-    count, first
-):
-    """By its beginning, in one call that fits the window beside its answer; of very many only the newest."""
+def test_of_a_conversation_larger_than_the_summarizers_window_the_newest_messages_are_shown():
+    """Whole, in one call that fits the window beside its answer; one that is too long for it is left out."""
     model = windowed(800, "all of it.")
-    chat = [HumanMessage(f"Message {n}: " + "word " * 60) for n in range(count)]
+    chat = [HumanMessage(f"Message {n}: " + "word " * 60) for n in range(12)]
+    chat[-2] = HumanMessage("Message 10: " + "word " * 600)
     assert summarize(model, chat, "zeroth.") == "all of it."
     ((*prompt,),) = (request.messages for request in model.requests)
     assert LetterCounter()(prompt) + 100 <= 800
     shown = [int(n) for n in re.findall(r"User: Message (\d+): word", prompt[-1].text)]
-    assert shown == [*range(shown[0], count)]
-    assert shown[0] >= first
-    assert prompt[-1].text.count("...\n") == len(shown)
+    assert shown == [8, 9, 11]
 
 
 def test_a_summary_before_that_was_longer_than_asked_for_goes_on_whole():
