@@ -7,7 +7,7 @@ messages, state, call
   -- summary_due, emergency, relieve, prepare   core/plan: one loop over tiers; a `Compaction`, or a summary to begin
   -- compaction.applied()    core/compaction the session after it; the request is priced already
   -- request.assembled()     core/request    the messages, which `dressed` fits to their provider
-  -- from_answer, refused    core/measuring, core/recovery: what the model's answer teaches
+  -- from_answer, refused    core/measuring what the model's answer teaches
 """
 
 from __future__ import annotations
@@ -39,8 +39,11 @@ from langchain_ctxwin.core.limits import (
     stated_limit,
 )
 from langchain_ctxwin.core.measuring import (
+    accepted_tokens,
     after_measure,
     measured,
+    refused,
+    retry_target,
 )
 from langchain_ctxwin.core.model_info import (
     ModelInfo,
@@ -57,14 +60,8 @@ from langchain_ctxwin.core.plan import last_request, request_until, shown_part
 from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
-from langchain_ctxwin.core.recovery import accepted_tokens, refused, retry_target
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.session import (
-    Session,
-    read_key,
-    read_session,
-    verified,
-)
+from langchain_ctxwin.core.session import Session, read_key, read_session, verified
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import (
@@ -74,12 +71,7 @@ from langchain_ctxwin.errors import (
     expect,
 )
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricings
-from langchain_ctxwin.protocols import (
-    Clock,
-    LimitMemory,
-    MetricsSink,
-    TokenCounter,
-)
+from langchain_ctxwin.protocols import Clock, LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
 from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
 from langchain_ctxwin.summarize.checking import checked, marked_in

@@ -76,7 +76,7 @@ class Pricing:
         return self._net([message])
 
     @property
-    def doubt(self) -> Doubt:
+    def doubt(self) -> Doubt | None:
         """How far the counts may be off before anything was reported: the estimator's doubt once it stood in."""
         return _doubt_of(self._estimator if self._faults else self.counter)
 
@@ -141,13 +141,11 @@ class Pricings:
         return self._by_family[family]
 
 
-def _doubt_of(counter: TokenCounter) -> Doubt:
+def _doubt_of(counter: TokenCounter) -> Doubt | None:
     """Read the bounds that a counter states; one that states none is taken as it is."""
-    if getattr(counter, "exact", False):
-        return Doubt(ratio_sd=0.0, noise_share=EXACT_NOISE_SHARE, has_margin=False)
     upper, lower = getattr(counter, "upper", None), getattr(counter, "lower", None)
-    if upper is None or lower is None:
-        return Doubt(has_margin=False)
+    if getattr(counter, "exact", False) or upper is None or lower is None:
+        return None
     above = max(0.0, upper(PROBE_TOKENS) / PROBE_TOKENS - 1)
     below = max(0.0, 1 - lower(PROBE_TOKENS) / PROBE_TOKENS)
     sd = above / QUANTILE_SD

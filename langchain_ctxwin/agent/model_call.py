@@ -20,11 +20,16 @@ from langchain_ctxwin.core.events import (
     StepEvent,
     cache_miss,
 )
-from langchain_ctxwin.core.limits import REGIONS, ModelLimits
+from langchain_ctxwin.core.limits import (
+    REGIONS,
+    ModelLimits,
+    fitting_output,
+    only_model,
+    smaller_output,
+)
 from langchain_ctxwin.core.measuring import (
     from_answer,
-    small_report,
-    unsealed,
+    silent_overflow,
     without_reasoning,
 )
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
@@ -33,14 +38,8 @@ from langchain_ctxwin.core.provider_call import (
     refused_part,
     without_response_ids,
 )
-from langchain_ctxwin.core.recovery import (
-    fitting_output,
-    only_model,
-    silent_overflow,
-    smaller_output,
-)
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.sizing import answered_by, may_be
+from langchain_ctxwin.core.sizing import answered_by
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import (
@@ -191,7 +190,8 @@ class ModelCall:
             return attempt
         if part == "history":
             return replace(attempt, request=without_response_ids(attempt.request))
-        session = (unsealed if part == "sealed" else without_reasoning)(step.window)
+        refused = "unsealed" if part == "sealed" else "unbound"
+        session = without_reasoning(step.window, refused)
         before = self._attempt()
         step.anew(session)
         step.fit()
@@ -297,23 +297,8 @@ class ModelCall:
         """An overflow that shows in the answer only."""
         if not isinstance(reply, AIMessage):
             return None
-        window = self._step.window
-        extends, least = window.last_report, window.lower_tokens
-        previous = small_report(window)
-        if not may_be(answered_by(reply), window.sizing.model):
-            extends, least, previous = None, 0, None
-        if previous is None and extends:
-            previous = extends.tokens, max(0, least - extends.tokens)
-        return silent_overflow(
-            reply,
-            context_window=window.limits.context_window,
-            requested_output_tokens=next(
-                iter(attempt.options.values()), self._requested_output
-            ),
-            least_input_tokens=least,
-            previous=previous,
-            accepted_tokens=extends.tokens if extends else 0,
-        )
+        requested = next(iter(attempt.options.values()), self._requested_output)
+        return silent_overflow(self._step.window, reply, requested)
 
     def _learned(
         self, window: Window, reply: Any, *, was_cut: bool
@@ -324,7 +309,7 @@ class ModelCall:
                 f"the model node got {type(reply).__name__} instead of an AIMessage: "
                 "wrap a chat model, or a callable that returns its answer"
             )
-        # The anchor refers to the answer by id, so the id must exist before LangGraph would stamp it.
+        # Views refer to the answer by id, so the id must exist before LangGraph would stamp it.
         about = {**reply.response_metadata, "ctxwin": dict(window.report)}
         answer = reply.model_copy(
             update={"id": reply.id or str(uuid4()), "response_metadata": about}

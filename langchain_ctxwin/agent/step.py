@@ -29,7 +29,12 @@ from langchain_ctxwin.agent.storage import (
 )
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import OverflowEvent
-from langchain_ctxwin.core.limits import ModelLimits, NamedLimits, asking_for
+from langchain_ctxwin.core.limits import (
+    ModelLimits,
+    NamedLimits,
+    asking_for,
+    output_tokens_of,
+)
 from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.model_info import (
     arguments_of,
@@ -38,7 +43,6 @@ from langchain_ctxwin.core.model_info import (
     unbound,
 )
 from langchain_ctxwin.core.provider_blocks import in_prompt
-from langchain_ctxwin.core.recovery import output_tokens_of
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.tool_schemas import name_of

@@ -16,8 +16,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.provider_blocks import compaction_in
-from langchain_ctxwin.core.sizing import cleared_tokens
-from langchain_ctxwin.core.usage import Usage, stop_reasons
+from langchain_ctxwin.core.sizing import Usage, cleared_tokens, stop_reasons
 
 Level = Literal["debug", "info", "warning"]
 """How much an event wants to be noticed, in the words of logging."""

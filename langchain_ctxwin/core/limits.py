@@ -319,6 +319,15 @@ def stated_limit(
     return limit if is_possible(limit, accepted_tokens) else None
 
 
+def stated_input(overflow: ContextOverflow) -> int | None:
+    """Return the input that the provider counted; a stated sum has the requested output taken off."""
+    actual, output = overflow.actual, overflow.requested_output
+    if actual is None or output is None or overflow.kind == "input":
+        return actual
+    is_sum = overflow.limit is not None and actual > overflow.limit
+    return actual - output if is_sum else actual
+
+
 def is_possible(limit: int, accepted_tokens: int = 0) -> bool:
     """True for the limit of a served model that is not below an input which it took."""
     return limit >= max(LEAST_LIMIT_TOKENS, accepted_tokens / COUNT_SLACK)
@@ -355,6 +364,65 @@ def lowered(limits: ModelLimits, learned: int | None) -> ModelLimits:
     changes: dict[str, Any] = {field_name: learned}
     return replace(limits, **changes)
 
+
+# ---- less output ----------------------------------------------------------------------------------------------------
+
+# Names that integrations take for one call, too; `num_predict` of local servers is for construction only.
+CALL_ARGUMENTS = ("max_tokens", "max_output_tokens", "max_completion_tokens")
+LEAST_OUTPUT_TOKENS = 256  # shortest answer worth asking for: about a long paragraph, or a tool call with its arguments
+LEAST_OUTPUT_SHARE = 0.25  # part of the requested output that has to remain: a shorter answer is likely cut off
+EDGE_TOKENS = 16  # room between input and output: servers count a stop token or the start of the answer beside both
+
+
+def output_tokens_of(arguments: Mapping[str, Any]) -> int | None:
+    """Return the output that the arguments of a call ask for; None when they do not say."""
+    requested = (arguments.get(name) for name in CALL_ARGUMENTS)
+    return next(
+        (tokens for tokens in requested if isinstance(tokens, int) and tokens > 0), None
+    )
+
+
+def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:
+    """Return the argument that asks `call` for as much output as is left; empty when too little is, or it has none."""
+    actual, limit = stated_input(overflow), overflow.limit
+    if overflow.kind == "input" or limit is None or actual is None:
+        return {}
+    room = limit - actual - EDGE_TOKENS
+    requested = overflow.requested_output or limit
+    is_enough = room >= LEAST_OUTPUT_SHARE * (overflow.requested_output or 0)
+    if not is_enough:
+        return {}
+    return fitting_output(call, requested_tokens=requested, room_tokens=room)
+
+
+def fitting_output(
+    call: object, *, requested_tokens: int, room_tokens: int
+) -> dict[str, int]:
+    """Return the argument that asks `call` for no more output than there is room for; empty when it need not.
+
+    It is the one by which the model, or a binding around it, was set. The thinking that a model was set to do counts as
+    output, too.
+    """
+    model, bound = only_model(call) or (None, {})
+    set_names = (n for n in CALL_ARGUMENTS if bound.get(n) or getattr(model, n, None))
+    name = next(set_names, None)
+    thinking = bound.get("thinking") or getattr(model, "thinking", None)
+    budget = getattr(model, "thinking_budget", None)
+    if isinstance(thinking, Mapping):
+        budget = thinking.get("budget_tokens")
+    least = LEAST_OUTPUT_TOKENS + max(0, budget or 0)
+    return (
+        {name: room_tokens} if name and least <= room_tokens < requested_tokens else {}
+    )
+
+
+def only_model(call: object) -> tuple[Any, dict[str, Any]] | None:
+    """Return the one model that every call goes to and what is bound to it; None when a run may choose another."""
+    models = list(models_behind(call))
+    return models[0] if len(models) == 1 else None
+
+
+# ---- the budget -----------------------------------------------------------------------------------------------------
 
 REGIONS = {
     "system": "system_tokens",

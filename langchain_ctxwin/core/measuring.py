@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
+from math import inf
 from typing import Any
 
 from langchain_core.messages import AIMessage
-from pydantic import TypeAdapter
 
 from langchain_ctxwin.core.compaction import cut, with_new_pins, with_view
 from langchain_ctxwin.core.limits import (
@@ -17,25 +17,31 @@ from langchain_ctxwin.core.limits import (
     least,
     lowered,
     media_limits,
+    stated_input,
+    stated_limit,
 )
+from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.parts import Parts, unbound_before
-from langchain_ctxwin.core.provider_blocks import has_bound_reasoning
+from langchain_ctxwin.core.provider_blocks import (
+    MediaSize,
+    has_bound_reasoning,
+    learned_limits,
+)
 from langchain_ctxwin.core.request import Request, Window
 from langchain_ctxwin.core.session import Session, last_position
 from langchain_ctxwin.core.sizing import (
     LEAST_SHARE,
+    STORED_SIZES,
     ReportedSize,
     Sizes,
     answered_by,
-    counted_once,
-    far_off,
-    is_believed,
-    is_count,
+    count_of,
     may_be,
     sent_tokens,
+    stop_reasons,
 )
 from langchain_ctxwin.core.turns import Steps
-from langchain_ctxwin.core.view import Position, View, message_id, position_of
+from langchain_ctxwin.core.view import View, message_id, position_of
 
 
 def measured(
@@ -174,17 +180,17 @@ def _limits(
 def _sized(parts: Parts, session: Session) -> Request:
     """The request in the best known size: an extension of what the provider reported, or estimated."""
     plain = Request(
-        parts=parts,
-        session=session,
-        sizing=Sizes(doubt=parts.pricer.doubt),
-        unbound=_unbound(session, parts),
+        parts=parts, session=session, sizing=Sizes(), unbound=_unbound(session, parts)
     )
     request = plain.shown_as(session.view, session.summary)
-    newest = None
+    sizes, report = sizes_for(parts, session), None
     if "anchor" not in session.counts:
-        session, newest = from_history(request)
-    request = replace(request, session=session, sizing=sizes_for(parts, session))
-    if report := last_report_of(request, newest):
+        sizes, report = from_history(request, sizes)
+        if report:
+            counts = _with_sizes(session.counts, parts.model, sizes)
+            session = replace(session, counts=counts)
+    request = replace(request, session=session, sizing=sizes)
+    if report := last_report_of(request, report):
         prefix_tokens = report.estimate - request.fixed_estimates.total_tokens
         steps = Steps(request.steps)
         steps.counted = report.at, max(0, prefix_tokens)
@@ -197,9 +203,8 @@ def last_report_of(
 ) -> ReportedSize | None:
     """Return the reported size of an earlier request that this one extends; without an anchor, the `newest` one."""
     if anchor := request.session.counts.get("anchor"):
-        at = anchor["index"]
-        is_there = [m.id for m in request.parts.messages[at : at + 1]] == [anchor["id"]]
-        if not is_there or anchor["digest"] != request.digest_until(at):
+        at, messages = anchor["index"], request.parts.messages
+        if at > len(messages) or anchor["digest"] != request.digest_until(at):
             return None
         newest = ReportedSize(anchor["tokens"], anchor["estimate"], at)
     if newest is None:
@@ -217,7 +222,71 @@ def _unbound(session: Session, parts: Parts) -> int:
     return stop if own else unbound_before(messages, stop, parts.rules)
 
 
-# ---- after an answer or a refusal ------------------------------------------------------------------------------------
+def from_history(request: Request, sizes: Sizes) -> tuple[Sizes, ReportedSize | None]:
+    """Learn from the usage in the shown history, whose answers were not handed to us, by the same rules as of answers.
+
+    After a compaction only what was answered since belongs to requests like this one. Returns the newest report, too.
+    """
+    session, parts = request.session, request.parts
+    compacted = session.stop_at("since") if session.compactions else 0
+    newest, before = None, request.fixed_estimates.total_tokens
+    known, sizes = sizes, replace(sizes, doubted=None, is_reported=False)
+    for step in request.steps:
+        estimate, before = before, before + step.tokens
+        answer = step.messages[0] if step.messages else None
+        is_first = step is request.steps[0]
+        if not isinstance(answer, AIMessage) or is_first or step.index < compacted:
+            continue
+        tokens, name = sent_tokens(answer), answered_by(answer)
+        if not tokens or not may_be(name, sizes.model or parts.model):
+            continue
+        report = ReportedSize(tokens, estimate, step.index)
+        planned = newest.tokens + estimate - newest.estimate if newest else estimate
+        sizes = _after(sizes, report, request, planned, newest)
+        if not sizes.doubted:
+            newest, sizes = report, replace(sizes, model=name or sizes.model)
+    if newest is None:
+        return known, None
+    steps = Steps(request.steps[: request.steps.place(newest.at)])
+    learned = sizes.with_request(newest.tokens, request.fixed_estimates, steps)
+    return replace(learned, doubted=sizes.doubted), newest
+
+
+def _after(
+    sizes: Sizes,
+    report: ReportedSize,
+    request: Request,
+    planned: int,
+    extended: ReportedSize | None,
+) -> Sizes:
+    """The sizes after a report about a request like this one."""
+    declared = request.parts.declared
+    return sizes.after(
+        report,
+        planned,
+        extended,
+        tool_tokens=request.fixed_estimates.tool_tokens,
+        limit_tokens=declared.input_limit(0) if declared.known else None,
+    )
+
+
+def sizes_for(parts: Parts, session: Session) -> Sizes:
+    """Return the stored sizes as far as they hold for a request: with other tools those of texts alone."""
+    stored = (session.counts.get("sizes") or {}).get(parts.model)
+    sizes = STORED_SIZES.validate_python(stored) if stored else Sizes()
+    if sizes.tools != parts.tools_digest:
+        sizes = Sizes(spans=sizes.spans, model=sizes.model, tools=parts.tools_digest)
+    return replace(sizes, doubt=parts.pricer.doubt)
+
+
+def _with_sizes(counts: Mapping[str, Any], model: str, sizes: Sizes) -> dict[str, Any]:
+    """The counts with the sizes of requests to one model."""
+    stored = counts.get("sizes") or {}
+    new = STORED_SIZES.dump_python(sizes, mode="json")
+    return {**counts, "sizes": {**stored, model: new}}
+
+
+# ---- after an answer ------------------------------------------------------------------------------------------------
 
 
 def after_measure(window: Window) -> Session:
@@ -228,21 +297,6 @@ def after_measure(window: Window) -> Session:
     return replace(window.session, counts=counts, faults=())
 
 
-def without_reasoning(window: Window) -> Session:
-    """Return the session after a refusal of reasoning that is tied to another prefix: all of it so far is left out."""
-    session, last = window.session, last_position(window.parts.messages)
-    guard = {**session.guard, "unbound": last, "binding_model": window.parts.model}
-    return replace(session, guard=guard, counts=session.unanchored)
-
-
-def unsealed(window: Window) -> Session:
-    """Return the session after a refusal of what the provider itself had signed or encrypted: it is sent no more."""
-    session, last = window.session, last_position(window.parts.messages)
-    guard = {**session.guard, "unsealed": last}
-    view = replace(session.view, block=None)
-    return replace(session, guard=guard, view=view, counts=session.unanchored)
-
-
 def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
     """Learn from the usage that came with the answer to a request.
 
@@ -251,32 +305,22 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
     counts, tokens = dict(window.session.counts), sent_tokens(reply)
     if has_bound_reasoning(reply):
         counts["tied_to"] = window.tied_to
-    if tokens is None:
+    if not tokens:
         return counts, ""
     sizes, extended, planned = window.sizing, window.last_report, window.total_tokens
     asked, name = window.parts.model, answered_by(reply)
     is_same = may_be(name, sizes.model or asked)
     if not is_same:  # what one counts that stood in says nothing about the other
-        sizes, extended = Sizes(tools=sizes.tools, doubt=sizes.doubt), None
+        sizes, extended = Sizes(tools=sizes.tools), None
         planned = window.estimates.total_tokens
-    if not is_count(tokens) or not tokens:
-        return counts, far_off(tokens, planned)
-    sizes = replace(sizes, model=name or sizes.model)
-    if sizes.is_reported:
-        tokens = counted_once(reply, tokens, planned)
     report = ReportedSize(tokens, window.estimates.total_tokens, window.stop)
-    if not is_believed(
-        report,
-        sizes,
-        planned,
-        tool_tokens=window.estimates.tool_tokens,
-        limit_tokens=window.limits.input_limit(0),
-        extended_tokens=extended.tokens if extended else 0,
-    ):
-        doubting = replace(sizes, doubted=report)
-        return _with_sizes(counts, asked, doubting), far_off(tokens, planned)
+    sizes = replace(sizes, model=name or sizes.model)
+    sizes = _after(sizes, report, window, planned, extended)
+    if sizes.doubted:
+        far_off = f"{tokens:,} input tokens, far from our count of {planned:,}"
+        ignored = f"the provider reported {far_off}"
+        return _with_sizes(counts, asked, sizes), ignored
     counts["anchor"] = {
-        "id": reply.id,
         "model": asked,
         "digest": window.digest_until(window.stop),
         "tokens": tokens,
@@ -287,103 +331,154 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
     if is_same and learned and not is_possible(learned, tokens):
         others = counts["limits"].items()
         counts["limits"] = {name: one for name, one in others if name != asked}
-    if extended:
-        answer = Position(id=reply.id or "", index=window.stop)
-        sizes = sizes.with_growth(extended, report, answer)
-    sizes = sizes.with_request(tokens, window.estimates, window.steps)
+    sizes = sizes.with_request(tokens, window.fixed_estimates, window.steps)
     return _with_sizes(counts, asked, sizes), ""
 
 
-def _with_sizes(counts: Mapping[str, Any], model: str, sizes: Sizes) -> dict[str, Any]:
-    """The counts with the sizes of requests to one model."""
-    stored = counts.get("sizes") or {}
-    return {**counts, "sizes": {**stored, model: sizes.to_json()}}
+# The answer ended because something was full: the requested output, or the window.
+LENGTH_STOPS = frozenset(
+    {
+        "length",
+        "max_tokens",
+        "max_output_tokens",
+        "model_length",
+        "model_context_window_exceeded",
+    }
+)
+# An answer shorter than this part of what was requested did not end at the request's own limit, and a size this close
+# to the window has reached it: servers that count a stop token or a template differ by a few tokens, not by 5 %.
+CUT_SHARE, EDGE_SHARE = 0.95, 0.01
+# Servers count the tokens of their template beside a prompt that they cut, or not.
+SAME_TOKENS = 8
+# A request that grew by less may be counted as large as before: templates drop old reasoning blocks.
+GROWTH_TOKENS = 64
+# A report below this part of our own lower bound is no counting error; that bound alone is wrong by less than 20 %.
+CERTAIN_SHARE = 0.8
+# Servers that leave cached tokens out report what was added since the last request, and up to a block of their cache:
+# OpenAI's and Gemini's begin at 1,024 tokens. Our estimate of what was added may be this far off.
+CACHE_BLOCK_TOKENS, ADDED_DOUBT = 1_024, 1.25
 
 
-def small_report(window: Window) -> tuple[int, int] | None:
-    """Return the last report, when it was too small to be believed, and what was added since."""
-    report = window.sizing.doubted
-    if report is None or report.tokens >= report.estimate:
+def silent_overflow(
+    window: Window, reply: AIMessage, requested_output_tokens: int | None
+) -> ContextOverflow | None:
+    """Recognise in the answer to a request an overflow that the server did not report as an error.
+
+    Either the window ended the answer (llama.cpp, vLLM), or the server dropped a part of the prompt to make it fit
+    (Ollama): then it reports the same size again although the request grew. Never raises.
+
+    Args:
+        window: the request.
+        reply: the answer, with its usage and the reason why it ended.
+        requested_output_tokens: the longest answer that was asked for.
+    """
+    usage: Mapping[str, Any] = reply.usage_metadata or {}
+    parts, least = usage.get("input_token_details") or {}, window.lower_tokens
+    cached = sum(parts.get(key) or 0 for key in ("cache_read", "cache_creation"))
+    reported, output = sent_tokens(reply), count_of(usage.get("output_tokens"))
+    if not reported or output is None or reported < cached:
         return None
-    return report.tokens, max(0, window.estimates.total_tokens - report.estimate)
+    sizes, extended = window.sizing, window.last_report
+    if not may_be(answered_by(reply), sizes.model):
+        sizes, extended, least = Sizes(), None, 0
+    total, context = reported + output, window.limits.context_window or 0
+    reasons = {reason.rpartition(".")[2].lower() for reason in stop_reasons(reply)}
+    is_whole = reported >= CERTAIN_SHARE * least
+    is_at_edge = abs(total - context) <= EDGE_SHARE * context and is_whole
+    is_cut_early = output < CUT_SHARE * (requested_output_tokens or inf)
+    if is_at_edge and is_cut_early and reasons & LENGTH_STOPS:
+        return ContextOverflow(
+            total, reported, "input_plus_output", requested_output_tokens
+        )
+    before, doubted = extended, sizes.doubted
+    added = max(0, least - extended.tokens) if extended else 0
+    if doubted and doubted.tokens < doubted.estimate:
+        before = doubted
+        added = max(0, window.estimates.total_tokens - doubted.estimate)
+    if not before or reported >= least or not _is_cut(reported, before.tokens, added):
+        return None
+    # Some servers keep half their window of a prompt that exceeds it.
+    accepted = extended.tokens if extended else 0
+    is_half = accepted <= 2 * reported < least
+    return ContextOverflow(2 * reported if is_half else max(reported, accepted))
 
 
-def from_refusal(window: Window, stated_tokens: int | None) -> dict[str, Any]:
-    """Learn from the size that a provider states for a request it refused.
+def _is_cut(reported: int, before: int, added: int) -> bool:
+    """True for the same size again although the request grew, where that is not what a cache did not hold."""
+    is_same = abs(reported - before) <= SAME_TOKENS
+    least, most = added / ADDED_DOUBT, added * ADDED_DOUBT + CACHE_BLOCK_TOKENS
+    return is_same and added >= GROWTH_TOKENS and not least <= reported <= most
 
-    Sizes that earlier answers brought no longer count for this request.
+
+# ---- after a refusal ------------------------------------------------------------------------------------------------
+
+BLIND_STEP = 0.75
+"""Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request."""
+
+
+def without_reasoning(window: Window, refused: str = "unbound") -> Session:
+    """Return the session after a refusal of reasoning: of what is tied to another prefix, all so far is left out.
+
+    Of `unsealed`, of what the provider itself had signed or encrypted, a block on demand is left out, too.
     """
-    counts = {**window.session.counts, "anchor": None}
+    session, last = window.session, last_position(window.parts.messages)
+    guard, view = {**session.guard, refused: last}, session.view
+    if refused == "unbound":
+        guard["binding_model"] = window.parts.model
+    else:
+        view = replace(view, block=None)
+    return replace(session, guard=guard, view=view, counts=session.unanchored)
+
+
+def retry_target(window: Window) -> int:
+    """Upper bound that a refused request must come down to, measured again with all that the refusal taught.
+
+    That is the input limit, when the request is now known to be over it. One that seems to fit was refused for reasons
+    that we cannot count, and has to become much smaller.
+    """
+    limit = window.budget.input_limit
+    return limit if window.over_by else int(BLIND_STEP * window.upper_tokens)
+
+
+def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
+    """Return `context_counts` after a refusal: the smallest limit, and what the stated size says about our counts.
+
+    Sizes that earlier answers brought no longer count for this request. A refusal that states no limit teaches one
+    between what was refused and what was taken before; without it, the same unstated limit would be met again and
+    again.
+    """
+    counts, model = {**window.session.counts}, window.parts.model
+    if media := learned_limits(overflow, MediaSize.of_all(window.assembled())):
+        before = counts.get("media") or {}
+        return {
+            **counts,
+            "media": {**before, model: {**before.get(model, {}), **media}},
+        }
+    counts["anchor"], stated = None, count_of(stated_input(overflow))
     least = LEAST_SHARE * min(window.total_tokens, window.estimates.total_tokens)
-    if not is_count(stated_tokens) or stated_tokens < least:
+    if stated is not None and stated >= least:
+        fixed, steps = window.fixed_estimates, window.steps
+        sizes = window.sizing.with_refusal(stated, fixed, steps)
+        counts = _with_sizes(counts, model, sizes)
+    taken = accepted_tokens(window)
+    limit = stated_limit(overflow, taken, window.parts.declared)
+    if limit is None and not window.over_by:
+        refused_tokens = window.total_tokens
+        between = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
+        is_shared = not window.limits.max_input_tokens
+        # the reserve of a learned window is at most a quarter of it
+        beside = min(window.reserved_tokens, between // 3) if is_shared else 0
+        limit = between + beside if is_possible(between, taken) else None
+    if limit is None or limit > (remembered_limit(window.session, model) or inf):
         return counts
-    sizes = window.sizing.with_refusal(stated_tokens, window.estimates, window.steps)
-    return _with_sizes(counts, window.parts.model, sizes)
+    return {**counts, "limits": {**(counts.get("limits") or {}), model: limit}}
 
 
-def from_history(request: Request) -> tuple[Session, ReportedSize | None]:
-    """Learn from the usage in the shown history, whose answers were not handed to us, by the same rules as of answers.
-
-    After a compaction only what was answered since belongs to requests like this one. Returns the newest report, too.
-    """
-    session, parts = request.session, request.parts
-    compacted = session.stop_at("since") if session.compactions else 0
-    limit = parts.declared.input_limit(0) if parts.declared.known else None
-    sizes = replace(sizes_for(parts, session), doubted=None)
-    learned_until = sizes.last.index if sizes.last else 0
-    newest, before = None, request.fixed_estimates.total_tokens
-    for step in request.steps:
-        estimate, before = before, before + step.tokens
-        answer = step.messages[0] if step.messages else None
-        is_first = step is request.steps[0]
-        if not isinstance(answer, AIMessage) or is_first or step.index < compacted:
-            continue
-        tokens, name = sent_tokens(answer), answered_by(answer)
-        is_other = not may_be(name, sizes.model or parts.model)
-        if not tokens or not is_count(tokens) or is_other:
-            continue
-        report = ReportedSize(tokens, estimate, step.index)
-        is_known = is_believed(
-            report,
-            sizes,
-            newest.tokens + estimate - newest.estimate if newest else estimate,
-            tool_tokens=request.estimates.tool_tokens,
-            limit_tokens=limit,
-            extended_tokens=newest.tokens if newest else 0,
-        )
-        if not is_known:
-            sizes = replace(sizes, doubted=report)
-            continue
-        if newest and newest.at >= learned_until:
-            answered_at = position_of(parts.messages, report.at)
-            sizes = sizes.with_growth(newest, report, answered_at)
-        model = name or sizes.model
-        newest, sizes = (
-            report,
-            replace(sizes, doubted=None, is_reported=True, model=model),
-        )
-    if newest is None:
-        return session, None
-    if newest.at <= learned_until:
-        return session, newest
-    sizes = sizes.with_request(
-        newest.tokens,
-        request.estimates,
-        request.steps,
-        later_tokens=request.steps.between(newest.at, request.stop),
-    )
-    counts = _with_sizes(session.counts, parts.model, sizes)
-    return replace(session, counts=counts), newest
-
-
-STORED_SIZES = TypeAdapter(Sizes)
-
-
-def sizes_for(parts: Parts, session: Session) -> Sizes:
-    """Return the stored sizes as far as they hold for a request."""
-    stored = (session.counts.get("sizes") or {}).get(parts.model)
-    sizes = STORED_SIZES.validate_python(stored) if stored else Sizes()
-    return sizes.valid_for(parts.tools_digest, parts.messages, parts.pricer.doubt)
+def accepted_tokens(window: Window) -> int:
+    """Return the largest input that the model of a request is known to have taken; 0 when none is."""
+    anchor = window.session.counts.get("anchor") or {}
+    own = anchor["tokens"] if anchor.get("model") == window.parts.model else 0
+    return max(own, window.last_report.tokens if window.last_report else 0)
 
 
 def remembered_limit(session: Session, model: str) -> int | None:

@@ -11,11 +11,9 @@ for any number. They match text without quotes, backticks and backslashes whose 
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from langchain_ctxwin.errors import ContextWindowError
 
@@ -63,14 +61,8 @@ def classify_overflow(exc_or_text: object) -> ContextOverflow | None:
     """
     if isinstance(exc_or_text, ContextWindowError):
         return None
-    return next(
-        (
-            verdict or None
-            for verdict in map(_judge, evidence_of(exc_or_text))
-            if verdict is not None
-        ),
-        None,
-    )
+    verdicts = map(_judge, evidence_of(exc_or_text))
+    return next((one for one in verdicts if one is not None), None) or None
 
 
 # ---- wordings -------------------------------------------------------------------------------------------------------
@@ -88,17 +80,12 @@ def _table(*wordings: str) -> tuple[re.Pattern[str], ...]:
 
     Letters are those of ASCII, so that a word or a number also ends where Chinese begins, which has no spaces.
     """
-    names = {
-        f"<{name}>": f"(?P<{name}>{NUMBER})"
-        for name in ("limit", "actual", "output", "most")
-    } | {"<n>": NUMBER}
-    return tuple(
-        re.compile(
-            re.sub("<[a-z]+>", lambda mark: names[mark[0]], wording),
-            re.IGNORECASE | re.ASCII,
-        )
-        for wording in wordings
+    marks = re.compile("<(limit|actual|output|most)>")
+    named = (
+        marks.sub(lambda mark: f"(?P<{mark[1]}>{NUMBER})", one).replace("<n>", NUMBER)
+        for one in wordings
     )
+    return tuple(re.compile(one, re.IGNORECASE | re.ASCII) for one in named)
 
 
 OVERFLOW_CLASS = re.compile(
@@ -271,22 +258,23 @@ MEDIA: dict[Literal["bytes", "images"], tuple[re.Pattern[str], ...]] = {
 
 def _judge(evidence: Evidence) -> ContextOverflow | Literal[False] | None:
     """Decide from one exception: an overflow, False for another failure, None for neither; the surest signs first."""
-    text, names = evidence.text, evidence.class_names
-    if evidence.status in OTHER_STATUSES or any(map(OTHER_CLASS.search, names)):
+    names, status, text = evidence
+    if status in OTHER_STATUSES or OTHER_CLASS.search(names):
         return False
     has_code = any(map(OVERFLOW_CODE.search, _CODE.findall(text)))
     if not has_code and _first(OTHER_FAILURES, text):
         return False
-    if media := _media(text):
-        return media
+    for unit, wordings in MEDIA.items():
+        if match := _first(wordings, text):
+            return ContextOverflow(unit=unit, most=_numbers(match).get("most"))
     is_stated = OVERFLOW_CODE.search(text) or _first(JOINT_SIZES, text)
     if has_code or is_stated or CORE_CLASS in names:
         return _sized(text)
     is_parameter = _first(PARAMETERS, text) and not _first(JOINT, text)
-    is_named = any(map(OVERFLOW_CLASS.search, (*names, text)))
+    is_named = OVERFLOW_CLASS.search(f"{names} {text}")
     if not is_parameter and (is_named or _first(OVERFLOWS, text)):
         return _sized(text)
-    is_too_large = evidence.status == TOO_LARGE_STATUS or TOO_LARGE_CODE in text
+    is_too_large = status == TOO_LARGE_STATUS or TOO_LARGE_CODE in text
     return ContextOverflow(unit="bytes") if is_too_large else None
 
 
@@ -298,18 +286,12 @@ def _first(wordings: Iterable[re.Pattern[str]], text: str) -> re.Match[str] | No
 
 def _sized(text: str) -> ContextOverflow:
     """The overflow with the figures that its text states; a size that would fit was read from something else."""
-    match = _first((*JOINT_SIZES, *SIZES, *LIMITS), text)
-    figures = match.groupdict() if match else {}
-    limit, actual, output = (
-        _number(figures.get(name)) for name in ("limit", "actual", "output")
-    )
+    sizes = _numbers(_first((*JOINT_SIZES, *SIZES, *LIMITS), text))
+    limit, output, actual = map(sizes.get, ("limit", "output", "actual"))
     if limit is not None and actual is None:
-        sizes = (
-            _number(size["actual"]) or 0
-            for wording in ACTUALS
-            for size in wording.finditer(text)
-        )
-        actual = next((size for size in sizes if size > limit), None)
+        found = (match for wording in ACTUALS for match in wording.finditer(text))
+        stated = (_numbers(match).get("actual", 0) for match in found)
+        actual = next((size for size in stated if size > limit), None)
     if limit is not None and actual is not None and actual + (output or 0) < limit:
         actual = None
     is_joint = output is not None or _first(JOINT, text) is not None
@@ -318,25 +300,16 @@ def _sized(text: str) -> ContextOverflow:
     )
 
 
-def _media(text: str) -> ContextOverflow | None:
-    """The overflow of a request with too many bytes or images."""
-    for unit, wordings in MEDIA.items():
-        if match := _first(wordings, text):
-            return ContextOverflow(
-                unit=unit, most=_number(match.groupdict().get("most"))
-            )
-    return None
-
-
-def _number(text: str | None) -> int | None:
-    """The number without separators; 0 states nothing."""
-    return int(re.sub("[,_. ]", "", text)) or None if text else None
+def _numbers(match: re.Match[str] | None) -> dict[str, int]:
+    """The figures of a wording by name, without their separators; 0 states nothing."""
+    named = match.groupdict() if match else {}
+    figures = {
+        name: int(re.sub("[,_. ]", "", one)) for name, one in named.items() if one
+    }
+    return {name: figure for name, figure in figures.items() if figure}
 
 
 # ---- what an exception says -----------------------------------------------------------------------------------------
-
-MAX_EXCEPTIONS, MAX_SOURCES = 32, 6
-"""Exceptions looked at in a chain of causes and groups, and of each so many different texts."""
 
 MAX_TEXT_CHARS = 4_096
 """Text looked at per source: some servers echo the whole request into the error."""
@@ -356,15 +329,14 @@ _SPACE = re.compile(r"\\{1,8}[nrt](?![a-z]{2})|\s+")
 _STATUS = re.compile(r"[45][0-9]{2}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """Class names, status and text of one exception, or of one text."""
+class Evidence(NamedTuple):
+    """What one exception, or one text, says."""
 
-    class_names: tuple[str, ...] = ()
-    status: int | None = None
+    class_names: str
+    status: int | None
     """The HTTP error status."""
 
-    text: str = ""
+    text: str
     """Message, code and body without quotes and backslashes, whitespace collapsed, bounded in length."""
 
 
@@ -374,52 +346,39 @@ def evidence_of(source: object) -> Iterator[Evidence]:
     Never raises. The source may be an exception, a text or a decoded body.
     """
     if not isinstance(source, BaseException):
-        yield Evidence(text=_joined([source]))
+        yield Evidence("", None, _text(source))
         return
-    for error in _chain(source):
+    errors = [source]
+    for error in errors:
+        members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+        context = None if error.__suppress_context__ else error.__context__
+        behind = (*members, error.__cause__, context)
+        errors += [one for one in behind if one is not None and one not in errors]
         response = getattr(error, "response", None)
-        codes = [f"code: {getattr(error, name, '')}" for name in CODE_ATTRIBUTES]
-        bodies = [getattr(error, name, None) for name in BODY_ATTRIBUTES]
+        texts = [getattr(error, name, None) for name in BODY_ATTRIBUTES]
         # one that was read; others might read from the socket here
         if getattr(response, "is_closed", None) is True:
-            bodies.append(getattr(response, "text", None))
-        texts = (one for one in bodies if isinstance(one, str | bytes | Mapping | list))
+            texts.append(getattr(response, "text", None))
+        texts = [one for one in texts if isinstance(one, str | bytes | Mapping | list)]
+        codes = [f"code: {getattr(error, name, '')}" for name in CODE_ATTRIBUTES]
         statuses = (
             str(getattr(place, name, ""))  # LiteLLM keeps it as text at times
             for place in (error, response)
             for name in STATUS_ATTRIBUTES
         )
         yield Evidence(
-            class_names=tuple(cls.__name__ for cls in type(error).__mro__),
-            status=next((int(one) for one in statuses if _STATUS.fullmatch(one)), None),
-            text=_joined([error, *texts, *codes]),
+            " ".join(cls.__name__ for cls in type(error).__mro__),
+            next((int(one) for one in statuses if _STATUS.fullmatch(one)), None),
+            " ; ".join(dict.fromkeys(map(_text, (error, *texts, *codes)))),
         )
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    queue = deque([error])
-    for _ in range(MAX_EXCEPTIONS):
-        if not queue:
-            return
-        current = queue.popleft()
-        yield current
-        members = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
-        context = None if current.__suppress_context__ else current.__context__
-        behind = (*members, current.__cause__, context)
-        queue.extend(cause for cause in behind if cause is not None)
-
-
-def _joined(sources: Iterable[object]) -> str:
-    texts = dict.fromkeys(
-        _NOISE.sub("", _SPACE.sub(" ", _text(source))) for source in sources
-    )
-    return " ; ".join(text for text in islice(texts, MAX_SOURCES) if text)
-
-
 def _text(source: object) -> str:
-    """Head and tail of a long text: the message stands before or after what is echoed."""
+    """Head and tail of a long text, tidied: the message stands before or after what is echoed."""
     if isinstance(source, bytes):
         source = source.decode("utf-8", "replace")
     text = str(source)
     half = MAX_TEXT_CHARS // 2
-    return text if len(text) <= MAX_TEXT_CHARS else text[:half] + text[-half:]
+    if len(text) > MAX_TEXT_CHARS:
+        text = text[:half] + text[-half:]
+    return _NOISE.sub("", _SPACE.sub(" ", text))

@@ -104,7 +104,7 @@ class Pricer(Protocol):
         ...
 
     @property
-    def doubt(self) -> Doubt:
+    def doubt(self) -> Doubt | None:
         """How far the counts may be off before anything was reported."""
         ...
 

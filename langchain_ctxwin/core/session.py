@@ -11,9 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.record import Record
-from langchain_ctxwin.core.sizing import Number, Sizes
+from langchain_ctxwin.core.sizing import Number, Sizes, as_money
 from langchain_ctxwin.core.turns import MessageHistory, last_user
-from langchain_ctxwin.core.usage import as_money
 from langchain_ctxwin.core.view import (
     VIEW,
     Block,
@@ -176,7 +175,6 @@ Money = Annotated[Any, AfterValidator(as_money)]
 
 
 class _Anchor(TypedDict):
-    id: str | None
     digest: str
     tokens: Count
     estimate: Count

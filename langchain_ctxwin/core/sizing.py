@@ -1,9 +1,9 @@
-"""Sizes in a provider's tokens: our estimates, corrected by the sizes that the provider reported.
+"""Sizes in a provider's tokens: our estimates, corrected by what the provider reported; and what an answer cost.
 
 A request has `fixed + offset + counted + ratio * text` tokens. Texts between two reports keep the size that the
 provider counted, as spans. The offset is what the last report has beyond all that is known: the rendering of tools,
-hidden preambles, what a tokenizer sees differently in the texts that no span has. One ratio, learned slowly from the
-spans, scales new text.
+hidden preambles, what a tokenizer sees differently in the texts that no span has. The ratio of the spans scales new
+text.
 
 Servers report other sizes, too: sums over the calls of a turn, the chunks of a stream or a whole session, what is left
 of a request that they cut, only what was not cached. A size that contradicts the planned one is not believed before the
@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from math import ceil, floor, hypot, sqrt
-from typing import Annotated, Any, NamedTuple, TypeGuard
+from typing import Annotated, Any, NamedTuple
 
-from langchain_core.messages import AIMessage, AnyMessage
-from pydantic import Field
+from langchain_core.messages import AIMessage
+from pydantic import Field, TypeAdapter
 
-from langchain_ctxwin.core.provider_blocks import compaction_in
+from langchain_ctxwin.core.model_info import ModelInfo, exact
+from langchain_ctxwin.core.provider_blocks import COMPACTION_TYPE, compaction_in
 from langchain_ctxwin.core.turns import Steps
-from langchain_ctxwin.core.view import Count, Position, message_id
+from langchain_ctxwin.core.view import Count
 
 QUANTILE_SD = 1.645
 """Standard deviations between the median and the 95 % quantile of a Gaussian: the quantile that routing uses."""
@@ -39,10 +41,7 @@ TYPICAL_TEXT_TOKENS = 500
 """Size of one message or result of an agent: the errors of many texts cancel out."""
 
 PRIOR_TOKENS = 800
-"""Tokens of text that the estimate counts for beside what the ratio was learned from."""
-
-MAX_LEARNED_TOKENS = 10_000
-"""Tokens of text that the ratio remembers, so that it follows a conversation that changes."""
+"""Tokens of text that the estimate counts for beside the spans."""
 
 PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS = 4.0, 300
 """A reported difference is that of the text between when it is within this factor and this constant of its estimate."""
@@ -54,7 +53,6 @@ MAX_NUMBER = 1e15
 """Stored numbers are below this."""
 
 Number = Annotated[float, Field(strict=True, gt=-MAX_NUMBER, lt=MAX_NUMBER)]
-Positive = Annotated[Number, Field(ge=0)]
 
 LEAST_FIXED_SHARE = 0.1
 """Part of its estimate that a prompt or tool definitions have, whatever was reported: they are there."""
@@ -74,9 +72,6 @@ class Doubt:
 
     lower_share: float = 1.0
     """Distance of the lower bound from the median, as a share of that of the upper one, before any report."""
-
-    has_margin: bool = True
-    """False for a counter that is taken as it is: upper and lower bound are then its count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,25 +99,21 @@ class Regions:
         """All of them."""
         return self.fixed_tokens + self.history_tokens
 
-    def adding_up_to(self, total_tokens: int, offset: float) -> Regions:
-        """Return regions that add up to `total_tokens`: the history takes the difference, then all in proportion.
+    def with_offset(self, offset: int) -> Regions:
+        """Return the regions of a request that has so much more: the history takes what the others cannot.
 
         The offset is mostly the rendering of tools, the prompt's where there are none. What is there is not shown as
         nothing.
         """
         fixed = {name: getattr(self, name) for name in FIXED_REGIONS}
+        total = max(
+            self.total_tokens + offset, ceil(LEAST_FIXED_SHARE * self.fixed_tokens)
+        )
         name = "tool_tokens" if self.tool_tokens else "system_tokens"
-        least = ceil(LEAST_FIXED_SHARE * fixed[name])
-        fixed[name] = max(round(fixed[name] + offset), least)
-        fixed_tokens = sum(fixed.values())
-        if fixed_tokens > total_tokens:
-            least = int(total_tokens >= len(FIXED_REGIONS))
-            for name, size in fixed.items():
-                share = size * total_tokens // fixed_tokens
-                fixed[name] = max(min(size, least), share)
-            largest = max(fixed, key=lambda name: fixed[name])
-            fixed[largest] -= max(0, sum(fixed.values()) - total_tokens)
-        return Regions(**fixed, history_tokens=total_tokens - sum(fixed.values()))
+        fixed[name] = max(fixed[name] + offset, ceil(LEAST_FIXED_SHARE * fixed[name]))
+        share = min(1.0, total / max(1, sum(fixed.values())))
+        fixed = {name: ceil(share * size) for name, size in fixed.items()}
+        return Regions(**fixed, history_tokens=max(0, total - sum(fixed.values())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,17 +153,11 @@ class ReportedSize(NamedTuple):
 class Sizes:
     """The reported sizes of a conversation's requests to one model, and the calibration from them."""
 
-    offset: Number = 0.0
+    offset: Annotated[int, Field(strict=True)] = 0
     """Tokens of each request that are in no region and no text, by the last report."""
 
-    offset_text: Positive = 0.0
+    offset_text: Count = 0
     """Estimated tokens of the text in the request that the offset was taken from, as far as no span has them."""
-
-    ratio: Positive = 1.0
-    """Counted over estimated tokens of new text."""
-
-    learned: Positive = 0.0
-    """Estimated tokens of the texts behind the ratio."""
 
     is_reported: Annotated[bool, Field(strict=True)] = False
     """Whether the size of a request with these tools was reported."""
@@ -184,13 +169,24 @@ class Sizes:
     """Name under which the model answered; empty while it stated none."""
 
     spans: tuple[Span, ...] = ()
-    last: Position | None = None
-    """The answer at the end of the newest span; elsewhere or gone, the history is another one."""
-
     doubted: ReportedSize | None = None
     """The last report, when it was not believed."""
 
-    doubt: Doubt = field(default_factory=Doubt, compare=False)
+    doubt: Annotated[Doubt | None, Field(exclude=True)] = field(
+        default=None, compare=False
+    )
+    """None for a counter that is taken as it is: upper and lower bound are then its count."""
+
+    @property
+    def ratio(self) -> float:
+        """Counted over estimated tokens of new text."""
+        counted = sum(span.tokens for span in self.spans)
+        return (PRIOR_TOKENS + counted) / (PRIOR_TOKENS + self.learned_tokens)
+
+    @property
+    def learned_tokens(self) -> int:
+        """Estimated tokens of the texts behind the ratio."""
+        return sum(span.estimate for span in self.spans)
 
     def size(
         self,
@@ -202,68 +198,65 @@ class Sizes:
 
         Where it extends the one that was reported last, `added` has our estimates of the texts that follow that.
         """
-        known, text = self.explained(estimates, steps)
-        plain = self._scaled(estimates, known, text)
-        fixed = plain.fixed_tokens
-        total = max(
-            min(fixed, len(FIXED_REGIONS)),
-            ceil(LEAST_FIXED_SHARE * fixed),
-            round(plain.total_tokens + self.offset),
-        )
-        regions = plain.adding_up_to(total, self.offset)
+        plain, text = self.scaled(estimates, steps)
+        regions = plain.with_offset(self.offset)
+        total, doubt = regions.total_tokens, self.doubt
+        if doubt is None:
+            return SizeEstimate(regions=regions, upper_tokens=total, lower_tokens=total)
+        squares, others, lower_share = TYPICAL_TEXT_TOKENS * text, 0.0, 1.0
         if added is not None:
-            noise = self._noise(sum(tokens * tokens for tokens in added))
-            unsure = hypot(self._ratio_sd * sum(added), noise) if any(added) else 0.0
-            return self._bounded(regions, unsure)
-        if self.is_reported:
-            # The offset holds for the text that it was taken from: the ratio is in doubt for what is more or less.
-            # Where most of that is gone, what is left is in doubt as if nothing was reported, and so is the offset.
-            ratio_spread = min(
-                self._ratio_sd * abs(text - self.offset_text),
-                hypot(self._ratio_sd * text, self.offset),
-            )
-            others, share = (
-                FIXED_NOISE_SHARE * (plain.total_tokens - self.ratio * text),
-                1.0,
-            )
+            text, squares = sum(added), sum(tokens * tokens for tokens in added)
+        elif self.is_reported:
+            # the offset holds for the text that it was taken from: the ratio is in doubt for what is more or less
+            others = FIXED_NOISE_SHARE * (plain.total_tokens - text)
+            text = min(text, abs(text - self.offset_text))
         else:
-            ratio_spread = self._ratio_sd * text
-            others, share = self._first_spread(estimates), self.doubt.lower_share
-        spread = hypot(ratio_spread, others, self._noise(TYPICAL_TEXT_TOKENS * text))
-        return self._bounded(regions, spread, share)
+            tools, lower_share = estimates.tool_tokens, doubt.lower_share
+            tools_sd = TOOLS_SD_SHARE * tools + TOOLS_SD_TOKENS if tools else 0.0
+            others = hypot(doubt.ratio_sd * estimates.system_tokens, tools_sd)
+        # the ratio is surer the more text was counted
+        unlearned = sqrt(PRIOR_TOKENS / (PRIOR_TOKENS + self.learned_tokens))
+        noise = doubt.noise_share * sqrt(squares)
+        ratio_spread = doubt.ratio_sd * unlearned * text
+        spread = hypot(ratio_spread, noise, others, TEXT_NOISE_TOKENS)
+        margin = QUANTILE_SD * spread
+        return SizeEstimate(
+            regions=regions,
+            upper_tokens=ceil(total + margin),
+            lower_tokens=max(0, floor(total - lower_share * margin)),
+        )
 
-    def explained(self, estimates: Regions, steps: Steps) -> tuple[float, int]:
-        """Return what is known of a request, as counted in spans or of its prompt and tools, and its other texts."""
-        known = float(estimates.system_tokens + estimates.tool_tokens)
-        text = estimates.summary_tokens + estimates.pinned_tokens + steps.total_tokens
+    def scaled(self, estimates: Regions, steps: Steps) -> tuple[Regions, int]:
+        """Return the regions as counted in spans or scaled by the ratio, without the offset; and what no span has.
+
+        Prompt and tools are no text of that ratio.
+        """
+        ratio, counted, rest = self.ratio, 0.0, steps.total_tokens
         for span in self.spans:
             inside = span.estimate
             is_whole = steps and steps[0].index <= span.start
             if not (is_whole and span.stop <= steps.counted[0]):
                 # of text added since nothing is known
                 inside = min(steps.between(span.start, span.stop), inside)
-            known += inside * span.tokens / max(1, span.estimate)
-            text -= inside
-        return known, max(0, text)
+            counted += inside * span.tokens / max(1, span.estimate)
+            rest -= inside
+        summary, pinned = estimates.summary_tokens, estimates.pinned_tokens
+        regions = replace(
+            estimates,
+            summary_tokens=round(ratio * summary),
+            pinned_tokens=round(ratio * pinned),
+            history_tokens=round(counted + ratio * max(0, rest)),
+        )
+        return regions, max(0, rest + summary + pinned)
 
     # ---- after a report ----
 
-    def with_request(
-        self, tokens: int, estimates: Regions, steps: Steps, *, later_tokens: int = 0
-    ) -> Sizes:
-        """Return the sizes after a whole request was reported: what is unexplained of it is the offset.
-
-        Args:
-            tokens: its reported size.
-            estimates: our estimates of it.
-            steps: its history.
-            later_tokens: our estimate of what of these followed it.
-        """
-        known, text = self.explained(estimates, steps)
-        text -= later_tokens
+    def with_request(self, tokens: int, estimates: Regions, steps: Steps) -> Sizes:
+        """Return the sizes after a whole request was reported: what is unexplained of it is the offset."""
+        plain, text = self.scaled(estimates, steps)
         return replace(
             self,
-            offset=tokens - known - self.ratio * text,
+            offset=tokens - plain.total_tokens,
             offset_text=text,
             is_reported=True,
             doubted=None,
@@ -275,111 +268,78 @@ class Sizes:
         What can be made smaller is blamed first, as far as a tokenizer can be off: only that leads to a request that
         fits, and the next answer tells whether it was right.
         """
-        known, text = self.explained(estimates, steps)
-        ratio = (tokens - known - self.offset) / text if text else self.ratio
-        ratio = min(max(ratio, 1 / PLAUSIBLE_RATIO), PLAUSIBLE_RATIO)
-        return replace(self, ratio=ratio).with_request(tokens, estimates, steps)
+        estimate, sizes = steps.total_tokens, replace(self, spans=())
+        if steps and estimate:
+            counted = tokens - self.offset - estimates.fixed_tokens
+            least, most = estimate / PLAUSIBLE_RATIO, estimate * PLAUSIBLE_RATIO
+            counted = round(min(max(counted, least), most))
+            span = Span(steps[0].index, steps.stop, estimate, counted)
+            sizes = replace(self, spans=(span,))
+        return sizes.with_request(tokens, estimates, steps)
 
-    def with_growth(
-        self, before: ReportedSize, report: ReportedSize, last: Position
+    def after(
+        self,
+        report: ReportedSize,
+        planned: int,
+        extended: ReportedSize | None,
+        *,
+        tool_tokens: int,
+        limit_tokens: int | None,
     ) -> Sizes:
-        """Return the sizes with the text between two reports as counted; the ratio learns from it.
+        """Return the sizes after a report: with the text since the one that it extends as counted, or in doubt of it.
 
-        What is no size of that text changes nothing.
+        It is believed when it is near what is planned, or bears out the one before it, which was doubted.
+
+        Args:
+            report: the reported size, and our own count of the request.
+            planned: the size by the reports before it.
+            extended: the report about a request that this one extends, if there is one.
+            tool_tokens: our count of its tools, which some servers leave out.
+            limit_tokens: what the model takes: a request that it answered cannot be larger.
         """
-        tokens = report.tokens - before.tokens
-        estimate = report.estimate - before.estimate
-        if not is_plausible(tokens, estimate):
-            return self
-        weight = PRIOR_TOKENS + self.learned
-        return replace(
-            self,
-            ratio=(self.ratio * weight + tokens) / (weight + estimate),
-            learned=min(self.learned + estimate, MAX_LEARNED_TOKENS),
-            spans=(*self.spans, Span(before.at, report.at, estimate, tokens))[
-                -MAX_SPANS:
-            ],
-            last=last,
-        )
+        tokens, estimate, _ = report
+        largest = LARGEST_JUMP * max(planned, estimate)
+        if not self.is_reported:
+            largest = max(LARGEST_FIRST_JUMP * estimate, estimate + HIDDEN_TOKENS)
+        if limit_tokens is not None:
+            largest = min(largest, limit_tokens)
+        least = LEAST_SHARE * min(planned, estimate - tool_tokens)
+        if extended and tokens < extended.tokens:
+            least = LEAST_SHARE_AFTER_FALL * min(planned, estimate)
+        if not least <= tokens <= largest and not self._agrees(report):
+            return replace(self, doubted=report)
+        spans = self.spans
+        if extended and extended.at >= (spans[-1].stop if spans else 0):
+            grown, added = tokens - extended.tokens, estimate - extended.estimate
+            if is_plausible(grown, added):
+                span = Span(extended.at, report.at, added, grown)
+                spans = (*spans, span)[-MAX_SPANS:]
+        return replace(self, doubted=None, is_reported=True, spans=spans)
 
-    def valid_for(
-        self, tools: str, messages: Sequence[AnyMessage], doubt: Doubt
-    ) -> Sizes:
-        """Return what of these holds for a request: for other tools only that of texts.
+    def _agrees(self, report: ReportedSize) -> bool:
+        """True when two reports in a row that are too large bear each other out.
 
-        Spans hold where they still lie where they were counted.
+        They do when they differ by what was added, scaled by the ratio, or are the same multiple of our counts, while
+        nothing else was reported. Sums over calls are neither.
         """
-        sizes = self
-        if tools != sizes.tools:
-            sizes = replace(
-                sizes, offset=0.0, offset_text=0.0, is_reported=False, tools=tools
-            )
-        last = sizes.last
-        if last and not (
-            last.index < len(messages) and message_id(messages, last.index) == last.id
-        ):
-            sizes = replace(sizes, spans=(), last=None)
-        return replace(sizes, doubt=doubt)
-
-    # ---- stored ----
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, rounded: they go into every checkpoint."""
-        numbers = {name: float(f"{getattr(self, name):.6g}") for name in NUMBERS}
-        return {
-            **numbers,
-            "is_reported": self.is_reported,
-            "tools": self.tools,
-            "model": self.model,
-            "spans": [list(span) for span in self.spans],
-            "last": asdict(self.last) if self.last else None,
-            "doubted": list(self.doubted) if self.doubted else None,
-        }
-
-    # ---- bounds ----
-
-    def _scaled(
-        self, estimates: Regions, known: float = 0.0, text: float = 0.0
-    ) -> Regions:
-        """The regions with the ratio of text, of which prompt and tools have none."""
-        summary, pinned = estimates.summary_tokens, estimates.pinned_tokens
-        known -= estimates.system_tokens + estimates.tool_tokens
-        rest = text - summary - pinned
-        return replace(
-            estimates,
-            summary_tokens=round(self.ratio * summary),
-            pinned_tokens=round(self.ratio * pinned),
-            history_tokens=round(known + self.ratio * rest),
+        before = self.doubted
+        if before is None or report.tokens < report.estimate:
+            return False
+        grown = report.tokens - before.tokens
+        added = self.ratio * (report.estimate - before.estimate)
+        least, most = sorted((added / MOST_GROWTH, added * MOST_GROWTH))
+        if least - ROUNDING_TOKENS <= grown <= most + ROUNDING_TOKENS:
+            return True
+        smaller, larger = sorted(
+            one.tokens / max(1, one.estimate) for one in (before, report)
         )
-
-    def _first_spread(self, estimates: Regions) -> float:
-        """Standard deviation of prompt and tools before any report."""
-        tools = estimates.tool_tokens
-        tool_sd = TOOLS_SD_SHARE * tools + TOOLS_SD_TOKENS if tools else 0.0
-        return hypot(self.doubt.ratio_sd * estimates.system_tokens, tool_sd)
-
-    @property
-    def _ratio_sd(self) -> float:
-        """Standard deviation of the ratio: it narrows with the text that was counted."""
-        return self.doubt.ratio_sd * sqrt(PRIOR_TOKENS / (PRIOR_TOKENS + self.learned))
-
-    def _noise(self, squares: float) -> float:
-        """Standard deviation of texts whose ratio is known, by the sum of the squares of their sizes."""
-        return hypot(self.doubt.noise_share * sqrt(squares), TEXT_NOISE_TOKENS)
-
-    def _bounded(
-        self, regions: Regions, spread: float, lower_share: float = 1.0
-    ) -> SizeEstimate:
-        """A size with its bounds, by its standard deviation."""
-        total, margin = (
-            regions.total_tokens,
-            QUANTILE_SD * spread if self.doubt.has_margin else 0.0,
+        is_same = smaller > 1 and larger <= min(
+            LARGEST_MULTIPLE, SAME_MULTIPLE * smaller
         )
-        upper, lower = ceil(total + margin), max(0, floor(total - lower_share * margin))
-        return SizeEstimate(regions=regions, upper_tokens=upper, lower_tokens=lower)
+        return not self.is_reported and is_same
 
 
-NUMBERS = ("offset", "offset_text", "ratio", "learned")
+STORED_SIZES = TypeAdapter(Sizes)
 
 
 def is_plausible(tokens: int, estimate: int) -> bool:
@@ -409,9 +369,6 @@ LEAST_SHARE_AFTER_FALL = 0.8
 """Part of its planned size, and of our count, that a request has at least when it has less than the one that it
 extends: of what servers cut more is gone, of the thinking that templates drop mostly less."""
 
-NEAR_SHARE = 0.1
-"""Of a planned size: how near one without what was cached has to be to be taken for the size that has it twice."""
-
 ROUNDING_TOKENS, MOST_GROWTH = 9, 1.5
 """By how much the growth of two reports that agree may differ from what was added: a constant and a factor."""
 
@@ -423,16 +380,16 @@ _VERSION = re.compile(r"|[-@:_](?:\d{3,}+|\d\d-\d\d|v?\d++$|latest|preview|exp|b
 """What may follow the name of a model without making it another one."""
 
 
-def sent_tokens(reply: AIMessage) -> Any:
+def sent_tokens(reply: AIMessage) -> int | None:
     """Return the size of the request behind an answer as its provider states it; None when it does not.
 
-    A provider that compacted the conversation before it answered states the size of what it made of it.
+    What it cleared itself counts, too. One that compacted the conversation before it answered states the size of what
+    it made of it.
     """
-    if not reply.usage_metadata or compaction_in(reply):
+    tokens = Usage.of(reply.usage_metadata).input_tokens
+    if not tokens or compaction_in(reply):
         return None
-    usage: Mapping[str, Any] = reply.usage_metadata
-    tokens = usage.get("input_tokens")
-    return tokens + cleared_tokens(reply) if isinstance(tokens, int) else tokens
+    return tokens + cleared_tokens(reply)
 
 
 def cleared_tokens(reply: AIMessage) -> int:
@@ -445,88 +402,11 @@ def cleared_tokens(reply: AIMessage) -> int:
     return sum(edit.get("cleared_input_tokens") or 0 for edit in edits or ())
 
 
-def counted_once(reply: AIMessage, tokens: int, planned: int) -> int:
-    """Return the reported size of a request without what was read from the cache, where a gateway added that twice.
-
-    That is seen once the sizes of earlier requests say what this one is planned to have.
-
-    Examples:
-        >>> usage = {"input_tokens": 190, "output_tokens": 1, "total_tokens": 191}
-        >>> usage["input_token_details"] = {"cache_read": 90}
-        >>> counted_once(AIMessage("", usage_metadata=usage), 190, planned=101)
-        100
-    """
-    usage: Mapping[str, Any] = reply.usage_metadata or {}
-    cached = (usage.get("input_token_details") or {}).get("cache_read")
-    once = tokens - (cached if is_count(cached) else 0)
-    is_near = abs(once - planned) <= NEAR_SHARE * planned
-    return once if is_near and tokens > LARGEST_JUMP * planned else tokens
-
-
-def is_count(tokens: object) -> TypeGuard[int]:
-    """True for a whole number of tokens that can be."""
-    return (
-        isinstance(tokens, int)
-        and not isinstance(tokens, bool)
-        and 0 <= tokens <= MAX_TOKENS
-    )
-
-
-def far_off(tokens: object, planned: int) -> str:
-    """Return the sentence about a size that is not believed."""
-    reported = f"{tokens:,}" if is_count(tokens) else repr(tokens)
-    return f"the provider reported {reported} input tokens, far from our count of {planned:,}"
-
-
-def is_believed(
-    report: ReportedSize,
-    sizes: Sizes,
-    planned: int,
-    *,
-    tool_tokens: int,
-    limit_tokens: int | None,
-    extended_tokens: int = 0,
-) -> bool:
-    """True when a report is near what is planned, or bears out the one before it, which was doubted.
-
-    Args:
-        report: the reported size, and our own count of the request.
-        sizes: what was reported before.
-        planned: the size by the reports before it.
-        tool_tokens: our count of its tools, which some servers leave out.
-        limit_tokens: what the model takes: a request that it answered cannot be larger.
-        extended_tokens: the reported size of a request that this one extends.
-    """
-    tokens, estimate = report.tokens, report.estimate
-    largest = LARGEST_JUMP * max(planned, estimate)
-    if not sizes.is_reported:
-        largest = max(LARGEST_FIRST_JUMP * estimate, estimate + HIDDEN_TOKENS)
-    least = LEAST_SHARE * min(planned, estimate - tool_tokens)
-    if tokens < extended_tokens:
-        least = LEAST_SHARE_AFTER_FALL * min(planned, estimate)
-    is_over = limit_tokens is not None and tokens > limit_tokens
-    return (least <= tokens <= largest and not is_over) or _agrees(report, sizes)
-
-
-def _agrees(report: ReportedSize, sizes: Sizes) -> bool:
-    """True when two reports in a row that are too large bear each other out.
-
-    They do when they differ by what was added, scaled by the ratio, or are the same multiple of our counts, while
-    nothing else was reported. Sums over calls are neither.
-    """
-    before = sizes.doubted
-    if before is None or report.tokens < report.estimate:
-        return False
-    grown = report.tokens - before.tokens
-    added = sizes.ratio * (report.estimate - before.estimate)
-    least, most = sorted((added / MOST_GROWTH, added * MOST_GROWTH))
-    if least - ROUNDING_TOKENS <= grown <= most + ROUNDING_TOKENS:
-        return True
-    smaller, larger = sorted(
-        one.tokens / max(1, one.estimate) for one in (before, report)
-    )
-    is_same = smaller > 1 and larger <= min(LARGEST_MULTIPLE, SAME_MULTIPLE * smaller)
-    return not sizes.is_reported and is_same
+def count_of(value: object) -> int | None:
+    """Return a stated value as a whole number of at least 0; None for anything else, and for impossible sizes."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= MAX_TOKENS else None
 
 
 def answered_by(reply: AIMessage) -> str:
@@ -543,3 +423,130 @@ def may_be(model: str, answering_model: str) -> bool:
     return not one or (
         other.startswith(one) and bool(_VERSION.fullmatch(other[len(one) :]))
     )
+
+
+# ---- what an answer took, and why it ended --------------------------------------------------------------------------
+
+PRICED_TOKENS = 1_000_000
+"""Tokens that a price is stated for."""
+
+CACHE_KEYS = (
+    "cache_read",
+    "cache_creation",
+    "ephemeral_5m_input_tokens",
+    "ephemeral_1h_input_tokens",
+)
+RAW_KEYS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def as_money(value: object) -> Decimal:
+    """Read an amount of at least 0, exactly as it is written.
+
+    Raises:
+        ValueError: it is none.
+    """
+    amount = exact(value)
+    if amount is None or amount < 0:
+        raise ValueError(f"{value!r} is no amount")
+    return amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one call, as its provider reported them; None is unknown, and parts of the input never exceed it."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    """Parts of the input that were read from the prompt cache, and written to it."""
+
+    hour_write_tokens: int = 0
+    """Part of the written input that is kept for an hour."""
+
+    compactions: tuple[Usage, ...] = ()
+    """What the provider spent beside it on compacting the conversation, before it answered."""
+
+    @classmethod
+    def of_answer(cls, answer: object) -> Usage:
+        """Read all that a provider billed for an answer; Anthropic states its compactions apart from the usage."""
+        if not isinstance(answer, AIMessage):
+            return cls()
+        raw = answer.response_metadata.get("usage")
+        rounds = raw.get("iterations") if isinstance(raw, Mapping) else None
+        spent = (
+            cls.of(_as_metadata(one))
+            for one in rounds or ()
+            if one.get("type") == COMPACTION_TYPE
+        )
+        return replace(cls.of(answer.usage_metadata), compactions=tuple(spent))
+
+    @classmethod
+    def of(cls, usage: Mapping[str, Any] | None) -> Usage:
+        """Read the `usage_metadata` of an answer."""
+        reported = usage or {}
+        parts = reported.get("input_token_details") or {}
+        size = count_of(reported.get("input_tokens"))
+        output = count_of(reported.get("output_tokens"))
+        if size is None:
+            return cls(output_tokens=output)
+        cached, total, minutes, hour = (count_of(parts.get(key)) for key in CACHE_KEYS)
+        # Where writes are told apart by how long they are kept, the total is those of both kinds.
+        written = total or (minutes or 0) + (hour or 0) or total
+        room = size - min(size, cached or 0)
+        return cls(
+            input_tokens=size,
+            output_tokens=output,
+            cached_tokens=None if cached is None else size - room,
+            cache_write_tokens=None if written is None else min(room, written),
+            hour_write_tokens=min(room, written or 0, hour or 0),
+        )
+
+    def cost(self, info: ModelInfo | None) -> Decimal | None:
+        """Return USD by a model's prices; None when a price or the usage is unknown.
+
+        A price of reading or writing the cache that nobody states is the one of input.
+        """
+        if info is None or info.input_price is None or info.output_price is None:
+            return None
+        beside = [one.cost(info) for one in self.compactions]
+        if self.input_tokens is None or self.output_tokens is None or None in beside:
+            return None
+        read_price, write_price = (
+            info.input_price if price is None else price
+            for price in (info.cache_read_price, info.cache_write_price)
+        )
+        hour_price = info.cache_write_hour_price
+        cached, written = self.cached_tokens or 0, self.cache_write_tokens or 0
+        priced = (
+            (self.input_tokens - cached - written) * info.input_price
+            + cached * read_price
+            + (written - self.hour_write_tokens) * write_price
+            + self.hour_write_tokens
+            * (write_price if hour_price is None else hour_price)
+            + self.output_tokens * info.output_price
+        )
+        return sum(filter(None, beside), priced / PRICED_TOKENS)
+
+
+def _as_metadata(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Anthropic's usage in LangChain's shape: there the input holds what was read from the cache and written to it."""
+    size, read, written = (count_of(raw.get(key)) or 0 for key in RAW_KEYS)
+    kinds = raw.get("cache_creation") or {}
+    return {
+        "input_tokens": size + read + written,
+        "output_tokens": raw.get("output_tokens"),
+        "input_token_details": {**kinds, "cache_read": read, "cache_creation": written},
+    }
+
+
+STOP_KEYS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
+"""Where the integrations keep why an answer ended (OpenAI, Mistral, Google; Anthropic; Ollama; Bedrock)."""
+
+
+def stop_reasons(reply: AIMessage) -> list[str]:
+    """Return why an answer ended, as its provider states it; empty when it does not."""
+    metadata = reply.response_metadata
+    incomplete = metadata.get("incomplete_details") or {}  # OpenAI's Responses API
+    reasons = [*map(metadata.get, STOP_KEYS), incomplete.get("reason")]
+    return [reason for reason in reasons if isinstance(reason, str) and reason]

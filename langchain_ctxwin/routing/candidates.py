@@ -14,7 +14,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables.config import ensure_config
 
-from langchain_ctxwin.core.limits import ModelLimits, asking_for, smallest
+from langchain_ctxwin.core.limits import ModelLimits, asking_for, only_model, smallest
 from langchain_ctxwin.core.model_info import (
     LIMIT_FIELDS,
     ModelInfo,
@@ -22,7 +22,6 @@ from langchain_ctxwin.core.model_info import (
     model_name,
 )
 from langchain_ctxwin.core.provider_blocks import MEDIA_TYPES, compact_json
-from langchain_ctxwin.core.recovery import only_model
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING, name_of
 from langchain_ctxwin.core.turns import as_messages

@@ -26,15 +26,19 @@ from langchain_core.runnables import Runnable
 from langsmith.run_helpers import tracing_context
 from pydantic import Field
 
-from langchain_ctxwin.core.limits import ModelLimits, models_behind
+from langchain_ctxwin.core.limits import (
+    CALL_ARGUMENTS,
+    ModelLimits,
+    models_behind,
+    output_tokens_of,
+)
 from langchain_ctxwin.core.overflow import (
     ContextOverflow,
     classify_overflow,
     evidence_of,
 )
 from langchain_ctxwin.core.provider_call import readable_by
-from langchain_ctxwin.core.recovery import CALL_ARGUMENTS, output_tokens_of
-from langchain_ctxwin.core.sizing import LARGEST_FIRST_JUMP, is_count, sent_tokens
+from langchain_ctxwin.core.sizing import LARGEST_FIRST_JUMP, sent_tokens
 from langchain_ctxwin.errors import (
     ConfigError,
     ContextWindowError,
@@ -324,7 +328,7 @@ class Fallbacks:
         """Take the largest size of the request that an answer, or its chunks, report: chunks may add up."""
         tokens = sent_tokens(reply)
         most = LARGEST_FIRST_JUMP * self._route.estimated_tokens
-        if is_count(tokens) and tokens <= most:
+        if tokens and tokens <= most:
             self._accepted_tokens = max(self._accepted_tokens, tokens)
 
     def answered(self) -> None:

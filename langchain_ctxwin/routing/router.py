@@ -18,13 +18,13 @@ from langchain_ctxwin.core.limits import (
     is_possible,
     least,
     lowered,
+    only_model,
     stated_limit,
 )
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.recovery import only_model
+from langchain_ctxwin.core.sizing import Usage
 from langchain_ctxwin.core.tool_schemas import listed
-from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import (
     ConfigError,
     NoModelFitsError,

@@ -23,7 +23,7 @@ from langchain_core.runnables.config import (
 )
 from langgraph.store.base import BaseStore
 
-from langchain_ctxwin.core.usage import Usage
+from langchain_ctxwin.core.sizing import Usage
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize.model import CALL_CONFIG, caller_loop, written_text
 from langchain_ctxwin.summarize.native import Written, tokens_of

@@ -15,15 +15,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage
 
 from langchain_ctxwin.core.limits import unwrapped
-from langchain_ctxwin.core.model_info import (
-    arguments_of,
-    model_name,
-    rules_of,
-    unbound,
-)
+from langchain_ctxwin.core.model_info import arguments_of, model_name, rules_of, unbound
 from langchain_ctxwin.core.provider_blocks import compaction_in
 from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_ids
-from langchain_ctxwin.core.usage import Usage
+from langchain_ctxwin.core.sizing import Usage
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.summarize.model import Instructed, replied, sections_text
 

@@ -13,8 +13,7 @@ from langchain_ctxwin import (
     ModelLimits,
     TokenEstimator,
 )
-from langchain_ctxwin.core import recovery
-from langchain_ctxwin.core.measuring import after_measure, from_answer
+from langchain_ctxwin.core.measuring import after_measure, from_answer, refused
 
 COUNTER = TokenEstimator("openai")
 BASE = COUNTER([])
@@ -168,7 +167,7 @@ class Chat:
 
     def uncut(self, window, stated):
         """Measure a refused request again, as a recovery does before it decides what has to leave."""
-        counts = recovery.refused(
+        counts = refused(
             window, ContextOverflow(limit=None, actual=stated, kind="input")
         )
         return self.measure(session=self.state | {"context_counts": counts})

@@ -23,7 +23,7 @@ from langchain_ctxwin import (
 from langchain_ctxwin.core.limits import budget_table, refusal
 from langchain_ctxwin.core.measuring import after_measure, from_answer
 from langchain_ctxwin.core.session import read_key
-from langchain_ctxwin.core.sizing import Sizes
+from langchain_ctxwin.core.sizing import STORED_SIZES, Sizes, Span
 from langchain_ctxwin.core.turns import read_history
 from langchain_ctxwin.core.view import Position, View
 from langchain_ctxwin.observe import MemorySink, NoticeEvent
@@ -87,7 +87,8 @@ def test_a_margin_decides_compaction_but_never_refuses():
     messages = [HumanMessage("short " * 125, id="1")]
     checked = Sizes(is_reported=True)
     window = engine.measure(
-        messages, session={"context_counts": {"sizes": {"": checked.to_json()}}}
+        messages,
+        session={"context_counts": {"sizes": {"": STORED_SIZES.dump_python(checked)}}},
     )
     assert window.total_tokens <= 200 < window.upper_tokens
     compaction = engine.emergency(window)
@@ -301,16 +302,17 @@ def counts():
 @settings(deadline=None)
 @given(
     reported=st.integers(1, 200_000),
-    offset=st.floats(-(10**5), 10**5),
-    ratio=st.floats(0.1, 4),
+    offset=st.integers(-(10**5), 10**5),
+    counted=st.integers(0, 4_000),
     prompt=st.sampled_from(["", "rule " * 2000]),
 )
-def test_measuring_again_changes_nothing(reported, offset, ratio, prompt):
-    known = Sizes(offset=offset, ratio=ratio, learned=900.0, is_reported=True)
+def test_measuring_again_changes_nothing(reported, offset, counted, prompt):
+    spans = (Span(5, 7, 1_000, counted),)
+    known = Sizes(offset=offset, spans=spans, is_reported=True)
     usage = {"input_tokens": reported, "output_tokens": 1, "total_tokens": reported + 1}
     answered = HISTORY[1].model_copy(update={"usage_metadata": usage})
     history = [HISTORY[0], answered, HISTORY[2]]
-    state = {"context_counts": {"sizes": {"": known.to_json()}}}
+    state = {"context_counts": {"sizes": {"": STORED_SIZES.dump_python(known)}}}
     once = after_measure(
         engine().measure(history, system_prompt=prompt, session=state)
     ).to_json()

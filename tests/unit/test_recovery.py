@@ -1,5 +1,7 @@
 """Which replies show that the server cut the request or the answer, and when asking for less output helps."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -8,12 +10,10 @@ from langchain_core.runnables import RunnableLambda
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
-from langchain_ctxwin import ContextOverflow
-from langchain_ctxwin.core.recovery import (
-    fitting_output,
-    silent_overflow,
-    smaller_output,
-)
+from langchain_ctxwin import ContextOverflow, ModelLimits
+from langchain_ctxwin.core.limits import fitting_output, smaller_output
+from langchain_ctxwin.core.measuring import silent_overflow
+from langchain_ctxwin.core.sizing import ReportedSize, Sizes
 
 BOTH = "input_plus_output"
 
@@ -27,13 +27,20 @@ def answered(input_tokens, output_tokens=100, **metadata):
     return AIMessage("an answer", usage_metadata=usage, response_metadata=metadata)
 
 
-def found(reply, **known):
-    facts = {
-        "context_window": None,
-        "requested_output_tokens": None,
-        "least_input_tokens": 1,
-    }
-    return silent_overflow(reply, **{**facts, **known})
+def found(
+    reply, *, context_window=None, requested=None, least=1, previous=None, accepted=0
+):
+    """Ask of a request with this lower bound, and of what was reported before and added since."""
+    before, added = previous or (0, 0)
+    estimate = before + 1_000
+    window = SimpleNamespace(
+        limits=ModelLimits(context_window),
+        lower_tokens=least,
+        sizing=Sizes(doubted=ReportedSize(before, estimate) if previous else None),
+        last_report=ReportedSize(accepted, accepted) if accepted else None,
+        estimates=SimpleNamespace(total_tokens=estimate + added),
+    )
+    return silent_overflow(window, reply, requested)
 
 
 FULL = ("length", "MAX_TOKENS", "FinishReason.MAX_TOKENS", "model_length")
@@ -44,25 +51,25 @@ FULL = ("length", "MAX_TOKENS", "FinishReason.MAX_TOKENS", "model_length")
     [
         (900, 600, {}, True),
         (900, 588, {}, True),  # within 1 % of it
-        (900, 600, {"least_input_tokens": 1_080}, True),  # our bound may be that wrong
-        (900, 600, {"requested_output_tokens": None}, True),  # nobody asked for one
+        (900, 600, {"least": 1_080}, True),  # our bound may be that wrong
+        (900, 600, {"requested": None}, True),  # nobody asked for one
         (900, 580, {}, False),  # more than 1 % off the window
         (900, 620, {}, False),
         (900, 600, {"context_window": None}, False),
         # a cap of the server, of a proxy or of a run ends an answer with the same reason
-        (900, 600, {"requested_output_tokens": 600}, False),
-        (900, 600, {"least_input_tokens": 9_000}, False),  # without the cached input
+        (900, 600, {"requested": 600}, False),
+        (900, 600, {"least": 9_000}, False),  # without the cached input
     ],
 )
 def test_an_answer_that_the_window_ended_states_the_window(
     input_tokens, output_tokens, known, is_cut
 ):
-    asked = {"requested_output_tokens": 16_384, "context_window": 1_500, **known}
+    asked = {"requested": 16_384, "context_window": 1_500, **known}
     stated = ContextOverflow(
         input_tokens + output_tokens,
         input_tokens,
         BOTH,
-        asked["requested_output_tokens"],
+        asked["requested"],
     )
     reply = answered(input_tokens, output_tokens, finish_reason="length")
     assert found(reply, **asked) == (stated if is_cut else None)
@@ -90,8 +97,8 @@ def test_the_same_size_again_is_what_a_server_keeps_of_a_prompt(
     previous, accepted, reported, limit
 ):
     """The limit is between what was read whole and what was cut."""
-    facts = {"least_input_tokens": 9_400, "previous": previous}
-    assert found(answered(reported), **facts, accepted_tokens=accepted) == (
+    facts = {"least": 9_400, "previous": previous}
+    assert found(answered(reported), **facts, accepted=accepted) == (
         limit and ContextOverflow(limit, None, "input")
     )
 
@@ -99,7 +106,7 @@ def test_the_same_size_again_is_what_a_server_keeps_of_a_prompt(
 def test_a_count_without_the_cached_tokens_that_it_states_tells_of_no_cut():
     reply = answered(4)
     reply.usage_metadata["input_token_details"] = {"cache_read": 9_000}
-    assert found(reply, least_input_tokens=9_400, previous=(4, 690)) is None
+    assert found(reply, least=9_400, previous=(4, 690)) is None
 
 
 REASONS = st.sampled_from([*FULL, "stop", "end_turn", ""])
@@ -123,16 +130,11 @@ def test_honest_reports_are_never_an_overflow(
     assume(abs(total - limit) > limit * 0.01)
     facts = {
         "context_window": window,
-        "requested_output_tokens": output + unused,
+        "requested": output + unused,
     }
     previous = (before, added) if extends else None
     reply = answered(reported, output, finish_reason=reason)
-    assert (
-        silent_overflow(
-            reply, **facts, least_input_tokens=before + added, previous=previous
-        )
-        is None
-    )
+    assert found(reply, **facts, least=before + added, previous=previous) is None
 
 
 @pytest.mark.parametrize(
