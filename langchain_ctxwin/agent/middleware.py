@@ -49,7 +49,11 @@ try:
         ResponseT,
         ToolCallRequest,
     )
-    from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+    from langchain.agents.structured_output import (
+        OutputToolBinding,
+        ProviderStrategy,
+        ToolStrategy,
+    )
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "langchain":
         raise
@@ -142,29 +146,12 @@ def _asked(
     )
 
 
-def definitions_of(form: Any) -> list[Any]:
-    """Function definitions for the schemas of a response format; as a native format they cost about the same."""
+def tools_of(form: Any) -> list[Any]:
+    """Return the tools that a response format is for the model; as a native format it costs about the same."""
     if form is None:
         return []
-    if isinstance(form, ProviderStrategy):
-        specs = [form.schema_spec]
-    else:
-        specs = (
-            form
-            if isinstance(form, ToolStrategy)
-            else ToolStrategy(getattr(form, "schema", form))
-        ).schema_specs
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": spec.name,
-                "description": spec.description,
-                "parameters": spec.json_schema,
-            },
-        }
-        for spec in specs
-    ]
+    specs = ToolStrategy(getattr(form, "schema", form)).schema_specs
+    return [OutputToolBinding.from_schema_spec(spec).tool for spec in specs]
 
 
 Output = ToolMessage | Command[Any]
@@ -315,10 +302,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]
     ) -> Output:
         """Call a tool, and make its result fit where there is a guard."""
-        if self.guard is None:
-            return handler(request)
-        made: Output = self.guard.wrap_tool_call(request, handler)
-        return made
+        guarded = self.guard.wrap_tool_call if self.guard else _unguarded
+        return guarded(request, handler)
 
     async def awrap_tool_call(
         self,
@@ -326,10 +311,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         handler: Callable[[ToolCallRequest], Awaitable[Output]],
     ) -> Output:
         """Like `wrap_tool_call`, awaiting the tool."""
-        if self.guard is None:
-            return await handler(request)
-        made: Output = await self.guard.awrap_tool_call(request, handler)
-        return made
+        guarded = self.guard.awrap_tool_call if self.guard else _unguarded
+        return await guarded(request, handler)
 
     def _work(
         self,
@@ -389,16 +372,15 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         engine = engine_of(self._engine, request.runtime)
         engine.require_summarizer(model)
         is_native = isinstance(request.response_format, ProviderStrategy)
-        prompt = request.system_message or ""
         stored: Mapping[str, Any] = request.state
         state = {key: stored[key] for key in OUR_KEYS if key in stored}
         return AgentStep(
             state={**state, "messages": request.messages},
             engine=engine,
             selector=self._selector,
-            system_prompt=prompt,
+            system_prompt=request.system_message or "",
             all_tools=with_recall(request.tools, model),
-            format_tools=definitions_of(request.response_format),
+            format_tools=tools_of(request.response_format),
             model=limited_by(engine, model),
             call=model,
             requires=("structured_output",) if is_native else (),
@@ -406,6 +388,10 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             place=place_of(request.runtime),
             stored_messages=stored["messages"],
         )
+
+
+def _unguarded(request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
+    return handler(request)
 
 
 class _StatedLimits:

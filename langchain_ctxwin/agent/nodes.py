@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import signature
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -28,14 +28,11 @@ from langchain_ctxwin.agent.state import (
 )
 from langchain_ctxwin.agent.step import (
     AgentStep,
-    Destination,
     as_bound,
-    route_of,
 )
 from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.sizing import sent_tokens
 from langchain_ctxwin.core.tool_schemas import checked_tools, listed, name_of
 from langchain_ctxwin.engine import ContextEngine
@@ -57,6 +54,9 @@ MAX_STEPS = 64
 
 UNREAD_RATIO = 1.5
 """Times a request as we count it from which on another one was sent: no estimate is so far off."""
+
+
+Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 
 
 class ContextNode(Runnable[Any, Any]):
@@ -179,7 +179,12 @@ class ContextNodes:
 
     def route_on_budget(self, state: State) -> Destination:
         """Return the node that follows `budget_check`."""
-        return route_of(state)
+        pending = mapping_of(state, "context_pending")
+        if pending.get("due"):
+            return "maybe_summarize"
+        if _over_by(state) > 0 or pending.get("compress"):
+            return "force_compress"
+        return "build_messages"
 
     def model_node(
         self, call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any]
@@ -232,10 +237,6 @@ class ContextNodes:
             return False
         by_default: Any = RetryPolicy().retry_on
         return bool(by_default(exc))
-
-    def measure(self, state: State) -> Window:
-        """Measure the next request of this state."""
-        return self._step(state).window
 
     def _step(self, state: State) -> AgentStep:
         """A step of this run: what is given per request is asked for once."""
@@ -357,10 +358,8 @@ def _require_two(name: str, value: Any, wanted: str) -> None:
         return
     try:
         signature(value).bind(None, None)
-    except TypeError:
+    except (TypeError, ValueError):
         expect(value, (), name, wanted)
-    except ValueError:  # a builtin that does not say what it takes
-        return
 
 
 def add_context_nodes(
@@ -447,20 +446,20 @@ def add_context_nodes(
 def _after_summary(state: State) -> str:
     if not mapping_of(state, "context_pending").get("due"):
         return "finished"
-    return (
-        "force_compress" if state["context_report"]["over_by"] > 0 else "build_messages"
-    )
+    return "force_compress" if _over_by(state) > 0 else "build_messages"
+
+
+def _over_by(state: State) -> int:
+    return kept(state, "context_report").get("over_by") or 0
 
 
 def _require_messages(builder: StateGraph[Any, Any, Any, Any]) -> None:
     """Raise `ConfigError` for a state that keeps no history."""
-    name = builder.state_schema.__name__
-    channel = builder.channels.get("messages")
-    fix = "annotate it as `messages: Annotated[list[AnyMessage], add_messages]`, or use `class State(ContextState)`"
-    if channel is None:
-        raise ConfigError(f"{name} has no key 'messages' for the history: {fix}")
-    if isinstance(channel, LastValue):
-        raise ConfigError(f"{name}.messages keeps only what was written last: {fix}")
+    if isinstance(builder.channels.get("messages"), LastValue | None):
+        raise ConfigError(
+            f"{builder.state_schema.__name__} does not keep the history: annotate it as "
+            "`messages: Annotated[list[AnyMessage], add_messages]`, or use `class State(ContextState)`"
+        )
 
 
 def _typed_dict(name: str, fields: dict[str, Any]) -> Any:

@@ -232,13 +232,8 @@ def with_recall(tools: Sequence[Any], model: Any) -> list[Any]:
     """
     ours = recall_tool()
     others = [tool for tool in tools if tool is not ours]
-    router, none = router_of(model), BaseChatModel.bind_tools
-    models = [one.model for one in router.candidates] if router else [model]
-    takes_tools = all(
-        getattr(type(unbound(one)), "bind_tools", none) is not none
-        for one in models
-        if isinstance(one, Runnable)
-    )
+    none = BaseChatModel.bind_tools
+    takes_tools = getattr(type(unbound(model)), "bind_tools", none) is not none
     is_alone = ours.name not in map(name_of, others) and not recall_name(others)
     is_kept = len(others) < len(tools) and takes_tools and is_alone
     return [*others, ours] if is_kept else others
@@ -459,8 +454,7 @@ def _step_of(agent: Any, config: Any) -> Work[AgentStep]:
         raise ConfigError(
             f"config={brief(config)} names no thread: pass {WANTED_CONFIG}"
         )
-    name = _own_node(graph)
-    if name is None and not {"context_view", "messages"} <= graph.channels.keys():
+    if not (name := _our_node(graph)):
         raise ConfigError(f"agent={brief(agent)} {NO_NODES}")
     snapshot: Any = yield Wait.on(graph, "get_state", config)
     thread = config["configurable"]["thread_id"]
@@ -472,29 +466,24 @@ def _step_of(agent: Any, config: Any) -> Work[AgentStep]:
         raise ContextWindowError(
             f"thread {thread!r} is in the middle of a run (next: {', '.join(snapshot.next)}): resume or end it first"
         )
-    if name is not None:
-        node: Any = graph.nodes[name].bound
-        step: AgentStep = node.step(snapshot.values)
-        return step
+    node: Any = graph.nodes[name].bound
+    if isinstance(node, ContextNode):
+        return node.step(snapshot.values)
     return (yield from _middleware_step(graph, snapshot.values))
 
 
-def _own_node(graph: Any) -> str | None:
-    """Return the name of one of our nodes; None where a graph has none."""
-    return next(
-        (
-            name
-            for name, node in graph.nodes.items()
-            if isinstance(node.bound, ContextNode)
-        ),
-        None,
-    )
+def _our_node(graph: Any) -> str:
+    """Return the name of one of our nodes, or of that which the middleware stands in; empty where a graph has none."""
+    ours = (n for n, one in graph.nodes.items() if isinstance(one.bound, ContextNode))
+    in_agent = {
+        "context_view",
+        "messages",
+    } <= graph.channels.keys() and MODEL in graph.nodes
+    return next(ours, MODEL if in_agent else "")
 
 
 def _middleware_step(graph: Any, values: Update) -> Work[AgentStep]:
     """Return the step that the middleware makes of the agent's next model call, which is not made."""
-    if MODEL not in graph.nodes:
-        raise ConfigError(f"agent={brief(graph)} {NO_NODES}")
     # A state schema alone does not say that the middleware is there, and a model that nobody manages is not called.
     if not values.get("context_report"):
         raise ContextWindowError(
@@ -525,7 +514,7 @@ def _stored(agent: Any, config: Any, update: Update) -> Work[None]:
         new = yield Wait.on(agent, "update_state", config, update)
     # several nodes came last, so LangGraph wants to know which one writes
     except InvalidUpdateError:
-        by = _own_node(agent) or MODEL
+        by = _our_node(agent)
         new = yield Wait.on(agent, "update_state", config, update, by)
     snapshot = yield Wait.on(agent, "get_state", new)
     if snapshot.next:

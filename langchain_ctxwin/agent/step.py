@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
@@ -63,8 +63,6 @@ from langchain_ctxwin.routing.candidates import (
 from langchain_ctxwin.routing.chat_model import wish
 from langchain_ctxwin.tools import ToolSelection, ToolSelector
 from langchain_ctxwin.util.work import Wait, Work, run
-
-Destination = Literal["force_compress", "maybe_summarize", "build_messages"]
 
 TOOL_SHARE = 0.5
 """Most that selected tools may take of what the system prompt, the agent's own tools and other fixed parts leave: a
@@ -517,17 +515,6 @@ class AgentStep:
     def _moves(self) -> bool:
         """True where a conversation that no longer fits its candidate may go on whole with another."""
         return self.router is not None and self.router.config.when_full == "move"
-
-
-def route_of(state: State) -> Destination:
-    """Return the step that follows `check`."""
-    pending = mapping_of(state, "context_pending")
-    if pending.get("due"):
-        return "maybe_summarize"
-    over_by = kept(state, "context_report").get("over_by") or 0
-    return (
-        "force_compress" if over_by > 0 or pending.get("compress") else "build_messages"
-    )
 
 
 def router_of(model: Any) -> ModelRouter | None:
