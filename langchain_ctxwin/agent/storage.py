@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +24,6 @@ from langchain_ctxwin.errors import (
     ConfigError,
     SummarizationError,
     ThreadBudgetError,
-    brief,
 )
 from langchain_ctxwin.summarize.jobs import SummaryStore, too_slow, writing_summary
 from langchain_ctxwin.summarize.native import NativeSummarizer, Written
@@ -263,7 +263,7 @@ class Bound(NamedTuple):
     spent: Decimal
     limit: Decimal
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, str]:
         """Return it as JSON; numbers as text, so that money stays exact."""
         return {name: str(value) for name, value in self._asdict().items()}
 
@@ -275,29 +275,23 @@ def within_budget(step: AgentStep) -> None:
         ConfigError: the cost is bounded, and no source states the prices of a model.
         ThreadBudgetError: the thread spent all that it may.
     """
-    settings, fault = settings_of(step.window), ""
+    settings = settings_of(step.window)
     if settings.max_thread_cost is not None:
-        _require_prices(step, settings.max_thread_cost)
+        _require_prices(step)
     while over := next((one for one in _bounds(step) if one.spent >= one.limit), None):
+        name = over.setting
         if settings.on_budget == "raise" or not step.place.thread:
             raise ThreadBudgetError(
-                f"the thread spent {over.spent} of {over.setting}={over.limit}: raise {over.setting}, begin another "
-                "thread, or set on_budget='interrupt' (with a checkpointer) to be asked"
+                f"the thread spent {over.spent} of {name}={over.limit}: raise {name}, begin another thread, or set "
+                "on_budget='interrupt' (with a checkpointer) to be asked"
             )
-        answer = interrupt(
-            {
-                "reason": "thread_budget",
-                **over.about(),
-                "resume_with": {over.setting: str(2 * over.limit)},
-                "fault": fault,
-            }
-        )
-        try:
-            allowed = {AMOUNTS[over.setting]: as_money(answer[over.setting])}
-        except (LookupError, TypeError, ValueError):
-            fault = f"resumed with {brief(answer)}: give a new limit by the name of its setting"
-        else:
-            _store(step, "allowed", _amounts(step, "allowed") | allowed)
+        more = {"resume_with": {name: str(2 * over.limit)}}
+        answer = interrupt({"reason": "thread_budget", **over.about(), **more})
+        # asked again where the answer is none
+        with suppress(LookupError, TypeError, ValueError):
+            limit = str(as_money(answer[name]))
+            allowed = step.window.session.guard.get("allowed") or {}
+            _note(step, "allowed", {**allowed, name: limit})
 
 
 def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -> None:
@@ -305,7 +299,7 @@ def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -
     before = _bounds(step)
     if not before:
         return
-    spent, info = _amounts(step, "spent"), step.engine.info_of(window)
+    spent, info = _spent(step), step.engine.info_of(window)
     for answer in answers:
         usage = Usage.of_answer(answer)
         if (
@@ -315,7 +309,8 @@ def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -
             usage = Usage(input_tokens=window.total_tokens, output_tokens=output_tokens)
         spent["tokens"] += sum(map(_tokens, (usage, *usage.compactions)))
         spent["cost"] += usage.cost(info) or 0
-    _store(step, "spent", spent)
+    stored = {"tokens": int(spent["tokens"]), "cost": str(spent["cost"])}
+    _note(step, "spent", stored)
     for old, new in zip(before, _bounds(step), strict=True):
         if old.spent < NEAR_SHARE * old.limit <= new.spent:
             model = window.parts.model
@@ -328,38 +323,37 @@ def _tokens(usage: Usage) -> int:
 
 def _bounds(step: AgentStep) -> list[Bound]:
     """The limits that are set, what was allowed since included, with what answers and summaries took."""
-    settings = settings_of(step.window)
-    spent, allowed = _amounts(step, "spent"), _amounts(step, "allowed")
-    written = Usage.of(step.window.session.guard.get("summarizer"))
+    settings, guard = settings_of(step.window), step.window.session.guard
+    spent, allowed = _spent(step), guard.get("allowed") or {}
+    written = Usage.of(guard.get("summarizer"))
     spent["tokens"] += _tokens(written)
     spent["cost"] += written.cost(step.engine.summarizer_info()) or 0
     return [
-        Bound(name, spent[amount], max(Decimal(limit), allowed[amount]))
+        Bound(name, spent[amount], max(Decimal(limit), Decimal(allowed.get(name, 0))))
         for name, amount in AMOUNTS.items()
         if (limit := getattr(settings, name))
     ]
 
 
-def _amounts(step: AgentStep, name: str) -> dict[str, Decimal]:
-    stored = step.window.session.guard.get(name) or {}
-    return {amount: as_money(stored.get(amount, 0)) for amount in AMOUNTS.values()}
+def _spent(step: AgentStep) -> dict[str, Decimal]:
+    stored = step.window.session.guard.get("spent") or {}
+    return {amount: Decimal(stored.get(amount, 0)) for amount in AMOUNTS.values()}
 
 
-def _store(step: AgentStep, name: str, amounts: Mapping[str, Decimal]) -> None:
-    stored = {"tokens": int(amounts["tokens"]), "cost": str(amounts["cost"])}
+def _note(step: AgentStep, name: str, amounts: dict[str, Any]) -> None:
     session = step.window.session
-    _go_on(step, replace(session, guard={**session.guard, name: stored}))
+    _go_on(step, replace(session, guard={**session.guard, name: amounts}))
 
 
-def _require_prices(step: AgentStep, most: Decimal) -> None:
+def _require_prices(step: AgentStep) -> None:
     engine, model = step.engine, step.window.parts.model
     known = {model: engine.info_of(step.window)}
     if not engine.is_local:
         known.setdefault(engine.summarizer_model, engine.summarizer_info())
     for name, info in known.items():
-        if info is None or info.input_price is None or info.output_price is None:
+        if Usage(input_tokens=0, output_tokens=0).cost(info) is None:
             raise ConfigError(
-                f"max_thread_cost={most} needs the prices of {name or 'a model without a name'}, which nobody states: "
-                "pass prices=ModelRegistry() or prices=ModelInfo(name=..., input_price=..., output_price=...), or "
-                "bound max_thread_tokens"
+                f"max_thread_cost needs the prices of {name or 'a model without a name'}, which nobody states: pass "
+                "prices=ModelRegistry() or prices=ModelInfo(name=..., input_price=..., output_price=...), or bound "
+                "max_thread_tokens"
             )

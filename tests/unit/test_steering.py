@@ -412,10 +412,7 @@ def test_a_person_may_allow_more(adapter):
     )
     calls = len(model.requests)
     again = agent.invoke(Command(resume="yes"), THREAD)["__interrupt__"][0].value
-    assert (
-        again["fault"]
-        == "resumed with 'yes': give a new limit by the name of its setting"
-    )
+    assert again["resume_with"] == {"max_thread_tokens": "60"}
     done = agent.invoke(Command(resume={"max_thread_tokens": 500}), THREAD)
     assert done["messages"][-1].text == "done"
     ask(agent, "Go on.")
