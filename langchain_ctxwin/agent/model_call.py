@@ -104,9 +104,17 @@ class ModelCall:
         attempt: Attempt | None = self._attempt()
         paid, number = list[AIMessage](), 0
         while attempt:
+            reply, error = yield from self._sent(attempt)
+            overflow = error and classify_overflow(error)
+            if error and attempt != (mended := self._mended(attempt, error)):
+                attempt = mended
+                continue
+            if error and not overflow:
+                raise error
+            if isinstance(reply, AIMessage):
+                paid.append(reply)
+                overflow = self._silent(attempt, reply)
             number += 1
-            attempt, reply, overflow, error = yield from self._tried(attempt)
-            paid += [reply] if isinstance(reply, AIMessage) else []
             attempt = (
                 (yield from self._next(attempt, overflow, number, error))
                 if overflow
@@ -128,6 +136,15 @@ class ModelCall:
             answered_window, answer, seconds=perf_counter() - began, calls=number
         )
         return answer
+
+    def _sent(self, attempt: Attempt) -> Work[tuple[Any, Exception | None]]:
+        """Send an attempt; the reply, or the error that it met."""
+        try:
+            return (yield from self._send(attempt)), None
+        except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
+            raise
+        except Exception as error:  # noqa: BLE001  # recovered from, or raised again
+            return None, error
 
     def _next(
         self,
@@ -158,26 +175,6 @@ class ModelCall:
         if error is not None:
             raise error
         return None
-
-    def _tried(
-        self, attempt: Attempt
-    ) -> Work[tuple[Attempt, Any, ContextOverflow | None, Exception | None]]:
-        """Send an attempt; the attempt that was sent last, with its reply or overflow. Other refusals are raised."""
-        while True:
-            try:
-                reply = yield from self._send(attempt)
-            except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
-                raise
-            except Exception as refusal:
-                mended = self._mended(attempt, refusal)
-                if mended == attempt:
-                    overflow = classify_overflow(refusal)
-                    if overflow is None:
-                        raise
-                    return attempt, None, overflow, refusal
-                attempt = mended
-            else:
-                return attempt, reply, self._silent(attempt, reply), None
 
     def _mended(self, attempt: Attempt, refusal: Exception) -> Attempt:
         """The attempt without the parts that the provider refused; the same one where they are unknown or absent.
@@ -225,7 +222,7 @@ class ModelCall:
         )
         # Whoever of several candidates stated a limit, the router has learned it under that one's name.
         is_stated = error is not None and self._router is None
-        if options := self._less_output(attempt, overflow, error):
+        if error and (options := self._less_output(attempt, overflow)):
             if is_stated:
                 step.take(self._engine.learn(window, overflow))
             self._report(replace(event, output_tokens=max(options.values())))
@@ -249,15 +246,13 @@ class ModelCall:
         return step.window.total_tokens < before.total_tokens
 
     def _less_output(
-        self, attempt: Attempt, overflow: ContextOverflow, error: Exception | None
+        self, attempt: Attempt, overflow: ContextOverflow
     ) -> dict[str, int]:
         """Arguments that ask for less output than was asked for; empty where that is not what was refused."""
         called = self._call
         if self._router is not None and self._step.chosen:
             model, bound = self._router.instance(self._step.chosen_name)
             called = model.bind(**bound)
-        if error is None or called is None:
-            return {}
         options = smaller_output(called, overflow)
         requested = min(attempt.options.values(), default=inf)
         return options if max(options.values(), default=inf) < requested else {}
