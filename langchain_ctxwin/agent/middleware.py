@@ -21,7 +21,6 @@ from langchain_ctxwin.agent.state import (
     OUR_KEYS,
     RECORD_CHANNEL,
     MessagesDeltaChannel,
-    newer,
 )
 from langchain_ctxwin.agent.step import AgentStep, limited_by
 from langchain_ctxwin.agent.storage import engine_of, place_of
@@ -73,7 +72,7 @@ class ContextKeys(AgentState[Any], total=False):
     context_summary: Hidden[str]
     """The one live summary of what left the view."""
 
-    context_record: Annotated[dict[str, Any], PrivateStateAttr, newer]
+    context_record: Hidden[dict[str, Any]]
     """Lines of what left the view, and how much left."""
 
     context_view: Hidden[dict[str, Any]]

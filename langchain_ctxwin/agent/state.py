@@ -103,11 +103,6 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
         return channel
 
 
-def newer(_: Any, value: Any) -> Any:
-    """Return the value that was written. Unlike a plain key it also reads what `latest` of another state wrote."""
-    return value
-
-
 def latest(state: Any, writes: Sequence[Any]) -> Any:
     """Return the last value that was written."""
     return writes[-1] if writes else state
@@ -219,14 +214,11 @@ class PlainContextState(_NodeKeys, total=False):
 
     Storage grows with the square of the number of messages (per checkpoint in SQLite, per write of `messages` in
     Postgres), but any single checkpoint can be kept alone. A thread can move from this state to `ContextState` at any
-    time, and back.
+    time, not back.
     """
 
     messages: Annotated[list[AnyMessage], add_messages]
     """Full history; compaction never edits it."""
-
-    context_record: Annotated[dict[str, Any], newer]
-    """Lines of what left the view, and how much left."""
 
 
 class ContextInput(TypedDict):
