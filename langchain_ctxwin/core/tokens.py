@@ -48,6 +48,7 @@ from langchain_ctxwin.core.tool_schemas import (
     FRAMING,
     Framing,
     TextPrice,
+    image_tokens,
     schema_tokens,
 )
 from langchain_ctxwin.errors import ConfigError
@@ -390,7 +391,7 @@ def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
         stated = (_FORMAT.match(text) for text in texts if isinstance(text, str))
         kind = next((found[1] or "text file" for found in stated if found), kind)
     if kind == "image":
-        return framing.image(*image_size(_beginning(data)))
+        return image_tokens(*image_size(_beginning(data)))
     # Bytes of a unit, and its tokens: a second of compressed audio at 128 kbit/s, or of video at 2 Mbit/s, one frame
     # and the sound (Gemini API, token counting guide); three characters of a text in base64; a page of a document.
     unit_bytes, unit_tokens = {
