@@ -20,6 +20,7 @@ from typing import Any, cast
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
+    BaseMessage,
     FunctionMessage,
     HumanMessage,
     InvalidToolCall,
@@ -81,22 +82,20 @@ def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:
     content: Any = message.content
     if isinstance(message, FunctionMessage):
         block = {"type": "tool_result", "name": message.name, "content": content}
-        return (_tool_message(block, message.id, message.additional_kwargs),)
-    if type(content) is not list:
+        return (_tool_message(block, message.id, message),)
+    if not isinstance(message, HumanMessage) or type(content) is not list:
         return (message,)
     results = [block for block in content if kind_of(block) == "result"]
     beside = [block for block in content if kind_of(block) != "result"]
+    if not results:
+        return (message,)
     if not any(text is None or text.strip() for text in map(block_text, beside)):
         beside = []
-    is_whole = not beside and all(map(_result_id, results))
-    if not (results and (isinstance(message, HumanMessage) or is_whole)):
-        return (message,)
     ids = [message.id]
     if beside or len(results) > 1:
         ids = [message.id and f"{message.id}:{place}" for place in range(len(results))]
     said = [message.model_copy(update={"content": beside})] if beside else []
-    marks = repeat(message.additional_kwargs)  # such as that of a pin
-    return (*map(_tool_message, results, ids, marks), *said)
+    return (*map(_tool_message, results, ids, repeat(message)), *said)
 
 
 def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
@@ -147,10 +146,7 @@ def _with_tool_calls(message: AIMessage) -> AIMessage:
     if not (listed or calls) and (old := kwargs.get("function_call")):
         calls = [_call(old["name"], old.get("arguments") or {}, None)]
     new = {
-        field: [
-            *getattr(message, f"{field}s"),
-            *(c for c in calls if c["type"] == field),
-        ]
+        f"{field}s": [one for one in (*listed, *calls) if one["type"] == field]
         for field in ("tool_call", "invalid_tool_call")
     }
     if message.response_metadata.get("output_version") != "v1":
@@ -161,7 +157,7 @@ def _with_tool_calls(message: AIMessage) -> AIMessage:
         message,
         content=content,
         additional_kwargs=without_kept_calls(message) if calls else kwargs,
-        **{f"{field}s": value for field, value in new.items()},
+        **new,
     )
 
 
@@ -200,28 +196,20 @@ def _call(name: Any, raw_arguments: Any, call_id: Any) -> AnyCall:
 
 
 def _tool_message(
-    block: Mapping[str, Any], message_id: str | None, kwargs: dict[str, Any]
+    block: Mapping[str, Any], message_id: str | None, message: BaseMessage
 ) -> ToolMessage:
     given = (block[key] for key in RESULT_KEYS if block.get(key) is not None)
     returned = next(given, "")
     if not isinstance(returned, str | list):
         returned = json.dumps(returned, ensure_ascii=False, default=str)
-    if (mark := block.get("cache_control")) and returned:  # it is sent from inside
-        *blocks, last = returned if isinstance(returned, list) else [returned]
-        last = last if isinstance(last, Mapping) else {"type": "text", "text": last}
-        returned = [*blocks, {**last, "cache_control": mark}]
     return ToolMessage(
         returned,
-        tool_call_id=_result_id(block),
+        tool_call_id=str(block.get(RESULT_TYPES[block["type"]]) or ""),
         name=block.get("name"),
         status="error" if block.get("is_error") else "success",
         id=message_id,
-        additional_kwargs=kwargs,
+        additional_kwargs=message.additional_kwargs,  # such as the mark of a pin
     )
-
-
-def _result_id(block: Mapping[str, Any]) -> str:
-    return str(block.get(RESULT_TYPES[block["type"]]) or "")
 
 
 # ---- repairs --------------------------------------------------------------------------------------------------------

@@ -126,15 +126,6 @@ def test_what_a_pinned_message_is_read_as_is_pinned(message):
     assert all(map(is_pinned, standard(pin(message))))
 
 
-@pytest.mark.parametrize("content", [STOCK, [STOCK], [{"type": "text", "text": STOCK}]])
-def test_a_breakpoint_of_a_result_stays(content):
-    """It stands inside of a result, from where an integration takes it."""
-    (block,) = results(1).content
-    mark = {"cache_control": {"type": "ephemeral"}}
-    (read,) = standard(HumanMessage([{**block, "content": content, **mark}]))
-    assert read.content == [{"type": "text", "text": STOCK, **mark}]
-
-
 def fitted(history, model):
     limits, config = (
         ModelLimits(8_000, max_output_tokens=1_000),
@@ -168,12 +159,6 @@ ROUNDS = {
     "one without its result": lambda n: [uses(2 * n, 2 * n + 1), results(2 * n)],
     "a result for nobody": lambda n: [AIMessage(f"Depot {n}.", id=f"a{n}"), results(n)],
     "blocks with tool messages": lambda n: [uses(n), answered(n)],
-    "a tool message of blocks": lambda n: [
-        uses(2 * n, 2 * n + 1),
-        ToolMessage(
-            results(2 * n, 2 * n + 1).content, tool_call_id=f"c{2 * n}", id=f"t{n}"
-        ),
-    ],
     "items of the Responses API": lambda n: [
         AIMessage(
             [item(n, name="depot", arguments="{}")],
