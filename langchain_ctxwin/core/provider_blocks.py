@@ -407,13 +407,13 @@ def in_prompt(tools: Sequence[Any], provider: str) -> Sequence[Any]:
     """Return what the prompt of a provider holds of these tools before any is loaded: nothing of a deferred one."""
     if provider in NEVER_DEFER:
         return tools
-    return [tool for tool in tools if not _is_deferred(tool)]
+    return [tool for tool in tools if not tool_marks(tool).get("defer_loading")]
 
 
-def _is_deferred(tool: Any) -> bool:
-    marks = tool if isinstance(tool, Mapping) else {}
-    extras = marks.get("extras") or getattr(tool, "extras", None) or {}
-    return DEFERRED.items() <= {**marks, **extras}.items()
+def tool_marks(tool: Any) -> Mapping[str, Any]:
+    """Return what a definition says beside name, description and parameters, such as a breakpoint of a cache."""
+    marks = tool if isinstance(tool, Mapping) else getattr(tool, "extras", None)
+    return marks or {}
 
 
 def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:

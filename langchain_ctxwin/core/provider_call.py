@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -31,6 +31,7 @@ from langchain_ctxwin.core.provider_blocks import (
     blocks_of,
     has_bound_reasoning,
     readable,
+    tool_marks,
     with_fields,
 )
 from langchain_ctxwin.core.request import Window
@@ -106,13 +107,8 @@ def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
         messages = with_breakpoints(messages, (), EXPLICIT, OPENAI_BREAKPOINT)
     if rules.keeps_history and session.compactions:
         # The server's history with the answers up to the latest compaction is another one.
-        history = window.parts.messages
-        stop = session.stop_at("since")
-        seen = (index for index in window.visible if index < stop)
-        old = (history[index] for index in seen)
-        messages = without_response_ids(
-            messages, {str(_response_id(message)) for message in old}
-        )
+        old = window.parts.messages[: session.stop_at("since")]
+        messages = without_response_ids(messages, set(map(_response_id, old)))
     return messages
 
 
@@ -159,7 +155,7 @@ def call_arguments(
     rules, is_claude = parts.rules, parts.rules.provider == "anthropic"
     arguments: dict[str, Any] = {}
     if prompt_cache != "off":
-        taken = sum(map(_is_marked_tool, parts.tools)) + len(_marks(messages))
+        taken = _taken(parts.tools, messages)
         is_open = taken < MAX_BREAKPOINTS and not _marks(messages[-1:])
         if is_claude and is_open and own.get(BREAKPOINT) is None:
             arguments[BREAKPOINT] = dict(MINUTES)  # behind the newest message
@@ -210,9 +206,10 @@ def _counted_down(window: Window, config: Any) -> dict[str, Any]:
 def dropped_reasoning(answer: Any) -> str:
     """Return why the server left reasoning out of the request before the model saw it; empty where it did not."""
     about = getattr(answer, "response_metadata", None) or {}
-    changes = about.get("input_transformations") or ()
-    dropped = (one for one in changes if one.get("type") == "thinking_dropped")
-    return next((str(one.get("reason") or "unknown") for one in dropped), "")
+    for change in about.get("input_transformations") or ():
+        if change.get("type") == "thinking_dropped":
+            return str(change.get("reason"))
+    return ""
 
 
 def refused_part(error: BaseException) -> str:
@@ -225,7 +222,7 @@ def refused_part(error: BaseException) -> str:
 
 
 def without_response_ids(
-    messages: Sequence[AnyMessage], old: set[str] | None = None
+    messages: Sequence[AnyMessage], old: Collection[Any] | None = None
 ) -> list[AnyMessage]:
     """Remove these ids of OpenAI responses, or all, so that the server gets messages and no reference to its own."""
     return [
@@ -259,7 +256,7 @@ def with_breakpoints(
     marked = list(messages)
     first = int(bool(marked) and isinstance(marked[0], SystemMessage))
     own = _marks(marked[:first], key)
-    taken = sum(map(_is_marked_tool, tools)) + len(_marks(marked, key))
+    taken = _taken(tools, marked, key)
     free = MAX_BREAKPOINTS - taken - (not _marks(marked[-1:], key))
     mark = own[0] if own else mark
     if free > 0 and first and not own:
@@ -290,9 +287,12 @@ def _record_marked(record: AnyMessage, mark: Mapping[str, str], key: str) -> Any
     return with_fields(record, content=[*stable, rest])
 
 
-def _is_marked_tool(tool: Any) -> bool:
-    marks = tool if isinstance(tool, Mapping) else getattr(tool, "extras", None)
-    return isinstance(marks, Mapping) and bool(marks.get(BREAKPOINT))
+def _taken(
+    tools: Sequence[Any], messages: Sequence[AnyMessage], key: str = BREAKPOINT
+) -> int:
+    """How many breakpoints a request has."""
+    marked = [tool for tool in tools if tool_marks(tool).get(BREAKPOINT)]
+    return len(marked) + len(_marks(messages, key))
 
 
 def _marks(messages: Sequence[AnyMessage], key: str = BREAKPOINT) -> list[Any]:
@@ -300,29 +300,16 @@ def _marks(messages: Sequence[AnyMessage], key: str = BREAKPOINT) -> list[Any]:
     # most messages are plain texts, and all of a long history are looked at
     contents = (one.content for one in messages if type(one.content) is not str)
     blocks = (block for content in contents for block in blocks_of(content))
-    return [mark for block in blocks if (mark := _mark(block, key))]
-
-
-def _mark(block: Mapping[str, Any], key: str) -> Any:
-    extras = block.get("extras")
-    return block.get(key) or (extras.get(key) if isinstance(extras, Mapping) else None)
+    return [block[key] for block in blocks if block.get(key)]
 
 
 def _without_marks(message: AnyMessage, key: str) -> AnyMessage:
     """The message without breakpoints."""
     content: Any = message.content
-    if not isinstance(content, list):
+    if isinstance(content, str):
         return message
-    return with_fields(message, content=[_unmarked(block, key) for block in content])
-
-
-def _unmarked(block: Any, key: str) -> Any:
-    if not isinstance(block, Mapping):
-        return block
-    bare = _without(block, key)
-    if "extras" in bare:
-        bare["extras"] = _unmarked(bare["extras"], key)
-    return bare
+    bare = [_without(one, key) if isinstance(one, Mapping) else one for one in content]
+    return with_fields(message, content=bare)
 
 
 def _marked(message: AnyMessage, mark: Mapping[str, str], key: str) -> AnyMessage:
