@@ -292,7 +292,7 @@ def recorded(
     edits = (new.cleared - old.cleared) | clamped
     places = range(after.start, len(parts.messages)) if edits else ()
     edited = [index for index in places if message_id(parts.messages, index) in edits]
-    if not dropped and not back and not edited:
+    if not (dropped or back or edited) and new.record == old.record:
         return after
     # not that of `after`: what left on the way there may be in it already
     record = old.record

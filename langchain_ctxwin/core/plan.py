@@ -24,11 +24,11 @@ from langchain_ctxwin.core.compaction import (
     step_cuts,
     turn_cuts,
 )
-from langchain_ctxwin.core.fitting import first_enough, first_that
+from langchain_ctxwin.core.fitting import first_enough
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.pairing import call_ids, calls_of
 from langchain_ctxwin.core.record import fitted
-from langchain_ctxwin.core.request import LEAST_MESSAGES, Request, portion
+from langchain_ctxwin.core.request import Request, portion
 from langchain_ctxwin.core.session import (
     Pending,
     uncovered,
@@ -54,11 +54,10 @@ ASKED_BY_HOST = "asked by the host"
 CLAMP_FLOOR_CHARS = 240  # shortest form of a clamped message: about three lines, enough to see what it was
 # part of a clamped text that shows its head; beginnings say more about what a text is than ends
 HEAD_SHARE = 2 / 3
-CUT_SHARE = 0.96  # of the limit: where a cut of messages ends, so that a record of what is cut out fits beside it
+CUT_SHARE = 0.95  # of the limit: where a cut of messages ends, so that a record of what is cut out fits beside it
 # Of the limit: most of what fixed regions take once pins had to be clamped. They stay for good: with more, each of the
 # next messages would be a compaction of its own.
 PINS_SHARE = 0.75
-CAP_STEP = 0.99  # from one candidate length to the next: an exact cut is not worth more pricing
 
 Tier = Callable[[Request], Request]
 Enough = Callable[[Request], bool]
@@ -72,17 +71,13 @@ def smaller(before: Request) -> Request:
     A finished summary is shown first. The result may still not fit: when the fixed regions alone exceed the limit
     nothing can help.
     """
-    summary = ready(before)
-    request = before
-    if summary and not request.is_low:
-        request = with_summary(request, summary)
+    request = before if before.is_low else show_summary(before)
     for tier in TIERS:
         if request.is_low or _stays_valid(request):
             break
         candidate = tier(request)
-        request = (
-            candidate if candidate.total_tokens < request.total_tokens else request
-        )
+        if candidate.total_tokens < request.total_tokens:
+            request = candidate
     request = recorded(with_clamped_pins(request), before, is_first=True)
     if request.fits:
         return request
@@ -100,8 +95,11 @@ def _stays_valid(request: Request) -> bool:
     return is_small and request.swaps_prefix
 
 
-def with_summary(request: Request, summary: Pending) -> Request:
+def show_summary(request: Request) -> Request:
     """Show a finished summary in the place of what it covers; the start never moves back."""
+    summary = ready(request)
+    if summary is None:
+        return request
     moved = cut(request, summary.stop) if summary.stop > request.start else request.view
     covered = position_of(request.parts.messages, summary.stop - 1)
     view = replace(moved, covered=covered, block=summary.block)
@@ -131,21 +129,16 @@ def clear_results(request: Request) -> Request:
     return _least(request, range(1, len(keys) + 1), cleared)
 
 
-def cut_turns(request: Request) -> Request:
-    """Drop the oldest turns; the current one stays."""
-    return _cut_first(request, turn_cuts(request))
+def cut_oldest(request: Request) -> Request:
+    """Drop the oldest turns, then the oldest steps of the current one.
 
-
-def cut_steps(request: Request) -> Request:
-    """Drop the oldest steps of the current turn; its user message is pinned and its newest step stays."""
-    return _cut_first(request, step_cuts(request))
-
-
-TIERS: tuple[Tier, ...] = (clear_results, cut_turns, cut_steps)
-
-
-def _cut_first(request: Request, cuts: Sequence[int]) -> Request:
+    Its user message is pinned, and its newest step stays.
+    """
+    cuts = [*turn_cuts(request), *step_cuts(request)]
     return _least(request, cuts, lambda start: request.shown_as(cut(request, start)))
+
+
+TIERS: tuple[Tier, ...] = (clear_results, cut_oldest)
 
 
 def _least(
@@ -169,22 +162,19 @@ def with_clamped_pins(request: Request) -> Request:
     pins = request.parts.pins.difference({last_user(messages)})
     others = _lengths(request, {*range(len(messages))} - pins)
 
-    def fits_in(candidate: Request, share: float) -> bool:
+    def fits(candidate: Request) -> bool:
         least = _clamped_to(_without_record(candidate), others, CLAMP_FLOOR_CHARS)
-        limit = int(share * request.limit) - RECORD_FRAME_TOKENS
-        return replace(least, limit=limit).likely_fits
+        return least.likely_fits
 
-    if not pins or fits_in(request, 1):
-        return request
-    return clamp(request, pins, lambda candidate: fits_in(candidate, PINS_SHARE))
+    return clamp(request, pins, fits, share=PINS_SHARE) if pins else request
 
 
 def clamped_to_fit(request: Request) -> Request:
     """Cut messages to what fits, kind by kind.
 
     Old ones are cut where the request would not fit even without summary and record, those of the newest step beside
-    them. Summary and record get less where that step has no room beside them at its shortest, and next to nothing
-    beside a question that has to be cut. A summary that has no room then is dropped.
+    them. Where that step has no room beside summary and record at its shortest, these leave: what the summary covers is
+    summarized again.
     """
     *old, answers, results, question = _kinds(request)
     for kind in old:
@@ -194,7 +184,7 @@ def clamped_to_fit(request: Request) -> Request:
     for kind in (answers, results):
         request = clamp(request, kind, lambda candidate: candidate.fits)
     if not request.fits:
-        request = _with_less_account(request)
+        request = _without_record(request)
         request = clamp(request, question, lambda candidate: candidate.likely_fits)
     return request
 
@@ -221,69 +211,65 @@ def _kinds(request: Request) -> list[set[int]]:
     return [old - users, old & users, newest - results, results, question]
 
 
-def clamp(request: Request, kind: Collection[int], enough: Enough) -> Request:
-    """Cut the longest messages of a kind to one common length: the largest that is enough, else the floor."""
+def clamp(
+    request: Request,
+    kind: Collection[int],
+    enough: Enough,
+    *,
+    share: float = CUT_SHARE,
+) -> Request:
+    """Cut the longest messages of a kind to one common length: the largest that is enough within a share of the limit.
+
+    At least a floor of each stays.
+    """
     lengths = _lengths(request, kind)
     if not lengths or enough(request):
         return request
-    limit = min(int(CUT_SHARE * request.limit), request.limit - RECORD_FRAME_TOKENS)
+    limit = min(int(share * request.limit), request.limit - RECORD_FRAME_TOKENS)
     goal = replace(request, limit=limit)
-    caps, chars = [CLAMP_FLOOR_CHARS], float(max(lengths.values()))
-    while chars > CLAMP_FLOOR_CHARS:
-        caps.insert(-1, int(chars))
-        chars *= CAP_STEP
-    best = first_that(caps, lambda cap: enough(_clamped_to(goal, lengths, cap)))
-    return _clamped_to(request, lengths, CLAMP_FLOOR_CHARS if best is None else best)
+    chars = first_enough(
+        range(max(lengths.values()), CLAMP_FLOOR_CHARS - 1, -1),
+        lambda chars: enough(_clamped_to(goal, lengths, chars)),
+    )
+    return _clamped_to(request, lengths, chars)
 
 
 def _lengths(request: Request, kind: Collection[int]) -> dict[int, int]:
-    """Return the shown messages of a kind that can be cut: their lengths in characters, by position."""
+    """Return the shown messages of a kind that can be cut: how many characters of them are shown, by position."""
     messages, view = request.parts.messages, request.view
-    lengths = {
-        index: clampable_chars(messages[index])
-        for index in request.visible
-        if index in kind and message_id(messages, index) not in view.cleared
-    }
-    return {
-        index: chars for index, chars in lengths.items() if chars > CLAMP_FLOOR_CHARS
-    }
+    lengths = dict[int, int]()
+    for index in {*kind}.intersection(request.visible):
+        key = message_id(messages, index)
+        chars = clampable_chars(messages[index])
+        if clamp := view.clamped.get(key):
+            chars = min(chars, clamp.head_chars + clamp.tail_chars)
+        if key not in view.cleared and chars > CLAMP_FLOOR_CHARS:
+            lengths[index] = chars
+    return lengths
 
 
 def _clamped_to(request: Request, lengths: dict[int, int], chars: int) -> Request:
     """The request with the messages that are longer than so many characters cut to that length."""
-    parts = request.parts
-    clamps = dict(request.view.clamped)
-    head = int(chars * HEAD_SHARE)
-    for index in (index for index, length in lengths.items() if length > chars):
-        key = message_id(parts.messages, index)
-        old = clamps.get(key) or Clamp(head_chars=head, tail_chars=chars - head)
-        clamps[key] = Clamp(
-            head_chars=min(head, old.head_chars),
-            tail_chars=min(chars - head, old.tail_chars),
+    parts, head = request.parts, int(chars * HEAD_SHARE)
+    clamps = {
+        message_id(parts.messages, index): Clamp(
+            head_chars=head,
+            tail_chars=chars - head,
             pin=index in parts.pins,
             tool=parts.recall,
         )
-    return request.shown_as(replace(request.view, clamped=clamps))
+        for index, length in lengths.items()
+        if length > chars
+    }
+    view = replace(request.view, clamped={**request.view.clamped, **clamps})
+    return request.shown_as(view)
 
 
 def _without_record(request: Request) -> Request:
     """The request without a summary, and with the frame of its record alone."""
     record = fitted(request.view.record, 0, request.text_tokens)
-    return request.shown_as(replace(request.view, record=record, block=None), "")
-
-
-def _with_less_account(request: Request) -> Request:
-    """The request with as much of its record as has room, and its summary where that has."""
-    bare = _without_record(request)
-    room = bare.likely_limit - bare.total_tokens
-    summary_tokens, summary = request.written_tokens, request.summary
-    view = replace(bare.view, block=request.view.block)
-    if summary_tokens > room:
-        # what it covered is in no summary any more, and is summarized again
-        view, summary, summary_tokens = replace(view, covered=None, block=None), "", 0
-    free = max(0, room - summary_tokens - RECORD_FRAME_TOKENS)
-    record = fitted(request.view.record, free, request.text_tokens)
-    return bare.shown_as(replace(view, record=record), summary)
+    view = replace(request.view, record=record, covered=None, block=None)
+    return request.shown_as(view, "")
 
 
 # ---- what is due ----------------------------------------------------------------------------------------------------
@@ -383,17 +369,13 @@ def _summary_stop(
     One that is prepared ahead is shown once the request has grown to its ceiling, so it covers that growth, too.
     """
     messages = len(request.parts.messages)
-    most_messages = request.parts.settings.trigger_messages
-    most_kept = messages if most_messages is None else request.kept_messages
+    is_by_number = request.parts.settings.trigger_messages is not None
+    most_kept = request.kept_messages if is_by_number else messages
     target = request.low_water
     if is_ahead:
         growth = request.fixed_tokens + request.most_history - request.total_tokens
         least = request.fixed_tokens + int(LEAST_KEPT * request.room)
         target = max(least, target - max(0, growth))
-    if is_ahead and most_messages is not None:
-        most_kept = max(
-            LEAST_MESSAGES, most_kept - most_messages + request.shown_messages
-        )
 
     def is_enough(stop: int) -> bool:
         after = _without(request, stop)
@@ -419,8 +401,6 @@ def prepare(
     start = uncovered(request.view, parts.first)
     stop = _summary_stop(request, max_tokens, is_ahead=True)
     if stop is None or stop <= start:
-        return None
-    if is_on_demand and request_until(request, stop) is None:
         return None
     steps = parts.history.steps_from(start)
     added = sum(step.tokens for step in steps if step.index < stop)

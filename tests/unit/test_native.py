@@ -22,7 +22,7 @@ from langchain_ctxwin import (
     Window,
 )
 from langchain_ctxwin.core.measuring import after_measure, without_reasoning
-from langchain_ctxwin.core.plan import with_summary
+from langchain_ctxwin.core.plan import show_summary
 from langchain_ctxwin.core.provider_blocks import (
     UNREADABLE_TEXT,
     compaction_in,
@@ -441,13 +441,14 @@ def test_reasoning_stays_behind_a_block_where_all_in_between_does(
         key="",
         start=position_of(history, uncovered(window.view, 0)),
         through=position_of(history, stop - 1),
-        digest="",
+        digest=window.parts.history.digest(uncovered(window.view, 0), stop),
         since=0.0,
         max_tokens=99,
         text="Told.",
         block={"type": "compaction", "content": "Told.", "signature": "c2ln"},
     )
-    after = with_summary(window, summary)
+    window = replace(window, session=replace(window.session, pending=summary))
+    after = show_summary(window)
     after = after.shown_as(replace(after.view, clamped=clamped))
     swap = Compaction(kind="force", reason="ready", before=window, after=after)
     assert reasoned(swap.applied(window)) == kept
