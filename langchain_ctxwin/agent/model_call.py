@@ -344,14 +344,8 @@ class ModelCall:
         thread = self._step.place.thread
         if not thread or not event.reported_tokens:
             return
-        sent = SentRequest(
-            model=event.model,
-            tools_digest=window.parts.tools_digest,
-            messages=window.assembled(),
-            tokens=event.reported_tokens,
-            cached_tokens=event.cached_tokens,
-            compactions=event.compactions,
-        )
+        parts = window.parts
+        sent = SentRequest(event, parts.tools_digest, window.assembled())
         requests = self._engine.reporter.requests
         if missed := cache_miss(sent, requests.get(thread), answer):
             self._report(missed)

@@ -10,13 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.provider_blocks import compaction_in
-from langchain_ctxwin.core.sizing import Usage, cleared_tokens, stop_reasons
+from langchain_ctxwin.core.sizing import Usage, sent_tokens, stop_reasons
 
 Level = Literal["debug", "info", "warning"]
 """How much an event wants to be noticed, in the words of logging."""
@@ -142,13 +141,10 @@ class StepEvent(Event):
         metadata = answer.response_metadata
         provider = metadata.get("model_provider") or (info.provider if info else "")
         route = metadata.get("route")
-        is_reported = usage.input_tokens and not compaction_in(answer)
         return cls(
             provider=provider if isinstance(provider, str) else "",
             answer_id=answer.id or "",
-            reported_tokens=(usage.input_tokens or 0) + cleared_tokens(answer)
-            if is_reported
-            else None,
+            reported_tokens=sent_tokens(answer),
             cached_tokens=usage.cached_tokens,
             cache_write_tokens=usage.cache_write_tokens,
             output_tokens=usage.output_tokens,
@@ -231,7 +227,10 @@ ChangedPart = Literal["model", "system", "tools", "messages", "nothing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheMissEvent(Event):
-    """A part of the request before was not read from the provider's prompt cache, although it could have been."""
+    """A part of the request before was not read from the provider's prompt cache, although it could have been.
+
+    What a compaction explains is not told.
+    """
 
     NAME: ClassVar[str] = "context.cache_missed"
     changed: ChangedPart = "nothing"
@@ -242,14 +241,6 @@ class CacheMissEvent(Event):
 
     is_stated: bool = False
     """The provider says so; otherwise it shows in its usage and in a comparison of the two requests."""
-
-    is_compacted: bool = False
-    """A compaction lies between the two, and explains it."""
-
-    @property
-    def level(self) -> Level:
-        """What a compaction explains is nothing to be told."""
-        return "debug" if self.is_compacted else "info"
 
 
 SummaryStatus = Literal["started", "ready", "failed", "refused"]
@@ -457,23 +448,15 @@ STATED: Mapping[str, ChangedPart] = {
 """How Anthropic calls what changed (`diagnostics.cache_miss_reason`); its other reasons say that it cannot tell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentRequest:
+class SentRequest(NamedTuple):
     """A request that was answered, to be compared with the next one of its conversation."""
 
-    model: str
+    event: StepEvent
+    """What was told of it."""
+
     tools_digest: str
     messages: Sequence[AnyMessage]
     """All of them, the system message first when there is one."""
-
-    tokens: int
-    """Its size, by the provider's own word."""
-
-    cached_tokens: int | None
-    """Of them, read from the cache; None where the provider does not say."""
-
-    compactions: int
-    """Of the conversation so far."""
 
 
 def cache_miss(
@@ -491,54 +474,40 @@ def cache_miss(
         >>> answer = AIMessage(
         ...     "", response_metadata={"diagnostics": {"cache_miss_reason": reason}}
         ... )
-        >>> sent = SentRequest(
-        ...     model="m",
-        ...     tools_digest="",
-        ...     messages=[],
-        ...     tokens=5_000,
-        ...     cached_tokens=0,
-        ...     compactions=0,
-        ... )
-        >>> event = cache_miss(sent, None, answer)
+        >>> event = cache_miss(SentRequest(StepEvent(), "", []), None, answer)
         >>> event.changed, event.missed_tokens
         ('tools', 4000)
     """
     diagnostics = answer.response_metadata.get("diagnostics") or {}
     reason = diagnostics.get("cache_miss_reason") or {}
-    stated_change = STATED.get(str(reason.get("type")))
-    missed = reason.get("cache_missed_input_tokens") if stated_change else None
-    if missed is None and before is not None:
-        missed = _missed_tokens(sent, before)
-    if not missed and not stated_change:
+    changed = STATED.get(str(reason.get("type")))
+    is_stated, missed = changed is not None, reason.get("cache_missed_input_tokens")
+    if before is not None:
+        if sent.event.compactions > before.event.compactions:
+            return None
+        tokens, cached = before.event.reported_tokens or 0, sent.event.cached_tokens
+        least = max(LEAST_MISSED_TOKENS, LEAST_MISSED_SHARE * tokens)
+        if not is_stated and cached is not None and tokens - cached >= least:
+            changed, missed = _changed_part(sent, before), tokens - cached
+    if changed is None:
         return None
     return CacheMissEvent(
-        model=sent.model,
-        changed=stated_change or (_changed_part(sent, before) if before else "nothing"),
-        missed_tokens=missed or None,
-        is_stated=stated_change is not None,
-        is_compacted=before is not None and sent.compactions > before.compactions,
+        model=sent.event.model,
+        changed=changed,
+        missed_tokens=missed,
+        is_stated=is_stated,
     )
-
-
-def _missed_tokens(sent: SentRequest, before: SentRequest) -> int:
-    """Tokens of the request before that were not read from the cache; 0 where they are too few."""
-    if sent.cached_tokens is None:
-        return 0
-    missed = before.tokens - sent.cached_tokens
-    least = max(LEAST_MISSED_TOKENS, LEAST_MISSED_SHARE * before.tokens)
-    return missed if missed >= least else 0
 
 
 def _changed_part(sent: SentRequest, before: SentRequest) -> ChangedPart:
     """The first part of the request that changed, in the order in which Anthropic compares them."""
-    if sent.model != before.model:
+    if sent.event.model != before.event.model:
         return "model"
     previous = [*map(_sent_form, before.messages)]
     start = [*map(_sent_form, sent.messages[: len(previous)])]
-    leading = [
-        [one for one in form[:1] if one[0] == "system"] for form in (start, previous)
-    ]
-    if leading[0] != leading[1]:
+    if [form for form in start[:1] if form[0] == "system"] != [
+        form for form in previous[:1] if form[0] == "system"
+    ]:
         return "system"
     if sent.tools_digest != before.tools_digest:
         return "tools"

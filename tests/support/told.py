@@ -75,7 +75,7 @@ EVENTS = [
     STEP,
     COMPACTION,
     CompactionEvent(**ABOUT, kind="force"),
-    CacheMissEvent(**ABOUT, changed="messages", missed_tokens=4_000, is_compacted=True),
+    CacheMissEvent(**ABOUT, changed="messages", missed_tokens=4_000),
     RECOVERY,
     FULLER,
     StepEvent(**OTHER, time=NOON + 86_400, estimated_tokens=70),
