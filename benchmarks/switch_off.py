@@ -128,7 +128,7 @@ ROWS = (
     Row(
         name="estimator by family",
         instead="count_tokens_approximately",
-        seam="pricing:Pricings",
+        seam="pricing:Pricing",
         off=_plain_estimate,
     ),
     Row(

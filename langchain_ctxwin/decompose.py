@@ -37,7 +37,7 @@ from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.tokens import TokenEstimator, text_price
+from langchain_ctxwin.core.tokens import text_price
 from langchain_ctxwin.errors import (
     BudgetExceededError,
     ConfigError,
@@ -238,7 +238,7 @@ class _MapReduce:
         self._limits_source = model if limits is None else limits
         self._prompts = prompts
         family = family_of(model)
-        pricing = Pricing(counter or TokenEstimator(family), family=family)
+        pricing = Pricing(counter, family=family)
         self._count, self._count_text = pricing.count, text_price(pricing.count)
         upper = getattr(pricing.counter, "upper", lambda tokens: tokens * PLAIN_MARGIN)
         self._upper = int if pricing.exact else upper

@@ -70,7 +70,7 @@ from langchain_ctxwin.errors import (
     UnknownModelError,
     expect,
 )
-from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricings
+from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing
 from langchain_ctxwin.protocols import Clock, LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
 from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
@@ -187,7 +187,7 @@ class ContextEngine:
         self.model = "" if self._registry else model_name(limits)
         """Name of the model that the limits are of; empty when they were given as numbers."""
         self._rules = rules_of(limits)
-        self._pricings = Pricings(counter, family=family_of(limits))
+        self._pricing = Pricing(counter, family=family_of(limits))
         self.clock = clock
         self._records: Lru[tuple[Record, tuple[str, ...]]] = Lru(MAX_CONVERSATIONS)
         self._learned = learned
@@ -195,7 +195,7 @@ class ContextEngine:
         if isinstance(summarizer, str) and summarizer == NATIVE:
             writes: Any = native_summarizer(limits)
         else:
-            count = self._pricings.default.count
+            count = self._pricing.count
             writes = as_summarizer(summarizer, counter=count)
         self.summarizer = _written_as(writes, self.config)
         """Writes the summaries."""
@@ -361,7 +361,7 @@ class ContextEngine:
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
         rules = self.rules_of(called if called is not None else model)
-        settings, pricing = self.config, self._pricings.of(model)
+        settings, pricing = self.config, self._pricing.of(model)
         history = pricing.history(messages)
         system = merge_system(system_prompt, history.messages[: history.first])
         limits = self.limits if model is None else ModelLimits.of(model)
@@ -375,7 +375,10 @@ class ContextEngine:
         parts = Parts(
             history=history,
             settings=cast("RequestSettings", settings),
-            pricer=pricing,
+            price=pricing.price,
+            price_tools=pricing.tool_set,
+            doubt=pricing.doubt,
+            is_exact=pricing.exact,
             system=system,
             system_tokens=pricing.base_tokens
             + (pricing.price(system) if system else 0),

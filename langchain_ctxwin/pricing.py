@@ -1,13 +1,13 @@
 """Prices of messages and tools, and the histories of conversations, each worked out once.
 
-Pricings.of(model) -> Pricing(counter):  price(message), tools(tools), history(messages)
+Pricing(counter).of(model):  price(message), tool_set(tools), history(messages)
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import ceil, sqrt
 from typing import Any
 
@@ -33,19 +33,24 @@ NOISE_PART = 0.8
 MAX_NOISE_SHARE = 0.1
 """Part of a counter's error that differs from text to text, and its most: a wider one doubts the tokenizer itself."""
 
-EXACT_NOISE_SHARE = 0.02
-"""What an exact counter of texts leaves open of a message: how the provider frames it."""
+SOME_CHARS = 100  # of a text that no counter finds empty
 
 
 class Pricing:
-    """The prices of one counter; thread-safe, bounded, shared by all conversations of an engine."""
+    """The prices of one counter; thread-safe, bounded, shared by all conversations of an engine.
 
-    def __init__(self, counter: TokenCounter, *, family: str) -> None:
-        self.counter = counter
-        """Counts messages and tools."""
+    Without a counter they are those of the estimator of a tokenizer family.
+    """
+
+    def __init__(self, counter: TokenCounter | None, *, family: str) -> None:
         self._estimator = TokenEstimator(family)
+        self.counter: TokenCounter = counter or self._estimator
+        """Counts messages and tools."""
+        self._families = {} if counter else {family: self}
         self._faults = set[str]()
-        self._texts: Lru[int] = Lru(MAX_TEXTS)
+        self._price_text = lru_cache(MAX_TEXTS)(
+            lambda text: self._net([SystemMessage(text)])
+        )
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._histories: Lru[MessageHistory] = Lru(MAX_CONVERSATIONS)
 
@@ -72,13 +77,29 @@ class Pricing:
     def price(self, message: AnyMessage) -> int:
         """Tokens of one message; a prompt, summary or record, which is the same in many requests, is counted once."""
         if isinstance(message, SystemMessage) and isinstance(message.content, str):
-            return once(self._texts, message.content, lambda: self._net([message]))
+            return self._price_text(message.content)
         return self._net([message])
 
     @property
     def doubt(self) -> Doubt | None:
-        """How far the counts may be off before anything was reported: the estimator's doubt once it stood in."""
-        return _doubt_of(self._estimator if self._faults else self.counter)
+        """How far the counts may be off before anything was reported: the estimator's doubt once it stood in.
+
+        A counter that states no bounds, or is exact, is taken as it is.
+        """
+        counter = self._estimator if self._faults else self.counter
+        upper, lower = (getattr(counter, name, None) for name in ("upper", "lower"))
+        if self.exact or upper is None or lower is None:
+            return None
+        above = max(0.0, upper(PROBE_TOKENS) / PROBE_TOKENS - 1)
+        below = max(0.0, 1 - lower(PROBE_TOKENS) / PROBE_TOKENS)
+        sd = above / QUANTILE_SD
+        # The bounds are those of single texts: what differs from text to text is noise, the rest doubt about the ratio.
+        noise_share = min(NOISE_PART * sd, MAX_NOISE_SHARE)
+        return Doubt(
+            ratio_sd=sqrt(sd**2 - noise_share**2),
+            noise_share=noise_share,
+            lower_share=below / above if above else 0.0,
+        )
 
     @property
     def exact(self) -> bool:
@@ -96,6 +117,15 @@ class Pricing:
         if not alive:
             return ToolSet()
         return once(self._tool_sets, tuple(map(id, alive)), lambda: self._priced(alive))
+
+    def of(self, model: object) -> Pricing:
+        """Return the prices for the model of a request; those of a counter that was given are for all."""
+        family = family_of(model)
+        if model is None or not self._families:
+            return self
+        if family not in self._families:
+            self._families[family] = Pricing(None, family=family)
+        return self._families[family]
 
     def history(self, messages: Sequence[AnyMessage]) -> MessageHistory:
         """Return the history of a conversation, of which only what is new is looked at."""
@@ -120,46 +150,6 @@ class Pricing:
         joined = "\0".join(texts).encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(joined, digest_size=12).hexdigest()
         return ToolSet(tools, tokens, digest)
-
-
-class Pricings:
-    """The prices of one counter, or of the estimator of each tokenizer family that requests go to."""
-
-    def __init__(self, counter: TokenCounter | None, *, family: str) -> None:
-        self.default = Pricing(counter or TokenEstimator(family), family=family)
-        """For requests that name no model of their own."""
-        self._has_counter = counter is not None
-        self._by_family = {family: self.default}
-
-    def of(self, model: object) -> Pricing:
-        """Return the prices for the model of a request; with one counter for all, its."""
-        if model is None or self._has_counter:
-            return self.default
-        family = family_of(model)
-        if family not in self._by_family:
-            self._by_family[family] = Pricing(TokenEstimator(family), family=family)
-        return self._by_family[family]
-
-
-def _doubt_of(counter: TokenCounter) -> Doubt | None:
-    """Read the bounds that a counter states; one that states none is taken as it is."""
-    upper, lower = getattr(counter, "upper", None), getattr(counter, "lower", None)
-    if getattr(counter, "exact", False) or upper is None or lower is None:
-        return None
-    above = max(0.0, upper(PROBE_TOKENS) / PROBE_TOKENS - 1)
-    below = max(0.0, 1 - lower(PROBE_TOKENS) / PROBE_TOKENS)
-    sd = above / QUANTILE_SD
-    # The bounds are those of single texts: what differs from text to text is noise, the rest is doubt about the ratio.
-    noise_share = min(NOISE_PART * sd, MAX_NOISE_SHARE)
-    ratio_sd = sqrt(sd**2 - noise_share**2)
-    return Doubt(
-        ratio_sd=ratio_sd,
-        noise_share=max(noise_share, EXACT_NOISE_SHARE),
-        lower_share=below / above if above else 0.0,
-    )
-
-
-SOME_CHARS = 100  # of a text that no counter finds empty
 
 
 def _fault(value: object, messages: Sequence[AnyMessage]) -> str:

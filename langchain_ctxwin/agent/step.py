@@ -370,7 +370,7 @@ class AgentStep:
             return None
         sent = in_prompt(parts.tools, parts.rules.provider)
         others = [tool for tool in sent if name_of(tool) not in names]
-        price = parts.pricer.tool_set
+        price = parts.price_tools
         saved_tokens = price(sent).tokens - price(others).tokens
         fixed_tokens = window.fixed_tokens - saved_tokens
         left_tokens = int(TOOL_SHARE * (window.budget.input_limit - fixed_tokens))

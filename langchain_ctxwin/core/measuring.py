@@ -276,7 +276,7 @@ def sizes_for(parts: Parts, session: Session) -> Sizes:
     sizes = STORED_SIZES.validate_python(stored) if stored else Sizes()
     if sizes.tools != parts.tools_digest:
         sizes = Sizes(spans=sizes.spans, model=sizes.model, tools=parts.tools_digest)
-    return replace(sizes, doubt=parts.pricer.doubt)
+    return replace(sizes, doubt=parts.doubt)
 
 
 def _with_sizes(counts: Mapping[str, Any], model: str, sizes: Sizes) -> dict[str, Any]:

@@ -90,29 +90,6 @@ class RequestSettings(Protocol):
     """Tokens that are kept for the answer, where configured."""
 
 
-class Pricer(Protocol):
-    """Prices messages and tools, and remembers what it priced."""
-
-    @property
-    def price(self) -> Price:
-        """Tokens of one message."""
-        ...
-
-    @property
-    def exact(self) -> bool:
-        """True while every count is exact; asked after pricing, because a counter that failed no longer is."""
-        ...
-
-    @property
-    def doubt(self) -> Doubt | None:
-        """How far the counts may be off before anything was reported."""
-        ...
-
-    def tool_set(self, tools: Sequence[Any]) -> ToolSet:
-        """Size and digest of tool definitions."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """Everything a request is made from, before anything is left out."""
@@ -121,7 +98,18 @@ class Parts:
     settings: RequestSettings = field(repr=False)
     """The settings that held when the request began; whatever is decided about it goes by them."""
 
-    pricer: Pricer = field(repr=False)
+    price: Price = field(repr=False)
+    """Tokens of one message."""
+
+    price_tools: Callable[[Sequence[Any]], ToolSet] = field(repr=False)
+    """Size and digest of tool definitions."""
+
+    doubt: Doubt | None = None
+    """How far these prices may be off before anything was reported; None where they are taken as they are."""
+
+    is_exact: bool = False
+    """Whether every count is exact."""
+
     system: SystemMessage | None = None
     """System prompt and leading system messages, merged."""
 
@@ -172,11 +160,6 @@ class Parts:
     def first(self) -> int:
         """Number of leading system messages."""
         return self.history.first
-
-    @property
-    def price(self) -> Price:
-        """Tokens of one message."""
-        return self.pricer.price
 
     @property
     def verbatim(self) -> frozenset[int]:

@@ -445,7 +445,7 @@ class Request:
         """What the size was taken from."""
         if self.last_report:
             return "usage"
-        return "exact" if self.parts.pricer.exact else "estimate"
+        return "exact" if self.parts.is_exact else "estimate"
 
     @cached_property
     def report(self) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from langchain_ctxwin.core.model_info import (
     model_name,
 )
 from langchain_ctxwin.core.provider_blocks import MEDIA_TYPES, compact_json
-from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import FRAMING, name_of
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
@@ -269,8 +268,7 @@ def thread_key() -> str:
 
 def counted(request: RouteRequest, counter: TokenCounter | None, family: str) -> Size:
     """Return the size of a request by a counter, or by the estimator of a tokenizer family."""
-    price: Any = counter or TokenEstimator(family)
-    priced = Pricing(price, family=family)
+    priced = Pricing(counter, family=family)
     tokens = priced.base_tokens + priced.tool_set(request.tools).tokens
     tokens += sum(map(priced.price, request.messages))
     factor = 1.0 if priced.exact else HEADROOM
