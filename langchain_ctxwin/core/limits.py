@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -67,8 +67,8 @@ class ModelLimits:
     source: str = "explicit"
 
     def __post_init__(self) -> None:
-        for name in (*LIMIT_NAMES, *MEDIA_NAMES):
-            unit = name.rpartition("_")[2] if name in MEDIA_NAMES else "tokens"
+        for name in LIMIT_NAMES:
+            unit = name.rpartition("_")[2].replace("window", "tokens")
             value = getattr(self, name)
             require_tokens(name, value, minimum=1, optional=True, unit=unit)
 
@@ -174,12 +174,16 @@ LIMITS_WANTED = (
     "ModelLimits(context_window=...), the window as a number, a chat model, a profile, or a ModelRegistry, whose "
     "lookup(name) finds the limits of a name"
 )
-MEDIA_NAMES = ("max_request_bytes", "max_images")
-LIMIT_NAMES = tuple(
-    field.name
-    for field in fields(ModelLimits)
-    if field.name not in {*MEDIA_NAMES, "source"}
+LIMIT_FIELDS = (
+    "context_window",
+    "max_input_tokens",
+    "max_output_tokens",
+    "max_request_bytes",
+    "max_images",
 )
+"""Of a model, whatever requests are set to ask for."""
+
+LIMIT_NAMES = (*LIMIT_FIELDS, "requested_output_tokens")
 
 
 def require_tokens(
@@ -271,12 +275,16 @@ def _of_part(part: Any, bound: Mapping[str, Any]) -> ModelLimits:
 
 def smallest(every: Sequence[ModelLimits]) -> ModelLimits:
     """Return the limits that a request keeps to whichever of several models it goes to."""
-    names = (*LIMIT_NAMES, *MEDIA_NAMES)
-    sizes = {name: least(*(getattr(one, name) for one in every)) for name in names}
-    requested = [one.requested_output_tokens or 0 for one in every]
-    sizes["requested_output_tokens"] = max(requested) or None
+    sizes = {
+        name: least(*(getattr(one, name) for one in every)) for name in LIMIT_FIELDS
+    }
+    requested = max((one.requested_output_tokens or 0 for one in every), default=0)
     sources = "+".join(dict.fromkeys(one.source for one in every if one.known))
-    return ModelLimits(**sizes, source=sources or UNKNOWN_SOURCE)
+    return ModelLimits(
+        **sizes,
+        requested_output_tokens=requested or None,
+        source=sources or UNKNOWN_SOURCE,
+    )
 
 
 def least(*sizes: int | None) -> int | None:
@@ -368,7 +376,7 @@ def lowered(limits: ModelLimits, learned: int | None) -> ModelLimits:
 # ---- less output ----------------------------------------------------------------------------------------------------
 
 # Names that integrations take for one call, too; `num_predict` of local servers is for construction only.
-CALL_ARGUMENTS = ("max_tokens", "max_output_tokens", "max_completion_tokens")
+CALL_ARGUMENTS = OUTPUT_ARGUMENTS[:3]
 LEAST_OUTPUT_TOKENS = 256  # shortest answer worth asking for: about a long paragraph, or a tool call with its arguments
 LEAST_OUTPUT_SHARE = 0.25  # part of the requested output that has to remain: a shorter answer is likely cut off
 EDGE_TOKENS = 16  # room between input and output: servers count a stop token or the start of the answer beside both
@@ -376,10 +384,7 @@ EDGE_TOKENS = 16  # room between input and output: servers count a stop token or
 
 def output_tokens_of(arguments: Mapping[str, Any]) -> int | None:
     """Return the output that the arguments of a call ask for; None when they do not say."""
-    requested = (arguments.get(name) for name in CALL_ARGUMENTS)
-    return next(
-        (tokens for tokens in requested if isinstance(tokens, int) and tokens > 0), None
-    )
+    return next(filter(None, map(_tokens, map(arguments.get, CALL_ARGUMENTS))), None)
 
 
 def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:
@@ -387,12 +392,10 @@ def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:
     actual, limit = stated_input(overflow), overflow.limit
     if overflow.kind == "input" or limit is None or actual is None:
         return {}
-    room = limit - actual - EDGE_TOKENS
-    requested = overflow.requested_output or limit
-    is_enough = room >= LEAST_OUTPUT_SHARE * (overflow.requested_output or 0)
-    if not is_enough:
+    room, requested = limit - actual - EDGE_TOKENS, overflow.requested_output
+    if room < LEAST_OUTPUT_SHARE * (requested or 0):
         return {}
-    return fitting_output(call, requested_tokens=requested, room_tokens=room)
+    return fitting_output(call, requested_tokens=requested or limit, room_tokens=room)
 
 
 def fitting_output(
@@ -404,16 +407,17 @@ def fitting_output(
     output, too.
     """
     model, bound = only_model(call) or (None, {})
-    set_names = (n for n in CALL_ARGUMENTS if bound.get(n) or getattr(model, n, None))
-    name = next(set_names, None)
-    thinking = bound.get("thinking") or getattr(model, "thinking", None)
-    budget = getattr(model, "thinking_budget", None)
-    if isinstance(thinking, Mapping):
-        budget = thinking.get("budget_tokens")
-    least = LEAST_OUTPUT_TOKENS + max(0, budget or 0)
-    return (
-        {name: room_tokens} if name and least <= room_tokens < requested_tokens else {}
-    )
+
+    def setting(name: str) -> Any:
+        return bound.get(name) or getattr(model, name, None)
+
+    thinking = setting("thinking")
+    is_set = isinstance(thinking, Mapping)
+    budget = thinking.get("budget_tokens") if is_set else setting("thinking_budget")
+    least_tokens = LEAST_OUTPUT_TOKENS + max(0, budget or 0)
+    name = next(filter(setting, CALL_ARGUMENTS), None)
+    has_room = least_tokens <= room_tokens < requested_tokens
+    return {name: room_tokens} if name and has_room else {}
 
 
 def only_model(call: object) -> tuple[Any, dict[str, Any]] | None:
@@ -491,54 +495,37 @@ class TokenBudget:
         return max(0, self.input_limit - self.fixed_tokens)
 
 
-def budget_table(report: Mapping[str, Any]) -> str:
-    """Print the regions of a `context_report` as a table of fixed width: tokens and share of the input limit."""
-    limit, total = report["input_limit"], report["total_tokens"]
-    sizes = {
-        "input limit": limit,
-        **_regions(report),
-        "total": total,
-        # By the total that stands above it; of one within the limit, by its upper bound.
-        "over by": max(0, total - limit) or report["over_by"],
-    }
-    rows = [
-        ("region", "tokens", "of limit"),
-        ("context window", f"{report['context_window']:,}", ""),
-        ("output reserve", f"{report['reserved_tokens']:,}", ""),
-        *((name, f"{size:,}", f"{size / limit:.1%}") for name, size in sizes.items()),
-    ]
-    return "\n".join(
-        f"{name:<14}{tokens:>14}{share:>11}".rstrip() for name, tokens, share in rows
-    )
-
-
 def refusal(report: Mapping[str, Any]) -> BudgetExceededError:
-    """Build the error for a request that nothing can make fit: a sentence, the table, and what to change.
+    """Build the error for a request that nothing can make fit: a sentence, the table of regions, and what to change.
 
     `report` is that of the request at its smallest.
     """
-    limit, regions = report["input_limit"], _regions(report)
-    subject, needed = "the request needs", report["total_tokens"]
+    limit, needed = report["input_limit"], report["total_tokens"]
+    regions = {name: report[key] for name, key in REGIONS.items()}
     by_size = sorted(regions, key=lambda name: -regions[name])
     changes = [ADVICE[name] for name in by_size if regions[name] >= LARGE_SHARE * limit]
     if report["reserved_tokens"] >= LARGE_SHARE * report["context_window"]:
         changes.append("lower output_reserve")
     first_changes = " or ".join([*changes[:1], "raise context_window"])
     changes.append("raise context_window (use a model with a larger one)")
-    fixed_tokens = sum(regions.values()) - regions["history"]
-    if fixed_tokens > limit:
+    subject, taking = "the request needs", [*regions]
+    if (fixed_tokens := sum(regions.values()) - regions["history"]) > limit:
         subject, needed = "fixed regions need", fixed_tokens
-        del regions["history"]
-    sizes = ", ".join(
-        f"{name} {tokens:,}" for name, tokens in regions.items() if tokens
+        taking.remove("history")
+    sizes = ", ".join(f"{name} {regions[name]:,}" for name in taking if regions[name])
+    rows = {
+        "context window": report["context_window"],
+        "output reserve": report["reserved_tokens"],
+        "input limit": limit,
+        **regions,
+        "total": report["total_tokens"],
+    }
+    table = (
+        f"{name:<14}{size:>14,}{size / limit:>11.1%}" for name, size in rows.items()
     )
     parts = [
         f"{subject} {needed:,} of {limit:,} tokens ({sizes}): {first_changes}",
-        budget_table(report),
+        "\n".join(["region                tokens   of limit", *table]),
         "\n- ".join(["What to change:", *changes]),
     ]
     return BudgetExceededError("\n\n".join(parts), report=report)
-
-
-def _regions(report: Mapping[str, Any]) -> dict[str, int]:
-    return {name: report[key] for name, key in REGIONS.items()}

@@ -13,7 +13,7 @@ from decimal import Decimal, DecimalException
 from math import inf
 from typing import Any
 
-from langchain_ctxwin.core.limits import ModelLimits, unwrapped
+from langchain_ctxwin.core.limits import LIMIT_FIELDS, ModelLimits, unwrapped
 from langchain_ctxwin.core.provider_blocks import provider_named
 from langchain_ctxwin.core.tool_schemas import FRAMING
 from langchain_ctxwin.errors import ConfigError, brief, expect
@@ -118,13 +118,6 @@ CACHE_BREAKPOINTS = "cache_breakpoints"
 """Capability of such a model, where a source of models states it."""
 
 
-LIMIT_FIELDS = (
-    "context_window",
-    "max_input_tokens",
-    "max_output_tokens",
-    "max_request_bytes",
-    "max_images",
-)
 PRICE_FIELDS = (
     "input_price",
     "output_price",

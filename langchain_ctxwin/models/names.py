@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from langchain_ctxwin.core.model_info import LIMIT_FIELDS, PRICE_FIELDS, ModelInfo
+from langchain_ctxwin.core.limits import LIMIT_FIELDS
+from langchain_ctxwin.core.model_info import PRICE_FIELDS, ModelInfo
 from langchain_ctxwin.models.apis import provider_id
 
 TIERS = ("explicit", "learned", "provider", "profile", "catalog", "snapshot")

@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 from langchain_ctxwin.core.events import ModelChangeEvent
 from langchain_ctxwin.core.limits import (
+    LIMIT_FIELDS,
     for_everybody,
     models_behind,
     stated_limit,
 )
 from langchain_ctxwin.core.model_info import (
-    LIMIT_FIELDS,
     PRICE_FIELDS,
     ModelInfo,
     model_name,

@@ -14,9 +14,14 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables.config import ensure_config
 
-from langchain_ctxwin.core.limits import ModelLimits, asking_for, only_model, smallest
-from langchain_ctxwin.core.model_info import (
+from langchain_ctxwin.core.limits import (
     LIMIT_FIELDS,
+    ModelLimits,
+    asking_for,
+    only_model,
+    smallest,
+)
+from langchain_ctxwin.core.model_info import (
     ModelInfo,
     family_of,
     model_name,
