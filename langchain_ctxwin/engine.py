@@ -74,14 +74,19 @@ from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing
 from langchain_ctxwin.protocols import Clock, LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
 from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
-from langchain_ctxwin.summarize.checking import checked, marked_in
-from langchain_ctxwin.summarize.jobs import default_jobs, writing_summary
-from langchain_ctxwin.summarize.model import as_summarizer, writer_of
-from langchain_ctxwin.summarize.native import (
+from langchain_ctxwin.summarize.jobs import (
+    checked,
+    default_jobs,
+    marked_in,
+    writing_summary,
+)
+from langchain_ctxwin.summarize.model import (
     NATIVE,
     NativeSummarizer,
     Written,
+    as_summarizer,
     native_summarizer,
+    writer_of,
 )
 from langchain_ctxwin.util.log import FailureLog
 from langchain_ctxwin.util.memo import Lru, once

@@ -26,7 +26,7 @@ from langchain_ctxwin.errors import (
     ThreadBudgetError,
 )
 from langchain_ctxwin.summarize.jobs import SummaryStore, too_slow, writing_summary
-from langchain_ctxwin.summarize.native import NativeSummarizer, Written
+from langchain_ctxwin.summarize.model import NativeSummarizer, Written
 from langchain_ctxwin.util.stores import ThreadStore, digest
 from langchain_ctxwin.util.work import Work
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Any, Self
 from uuid import uuid4
@@ -26,12 +27,20 @@ from langgraph.constants import TAG_NOSTREAM
 from langchain_ctxwin.config import checked_prompt
 from langchain_ctxwin.core.compaction import accepted_tokens
 from langchain_ctxwin.core.fitting import first_part, take_while_fits
-from langchain_ctxwin.core.limits import ModelLimits, stated_limit
-from langchain_ctxwin.core.model_info import model_name, unbound
+from langchain_ctxwin.core.limits import ModelLimits, stated_limit, unwrapped
+from langchain_ctxwin.core.model_info import (
+    arguments_of,
+    model_name,
+    rules_of,
+    unbound,
+)
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.pairing import standard
+from langchain_ctxwin.core.provider_blocks import compaction_in
+from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_ids
 from langchain_ctxwin.core.record import Record, extended, render_record
+from langchain_ctxwin.core.sizing import Usage
 from langchain_ctxwin.core.tokens import TokenEstimator, readable_text, text_price
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError
@@ -494,8 +503,198 @@ def _transcript(messages: Sequence[AnyMessage]) -> list[str]:
 
 def _label(message: AnyMessage) -> str:
     """Who speaks."""
-    who = WHO.get(message.type, "Note")
+    roles = {"human": "User", "ai": "Assistant", "tool": "Tool result"}
+    who = roles.get(message.type, "Note")
     return f"{who} ({message.name})" if message.name else who
 
 
-WHO = {"human": "User", "ai": "Assistant", "tool": "Tool result"}
+# ---- summaries that the provider of the agent's model writes on demand: blocks that begin later requests to it ------
+# Anthropic (compaction on demand) takes the request as it was sent, up to where the summary ends, and returns a signed
+# block; OpenAI (Responses API, compact endpoint) an encrypted item. Both stand for what they were made of.
+NATIVE = "native"  # what `summarizer` is to ask the provider of the agent's model
+
+REPLY_ONLY = frozenset(
+    str.split("response_format stop stop_sequences context_management tool_choice")
+)
+"""Arguments of a call that only shape an answer: a request to compact with them is refused."""
+
+# Arguments of a call that the compact endpoint takes, too.
+COMPACT_ARGUMENTS = str.split(
+    "instructions prompt_cache_key prompt_cache_options prompt_cache_retention service_tier"
+)
+ADVICE = "pass a chat model as summarizer, or None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A finished summary and what it cost; failed calls are counted, too."""
+
+    text: str
+    """What is shown where nobody reads the block. It may be empty: some blocks are read by their makers alone."""
+    block: dict[str, Any] | None = None
+    """The summary as the provider that wrote it reads it; None for a text."""
+    calls: int = 0
+    tokens: dict[str, Any] = field(default_factory=dict)
+    """Of all calls together, by the field of `Usage`."""
+    seconds: float = 0.0
+
+    @property
+    def cost(self) -> dict[str, int]:
+        """Calls and tokens, to be added up."""
+        sizes = ("input_tokens", "output_tokens")
+        return {"calls": self.calls, **{key: self.tokens.get(key, 0) for key in sizes}}
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all calls together, to be priced."""
+        return Usage(**self.tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NativeSummarizer(Instructed):
+    """Asks the provider of the agent's model for a block of what is to leave; what `summarizer="native"` makes."""
+
+    model: Any = None
+    """The chat model, where it is known before a call goes to it."""
+
+    ask: Callable[[int], Written] | None = None
+    """Asks about a request that was sent, for a summary of so many tokens."""
+
+    @property
+    def model_name(self) -> str:
+        """Name of the model that writes; empty while nobody knows."""
+        return model_name(self.model)
+
+    @property
+    def writer(self) -> str:
+        """Name by which its texts are told from those of others, in every process."""
+        return f"{NATIVE} {self.model_name} {' '.join(self.sections)}"
+
+    def __post_init__(self) -> None:
+        """Refuse a prompt of one's own."""
+        if self.prompt:
+            raise ConfigError(
+                f"summarizer={NATIVE!r} asks about the request itself, and summary_prompt has places for a transcript: "
+                "set summary_sections, or pass a chat model as summarizer"
+            )
+
+    def called(self, call: Any, tools: Sequence[Any]) -> Any:
+        """Return what a request goes to: the call, or the model with these tools bound."""
+        if call is not None or self.model is None:
+            return call
+        return self.model.bind_tools(list(tools)) if tools else self.model
+
+    def asking(
+        self, call: Any, messages: Sequence[AnyMessage], options: Mapping[str, Any]
+    ) -> NativeSummarizer:
+        """Return a summarizer that asks about a request, with what `call` sends along."""
+        inner, bound = unwrapped(call)
+        is_openai = rules_of(call).provider == "openai"
+        ask = _openai_compact if is_openai else self._anthropic_compact
+        arguments = {**bound, **options}
+        return replace(self, ask=partial(ask, inner, list(messages), arguments))
+
+    def summarize(
+        self,
+        messages: Sequence[AnyMessage],  # noqa: ARG002  # the request holds them
+        *,
+        previous: str,  # noqa: ARG002  # and what stands for those before
+        max_tokens: int,
+    ) -> Written:
+        """Return the block, which covers `previous` and `messages`, because the request holds both.
+
+        Raises:
+            SummarizationError: the provider failed, or wrote no block.
+        """
+        summary = Written(text="")
+        if self.ask:
+            summary = replied(partial(self.ask, max_tokens))
+        if not summary.block:
+            raise SummarizationError(
+                f"the provider answered without a compaction: {ADVICE}"
+            )
+        return summary
+
+    def _anthropic_compact(
+        self,
+        model: Any,
+        messages: list[AnyMessage],
+        arguments: Mapping[str, Any],
+        max_tokens: int,
+    ) -> Written:
+        instructions = f"{sections_text(self.sections)} Write at most {max_tokens:,} tokens.{self.focus_text}"
+        model_arguments = {
+            key: value for key, value in arguments.items() if key not in REPLY_ONLY
+        }
+        betas = model_arguments.get("betas", getattr(model, "betas", None)) or ()
+        model_arguments["betas"] = [*dict.fromkeys([*betas, DEMAND_BETA])]
+        # None takes out what the model is set to
+        model_arguments |= dict.fromkeys(("context_management", "stop_sequences"))
+        compaction = {"type": "summarize", "instructions": instructions}
+        asked = model.bind(**model_arguments, compaction=compaction)
+        block = compaction_in(asked.invoke(messages)) or {}
+        return Written(text=str(block.get("content") or ""), block=_bare(block))
+
+
+def native_summarizer(model: Any) -> NativeSummarizer:
+    """Return the summarizer that asks the provider of a model; limits alone do not say who will be called.
+
+    Raises:
+        ConfigError: the provider writes no summary on demand, its integration cannot ask, or it compacts by itself.
+    """
+    inner, provider = unbound(model), rules_of(model).provider
+    if not isinstance(inner, BaseChatModel) and provider in {"", "anthropic", "openai"}:
+        return NativeSummarizer()
+    wanted = f"summarizer={NATIVE!r}"
+    asks_openai = getattr(inner, "use_responses_api", None)
+    can_ask = {"openai": asks_openai, "anthropic": hasattr(inner, "betas")}
+    if not can_ask.get(provider):
+        raise ConfigError(
+            f"{wanted}: {type(inner).__name__} cannot ask its provider for one. ChatAnthropic can, and ChatOpenAI with "
+            f"use_responses_api=True: {ADVICE}"
+        )
+    if rules_of(model).compacts_itself:
+        management = arguments_of(model)["context_management"]
+        raise ConfigError(
+            f"{wanted}: context_management={management!r} lets the server compact by itself, which takes no other "
+            "block: leave out one of both"
+        )
+    return NativeSummarizer(model=model)
+
+
+def _openai_compact(
+    model: Any,
+    messages: list[AnyMessage],
+    arguments: Mapping[str, Any],
+    _max_tokens: int,
+) -> Written:
+    # The integration has no other way from messages to the items of its API (langchain-openai 1.7).
+    payload = model._get_request_payload(without_response_ids(messages), **arguments)  # noqa: SLF001
+    compact_arguments = {
+        key: payload[key] for key in COMPACT_ARGUMENTS if payload.get(key) is not None
+    }
+    reply = model.root_client.responses.compact(
+        model=payload["model"], input=payload["input"], **compact_arguments
+    ).model_dump(exclude_none=True, warnings=False)
+    items = reply["output"]
+    answer = AIMessage([item for item in items if item.get("type") == "compaction"])
+    usage = reply["usage"]
+    details = usage.get("input_tokens_details") or {}
+    return Written(
+        text="",
+        block=_bare(compaction_in(answer) or {}),
+        calls=1,  # LangChain's callbacks do not see it
+        tokens={
+            "input_tokens": usage["input_tokens"],
+            "output_tokens": usage["output_tokens"],
+            "cached_tokens": details.get("cached_tokens", 0),
+            "cache_write_tokens": details.get("cache_write_tokens", 0),
+        },
+    )
+
+
+def _bare(block: Mapping[str, Any]) -> dict[str, Any]:
+    """A block as it is sent back."""
+    stated = {key: value for key, value in block.items() if value is not None}
+    stated.pop("index", None)
+    return stated

@@ -204,7 +204,7 @@ def test_another_process_takes_up_the_block(serve):
         count = len(compactions(server)) - asked
         view = again.get_state(THREAD).values["context_view"]
     assert count <= 1
-    assert view["covered"]["block"]["type"] == "compaction"
+    assert view["block"]["type"] == "compaction"
     assert server.refused == []
 
 

@@ -13,7 +13,7 @@ from langchain_ctxwin.conformance import (
     ContextMiddlewareTests,
 )
 from langchain_ctxwin.middleware import ContextWindowMiddleware
-from langchain_ctxwin.summarize.checking import MARK
+from langchain_ctxwin.summarize.jobs import MARK
 from langchain_ctxwin.testing import InvalidRequestError
 
 TURNS = 18  # they fill the window more than once

@@ -25,7 +25,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.summarize.jobs import SummaryJobs, SummaryStore
-from langchain_ctxwin.summarize.native import Written
+from langchain_ctxwin.summarize.model import Written
 from langchain_ctxwin.util.log import log, reason_of
 from support.agents import agent_on, ask, model_of
 

@@ -19,8 +19,7 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.summarize.jobs import SummaryStore
-from langchain_ctxwin.summarize.model import as_summarizer, writer_of
-from langchain_ctxwin.summarize.native import Written
+from langchain_ctxwin.summarize.model import Written, as_summarizer, writer_of
 from support.fakes import ScriptedChatModel
 from support.graphs import chat_on
 

@@ -11,7 +11,7 @@ from langgraph.store.sqlite.aio import AsyncSqliteStore
 from structlog.testing import capture_logs
 
 from langchain_ctxwin.summarize.jobs import SummaryStore
-from langchain_ctxwin.summarize.native import Written
+from langchain_ctxwin.summarize.model import Written
 from langchain_ctxwin.util import stores as module
 from langchain_ctxwin.util.work import arun, in_daemon
 
