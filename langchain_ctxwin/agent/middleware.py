@@ -18,9 +18,9 @@ from langchain_ctxwin.agent.ready import (
     with_recall,
 )
 from langchain_ctxwin.agent.state import (
+    MESSAGES_CHANNEL,
     OUR_KEYS,
     RECORD_CHANNEL,
-    MessagesDeltaChannel,
 )
 from langchain_ctxwin.agent.step import AgentStep, limited_by
 from langchain_ctxwin.agent.storage import engine_of, place_of
@@ -113,7 +113,7 @@ class ContextAgentState(ContextKeys, total=False):
     ```
     """
 
-    messages: Required[Annotated[list[AnyMessage], MessagesDeltaChannel()]]
+    messages: Required[Annotated[list[AnyMessage], MESSAGES_CHANNEL]]
     """Full history; compaction never edits it."""
 
     context_record: Annotated[dict[str, Any], PrivateStateAttr, RECORD_CHANNEL]

@@ -56,20 +56,9 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
 
     Deleting single checkpoints of such a thread deletes the writes its later checkpoints are rebuilt from: `messages`
     then comes back empty or shorter, without an error. Delete whole threads, or copy the state to a new thread first.
-
-    The arguments are those with which LangGraph rebuilds the channel; leave them out.
     """
 
     __slots__ = ()
-
-    def __init__(
-        self,
-        reducer: Reducer = LANGGRAPH_REDUCER,
-        typ: type[list[AnyMessage]] | None = None,
-        *,
-        snapshot_frequency: int = SNAPSHOT_UPDATES,
-    ) -> None:
-        super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
 
     @property
     def snapshot_frequency(self) -> int:
@@ -101,6 +90,10 @@ class MessagesDeltaChannel(DeltaChannel[list[AnyMessage]]):
         )
         channel.value = self.value
         return channel
+
+
+MESSAGES_CHANNEL = MessagesDeltaChannel(LANGGRAPH_REDUCER)
+"""The channel of the messages."""
 
 
 def latest(state: Any, writes: Sequence[Any]) -> Any:
@@ -202,7 +195,7 @@ class ContextState(_NodeKeys, total=False):
     keys between calls, and pays for its summaries again, unless it is compiled with `checkpointer=True`.
     """
 
-    messages: Annotated[list[AnyMessage], MessagesDeltaChannel()]
+    messages: Annotated[list[AnyMessage], MESSAGES_CHANNEL]
     """Full history; compaction never edits it."""
 
     context_record: Annotated[dict[str, Any], RECORD_CHANNEL]

@@ -341,21 +341,17 @@ class AgentStep:
 
     def _report_cut_media(self) -> None:
         """Report what of the newest messages a limit of media left out."""
-        window, before = (
-            self.window,
-            kept(self.state, "context_report").get("clamped") or {},
-        )
+        window = self.window
+        before = kept(self.state, "context_report").get("clamped") or {}
         cut = {
             name: sizes
             for name, sizes in window.report["clamped"].items()
             if name in window.view.without_media and before.get(name) != sizes
         }
         if cut:
+            model, limit = window.parts.model, window.input_limit
             self.engine.reporter.notice(
-                "newest_clamped",
-                window.parts.model,
-                shown_tokens=cut,
-                input_limit=window.input_limit,
+                "newest_clamped", model, shown_tokens=cut, input_limit=limit
             )
 
     # ---- tools and models that are chosen ---------------------------------------------------------------------------
@@ -401,25 +397,22 @@ class AgentStep:
             return self.all_tools
         search = selector.search_tools
         given = {name_of(tool): tool for tool in self.all_tools}
-        offered = [
-            tool
-            for name, tool in given.items()
-            if name not in selector and name != search.name
-        ]
-        chosen = selector.named(self.tool_names)
-        finds_more = len(chosen) < len(selector.tools) and search.name in given
+        search = given.pop(selector.search_tools.name, None)
+        chosen = {name_of(tool): tool for tool in selector.named(self.tool_names)}
+        offered = [tool for name, tool in given.items() if name not in selector]
+        finds_more = search is not None and len(chosen) < len(selector.tools)
         if finds_more:
             offered.append(search)
         offered += [
-            given.get(name_of(tool), tool)
-            for tool in chosen
-            if isinstance(tool, Mapping) or name_of(tool) in given
+            given.get(name, tool)
+            for name, tool in chosen.items()
+            if isinstance(tool, Mapping) or name in given
         ]
         if finds_more and self._loads_tools():
             offered += [
                 tool
                 for tool in selector.deferred_forms
-                if name_of(tool) in given.keys() - self.tool_names
+                if name_of(tool) in given.keys() - chosen.keys()
             ]
         return offered
 
@@ -504,12 +497,10 @@ class AgentStep:
 
     def _candidate_limits(self) -> NamedLimits:
         """The limits of the chosen candidate, else the smallest ones."""
-        output = self._output_tokens
-        if (chosen := self.chosen) is None:
-            smallest = smallest_limits(self._candidates())
-            return NamedLimits(asking_for(smallest, output), "")
-        limits = asking_for(chosen.limits, output)
-        return NamedLimits(limits, chosen.info.name, chosen.family)
+        chosen = self.chosen
+        limits = chosen.limits if chosen else smallest_limits(self._candidates())
+        name, family = (chosen.info.name, chosen.family) if chosen else ("", "")
+        return NamedLimits(asking_for(limits, self._output_tokens), name, family)
 
     @property
     def _moves(self) -> bool:

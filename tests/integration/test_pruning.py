@@ -18,7 +18,7 @@ from langchain_ctxwin import (
     PlainContextState,
     create_context_agent,
 )
-from langchain_ctxwin.agent.state import MessagesDeltaChannel
+from langchain_ctxwin.agent.state import MESSAGES_CHANNEL
 from langchain_ctxwin.pruning import prune_thread, spare_of
 from support.agents import LONG, THREAD, agent_on, ask, model_of, on_both, values
 from support.checkpoints import async_sqlite_saver
@@ -72,7 +72,7 @@ def waiting(saver):
     """Return a graph whose subgraph asks a person in the middle of its work."""
 
     class Inner(TypedDict, total=False):
-        messages: Annotated[list[Any], MessagesDeltaChannel()]
+        messages: Annotated[list[Any], MESSAGES_CHANNEL]
 
     def begin(state):
         return {"messages": [HumanMessage("begun", id="b")]}

@@ -18,8 +18,8 @@ from langgraph.pregel._checkpoint import delta_channels_to_snapshot
 from langgraph.pregel._messages import ensure_message_ids
 
 from langchain_ctxwin.agent.state import (
+    MESSAGES_CHANNEL,
     SNAPSHOT_UPDATES,
-    MessagesDeltaChannel,
     reduce_messages,
 )
 
@@ -38,14 +38,14 @@ BATCHES = st.lists(WRITES, min_size=1, max_size=5)
 
 
 def loaded(value):
-    return MessagesDeltaChannel().from_checkpoint(_DeltaSnapshot(value))
+    return MESSAGES_CHANNEL.from_checkpoint(_DeltaSnapshot(value))
 
 
 @RUNS
 @given(BATCHES, st.sets(st.integers(0, 4)))
 def test_live_replayed_copied_and_reloaded_channels_agree(batches, breaks):
     """Step by step, over copies and snapshots, as in one replay; lists of earlier steps stay as they were."""
-    live = MessagesDeltaChannel().from_checkpoint(MessagesDeltaChannel().checkpoint())
+    live = MESSAGES_CHANNEL.from_checkpoint(MESSAGES_CHANNEL.checkpoint())
     for position, batch in enumerate(batches):
         earlier = live.get()
         before = list(earlier)
@@ -96,7 +96,7 @@ def test_all_snapshots_together_stay_in_proportion_to_the_history():
 
 def test_the_private_parts_of_langgraph_that_we_rely_on_are_there():
     """A LangGraph release that renames or changes these must fail here, not in somebody's thread."""
-    channel = MessagesDeltaChannel()
+    channel = MESSAGES_CHANNEL
     assert channel.reducer is _messages_delta_reducer
     assert _DeltaSnapshot._fields == ("value",)
     for raw in (
