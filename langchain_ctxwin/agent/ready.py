@@ -232,8 +232,13 @@ def with_recall(tools: Sequence[Any], model: Any) -> list[Any]:
     """
     ours = recall_tool()
     others = [tool for tool in tools if tool is not ours]
-    none = BaseChatModel.bind_tools
-    takes_tools = getattr(type(unbound(model)), "bind_tools", none) is not none
+    router, none = router_of(model), BaseChatModel.bind_tools
+    models = [one.model for one in router.candidates] if router else [model]
+    takes_tools = all(
+        getattr(type(unbound(one)), "bind_tools", none) is not none
+        for one in models
+        if isinstance(one, Runnable)
+    )
     is_alone = ours.name not in map(name_of, others) and not recall_name(others)
     is_kept = len(others) < len(tools) and takes_tools and is_alone
     return [*others, ours] if is_kept else others
