@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from typing import Any
 
 from langgraph.store.base import BaseStore, GetOp, PutOp
-from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.log import log, reason_of
@@ -97,16 +96,13 @@ class ThreadStore:
         return {item.key: str(item.value.get("data")) for item in items if item}
 
     def _batch(self, event: str, ops: Any) -> Work[Any]:
-        store = self._store
-
+        # The async methods of sync stores refuse to work, or use a pool whose threads hold up the exit; an async store
+        # answers another thread while its event loop is free.
         def started() -> Future[Any]:
-            return in_daemon(lambda: store.batch(ops))
+            return in_daemon(lambda: self._store.batch(ops))
 
         async def later() -> Any:
-            # The async methods of sync stores refuse to work, or use a pool whose threads hold up the exit. An async
-            # store answers only while its event loop is free.
-            is_async = isinstance(store, AsyncBatchedBaseStore)
-            answer = store.abatch(ops) if is_async else asyncio.wrap_future(started())
+            answer = asyncio.wrap_future(started())
             return await asyncio.wait_for(answer, STORE_SECONDS)
 
         try:
