@@ -229,7 +229,7 @@ class Replay:
         if (cut := self.cut(window, begin, point)) is None:
             return None
         messages = self.messages[:point]
-        before = range(window.parts.first, begin)
+        before = range(window.history.first, begin)
         pinned = tuple(position_of(messages, i) for i in before)
         view = View(start=position_of(messages, cut), pinned=pinned)
         compaction = Compaction(

@@ -55,7 +55,7 @@ from langchain_ctxwin.core.model_info import (
     unbound,
 )
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.parts import Parts, RequestSettings, merge_system
+from langchain_ctxwin.core.parts import RequestSettings, merge_system
 from langchain_ctxwin.core.plan import last_request, request_until, shown_part
 from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
@@ -377,33 +377,35 @@ class ContextEngine:
         if limits.requested_output_tokens is None:
             asked = ModelLimits.of(called).requested_output_tokens
             limits = asking_for(limits, asked)
-        parts = Parts(
-            history=history,
-            settings=cast("RequestSettings", settings),
-            price=pricing.price,
-            price_tools=pricing.tool_set,
-            doubt=pricing.doubt,
-            is_exact=pricing.exact,
-            system=system,
-            system_tokens=pricing.base_tokens
-            + (pricing.price(system) if system else 0),
-            tools=tools,
-            tool_tokens=pricing.tool_set(in_prompt(tools, rules.provider)).tokens,
-            tools_digest=pricing.tool_set(tools).digest,
-            model=model_name(model) or self.model,
-            declared=limits,
-            info=called if isinstance(called, ModelInfo) else None,
-            rules=rules,
-            media=media_limits(settings),
-            now_seconds=self.clock() if settings.compact_when_idle else None,
-            pins=history.marked,
-            recall=recall_name(tools),
-        )
         if isinstance(session, Session):
             session = verified(session, history)
         else:
             session = read_session(session, history, self._read_key)
-        return self._window(parts, session)
+        return self._measured(
+            Window(
+                history=history,
+                settings=cast("RequestSettings", settings),
+                price=pricing.price,
+                price_tools=pricing.tool_set,
+                doubt=pricing.doubt,
+                is_exact=pricing.exact,
+                system=system,
+                system_tokens=pricing.base_tokens
+                + (pricing.price(system) if system else 0),
+                tools=tools,
+                tool_tokens=pricing.tool_set(in_prompt(tools, rules.provider)).tokens,
+                tools_digest=pricing.tool_set(tools).digest,
+                model=model_name(model) or self.model,
+                declared=limits,
+                info=called if isinstance(called, ModelInfo) else None,
+                rules=rules,
+                media=media_limits(settings),
+                now_seconds=self.clock() if settings.compact_when_idle else None,
+                pins=history.marked,
+                recall=recall_name(tools),
+                session=session,
+            )
+        )
 
     def _read_key(self, name: str, value: object) -> tuple[Any, tuple[str, ...]]:
         """The value of a state key; the record, which is long, is read once while it is unchanged."""
@@ -435,7 +437,7 @@ class ContextEngine:
             focus: what matters most from now on, in a few words: see `compact`, which does this for a thread.
         """
         return planning.compaction_on_request(
-            _focused(window, focus), is_local=self.is_local
+            replace(window, focus=focus), is_local=self.is_local
         )
 
     def emergency(
@@ -486,7 +488,7 @@ class ContextEngine:
         self, compaction: Compaction, window: Window, *, call: Any = None
     ) -> Work[Window]:
         """The work of `apply`, for sync and async callers: the request afterwards, priced, with its session."""
-        window = _focused(window, compaction.before.parts.focus)
+        window = replace(window, focus=compaction.before.focus)
         began = time.perf_counter()
         if compaction.snapshot is None:
             after = compaction.applied(window)
@@ -568,13 +570,13 @@ class ContextEngine:
         A stated limit is also given to the memory `learned`. One that was inferred from an answer (`is_stated=False`)
         holds for this conversation alone.
         """
-        declared = window.parts.declared
+        declared = window.declared
         if is_stated and self._learned is not None:
             stated = stated_limit(overflow, accepted_tokens(window), declared)
             if learned := for_everybody(stated, declared):
-                self._learned.learn(window.parts.model, learned)
+                self._learned.learn(window.model, learned)
         session = replace(window.session, counts=refused(window, overflow))
-        return self._window(window.parts, session, was_refused=True)
+        return self._measured(replace(window, session=session), was_refused=True)
 
     def recover(
         self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True
@@ -611,7 +613,7 @@ class ContextEngine:
 
     def info_of(self, window: Window) -> ModelInfo | None:
         """Return the facts about the model of a request, with its prices; None when it is unknown."""
-        return self.prices.of(window.parts.model, window.parts.info)
+        return self.prices.of(window.model, window.info)
 
     def report_summary(
         self,
@@ -632,7 +634,7 @@ class ContextEngine:
             facts = {
                 **written.cost,
                 "seconds": round(written.seconds, 3),
-                "tokens": window.parts.price_text(written.text),
+                "tokens": window.price_text(written.text),
                 "cost": written.usage.cost(self.summarizer_info()),
                 "unsupported": len(invented),
             }
@@ -667,15 +669,13 @@ class ContextEngine:
     ) -> Callable[[], str]:
         """Return what writes a summary of the messages in `[start, stop)`, for another thread."""
         summarizer, messages = self.summarizer, shown_part(window, start, stop)
-        if window.parts.focus and isinstance(
-            summarizer, ModelSummarizer | NativeSummarizer
-        ):
-            summarizer = summarizer.focused(window.parts.focus)
+        if window.focus and isinstance(summarizer, ModelSummarizer | NativeSummarizer):
+            summarizer = summarizer.focused(window.focus)
         if isinstance(summarizer, NativeSummarizer):
             sent = request_until(window, stop)
             if sent is None:
                 raise SummarizationError("the request no longer shows all of it")
-            request, call = self.build(sent), summarizer.called(call, sent.parts.tools)
+            request, call = self.build(sent), summarizer.called(call, sent.tools)
             options = self.call_options(
                 sent, request, conversation=conversation, call=call
             )
@@ -689,7 +689,7 @@ class ContextEngine:
             text = summarizer.summarize(
                 messages, previous=previous, max_tokens=max_tokens
             )
-            return checked(text, window.parts.messages, previous)
+            return checked(text, window.history.messages, previous)
 
         return write
 
@@ -697,21 +697,15 @@ class ContextEngine:
         """Return the rules of a model's provider; None stands for the model of the engine's limits."""
         return self._rules if model is None else rules_of(model)
 
-    def _window(
-        self, parts: Parts, session: Session, *, was_refused: bool = False
-    ) -> Window:
-        limits = self._learned.recall(parts.model) if self._learned is not None else {}
-        shared = (n for n in limits.values() if for_everybody(n, parts.declared))
-        return measured(parts, session, shared, was_refused=was_refused)
+    def _measured(self, window: Window, *, was_refused: bool = False) -> Window:
+        limits = self._learned.recall(window.model) if self._learned is not None else {}
+        shared = (n for n in limits.values() if for_everybody(n, window.declared))
+        return measured(window, shared, was_refused=was_refused)
 
 
 def settings_of(window: Window) -> ContextConfig:
     """Return the settings that held when the request was measured."""
-    return cast("ContextConfig", window.parts.settings)
-
-
-def _focused(window: Window, focus: str) -> Window:
-    return replace(window, parts=replace(window.parts, focus=focus))
+    return cast("ContextConfig", window.settings)
 
 
 def _written_as(summarizer: Any, config: ContextConfig) -> Any:

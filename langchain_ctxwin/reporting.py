@@ -246,7 +246,7 @@ def report_compaction(
     """Report a compaction and its duration; nothing where there was none."""
     if after.session.compactions <= window.session.compactions:
         return
-    before, model = window.view.clamped, window.parts.model
+    before, model = window.view.clamped, window.model
     gone = dropped_positions(window, compaction.after)
     event = CompactionEvent(
         kind=compaction.kind,

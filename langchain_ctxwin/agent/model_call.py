@@ -200,7 +200,7 @@ class ModelCall:
 
     def _report_removed_reasoning(self, **about: Any) -> None:
         """Report that reasoning is left out of requests from now on."""
-        model = self._step.window.parts.model
+        model = self._step.window.model
         self._engine.reporter.notice("reasoning_left_out", model, **about)
 
     def _recovered(
@@ -213,7 +213,7 @@ class ModelCall:
         """The attempt after an overflow: less output where that helps, another candidate, fewer tools, less history."""
         step, window = self._step, self._step.window
         event = OverflowEvent(
-            model=window.parts.model,
+            model=window.model,
             attempt=number,
             total_tokens=window.total_tokens,
             input_limit=window.budget.input_limit,
@@ -313,9 +313,7 @@ class ModelCall:
             return answer, dict(window.session.counts)
         counts, ignored = from_answer(window, answer)
         if ignored:
-            self._engine.reporter.notice(
-                "usage_ignored", window.parts.model, reason=ignored
-            )
+            self._engine.reporter.notice("usage_ignored", window.model, reason=ignored)
         return answer, counts
 
     def _report_step(
@@ -325,11 +323,11 @@ class ModelCall:
         if not self._engine.reporter.sinks:
             return
         report = window.report
-        offered = [name_of(tool) for tool in window.parts.tools]
+        offered = [name_of(tool) for tool in window.tools]
         event = StepEvent.of_answer(
             answer,
             info=self._engine.info_of(window),
-            model=answered_by(answer) or window.parts.model,
+            model=answered_by(answer) or window.model,
             regions={name: report[key] for name, key in REGIONS.items()},
             estimated_tokens=window.total_tokens,
             duration_seconds=round(seconds, 6),
@@ -344,8 +342,7 @@ class ModelCall:
         thread = self._step.place.thread
         if not thread or not event.reported_tokens:
             return
-        parts = window.parts
-        sent = SentRequest(event, parts.tools_digest, window.assembled())
+        sent = SentRequest(event, window.tools_digest, window.assembled())
         requests = self._engine.reporter.requests
         if missed := cache_miss(sent, requests.get(thread), answer):
             self._report(missed)

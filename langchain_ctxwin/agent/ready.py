@@ -395,7 +395,7 @@ def _outcome(
     compaction: Compaction, window: Window, after: Window | None = None
 ) -> ThreadCompaction:
     """The messages that leave, and the sizes before and after; `after` is None for a planned compaction."""
-    messages = window.parts.messages
+    messages = window.history.messages
     next_window = after or compaction.after
     written_later = after is None and compaction.snapshot is not None
     return ThreadCompaction(
@@ -406,7 +406,7 @@ def _outcome(
             LeftMessage(
                 message_id(messages, index),
                 messages[index].type,
-                window.parts.price(messages[index]),
+                window.price(messages[index]),
             )
             for index in dropped_positions(window, next_window)
         ),
@@ -429,7 +429,7 @@ def _undoing(agent: Any, config: Any) -> Work[None]:
     yield from _stored(agent, config, step.stored())
     step.engine.reporter.notice(
         "compaction_undone",
-        window.parts.model,
+        window.model,
         tokens_before=window.total_tokens,
         tokens_after=after.total_tokens,
     )

@@ -332,7 +332,7 @@ class AgentStep:
         smallest = error.report if isinstance(error, BudgetExceededError) else None
         sizes: Mapping[str, Any] = smallest or self.window.report
         event = OverflowEvent(
-            model=self.window.parts.model,
+            model=self.window.model,
             reason=type(error).__name__,
             total_tokens=sizes["total_tokens"],
             input_limit=sizes["input_limit"],
@@ -349,7 +349,7 @@ class AgentStep:
             if name in window.view.without_media and before.get(name) != sizes
         }
         if cut:
-            model, limit = window.parts.model, window.input_limit
+            model, limit = window.model, window.input_limit
             self.engine.reporter.notice(
                 "newest_clamped", model, shown_tokens=cut, input_limit=limit
             )
@@ -361,12 +361,12 @@ class AgentStep:
 
         They have room by the window of the conversation's model, else by the smallest one.
         """
-        selector, names, parts = self.selector, self.tool_names, window.parts
+        selector, names = self.selector, self.tool_names
         if selector is None or (names and self._loads_tools()):
             return None
-        sent = in_prompt(parts.tools, parts.rules.provider)
+        sent = in_prompt(window.tools, window.rules.provider)
         others = [tool for tool in sent if name_of(tool) not in names]
-        price = parts.price_tools
+        price = window.price_tools
         saved_tokens = price(sent).tokens - price(others).tokens
         fixed_tokens = window.fixed_tokens - saved_tokens
         left_tokens = int(TOOL_SHARE * (window.budget.input_limit - fixed_tokens))
@@ -448,7 +448,7 @@ class AgentStep:
         measured = (chosen,) if chosen else self._candidates()
         request = RouteRequest(
             messages=window.assembled(),
-            tools=window.parts.tools,
+            tools=window.tools,
             conversation=thread_key(),
             kept=self.chosen_name,
             prefer=prefer,

@@ -105,13 +105,13 @@ time too, and clocks differ."""
 def advanced(step: AgentStep) -> Work[None]:
     """Collect the summary on its way, or begin one when it is due."""
     window = step.window
-    pending, parts = window.session.pending, window.parts
+    pending = window.session.pending
     if pending is None:
         is_on_demand = isinstance(step.engine.summarizer, NativeSummarizer)
         if due := planning.prepare(window, is_on_demand=is_on_demand):
             _begin(step, *due)
     elif pending.is_written:
-        has_room = parts.price_text(pending.text) < window.room
+        has_room = window.price_text(pending.text) < window.room
         if window.need() and not (has_room and planning.ready(window)):
             _fail(step, pending, "its messages were edited, or it has no room any more")
     else:
@@ -178,10 +178,10 @@ def _writing(step: AgentStep, pending: Pending) -> Callable[[], Any]:
 def _finish(step: AgentStep, pending: Pending, written: Written) -> None:
     """Have a finished summary wait to be shown; one that is longer than what it covers is refused."""
     window, block = step.window, written.block
-    parts, session = window.parts, with_cost(window.session, written.cost)
-    covered = parts.messages[pending.start.index : pending.stop]
-    covered_tokens = sum(map(parts.price, covered), parts.price_text(session.summary))
-    tokens = parts.price(AIMessage([block] if block else written.text))
+    session = with_cost(window.session, written.cost)
+    covered = window.history.messages[pending.start.index : pending.stop]
+    covered_tokens = sum(map(window.price, covered), window.price_text(session.summary))
+    tokens = window.price(AIMessage([block] if block else written.text))
     _go_on(step, session)
     if tokens >= covered_tokens:
         reason = f"it has {tokens:,} tokens, what it covers {covered_tokens:,}"
@@ -227,10 +227,10 @@ def placing_media(step: AgentStep) -> Work[None]:
     is_apart = settings_of(window).media == "store"
     if is_apart and step.place.thread and store is None:
         raise ConfigError(NO_STORE)
-    messages, media = window.parts.messages, window.parts.history.media
+    messages, media = window.history.messages, window.history.media
     if store is None or not media:
         return
-    in_view = window.media().items()
+    in_view = window.shown_media().items()
     shown = [messages[i] for i, gone in in_view if gone < len(media_in(messages[i]))]
     if is_apart:
         hidden = {messages[index].id for index in media} - {one.id for one in shown}
@@ -305,7 +305,7 @@ def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -
         if (
             usage.input_tokens is None or usage.output_tokens is None
         ):  # by our own count
-            output_tokens = window.parts.price(answer)
+            output_tokens = window.price(answer)
             usage = Usage(input_tokens=window.total_tokens, output_tokens=output_tokens)
         spent["tokens"] += sum(map(_tokens, (usage, *usage.compactions)))
         spent["cost"] += usage.cost(info) or 0
@@ -313,7 +313,7 @@ def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -
     _note(step, "spent", stored)
     for old, new in zip(before, _bounds(step), strict=True):
         if old.spent < NEAR_SHARE * old.limit <= new.spent:
-            model = window.parts.model
+            model = window.model
             step.engine.reporter.notice("budget_near", model, **new.about())
 
 
@@ -346,7 +346,7 @@ def _note(step: AgentStep, name: str, amounts: dict[str, Any]) -> None:
 
 
 def _require_prices(step: AgentStep) -> None:
-    engine, model = step.engine, step.window.parts.model
+    engine, model = step.engine, step.window.model
     known = {model: engine.info_of(step.window)}
     if not engine.is_local:
         known.setdefault(engine.summarizer_model, engine.summarizer_info())

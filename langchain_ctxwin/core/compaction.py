@@ -97,14 +97,14 @@ class Compaction:
         """Positions of the messages that leave without a summary."""
         if self.snapshot:
             return []
-        covered = uncovered(self.view, self.after.parts.first)
+        covered = uncovered(self.view, self.after.history.first)
         dropped = dropped_positions(self.before, self.after)
         return [index for index in dropped if index >= covered]
 
     @property
     def dropped_turns(self) -> int:
         """How many turns leave without a summary."""
-        messages = self.after.parts.messages
+        messages = self.after.history.messages
         return sum(isinstance(messages[index], HumanMessage) for index in self.dropped)
 
     def applied(self, window: Window, request: Request | None = None) -> Request:
@@ -116,7 +116,7 @@ class Compaction:
         request, session, history = (
             request or self.after,
             window.session,
-            window.parts.history,
+            window.history,
         )
         dropped = int(session.guard.get("dropped_turns", 0)) + self.dropped_turns
         guard = guard_after(
@@ -149,7 +149,6 @@ class Compaction:
         )
         return replace(
             request,
-            parts=window.parts,
             session=after,
             view=view,
             limit=request.input_limit,
@@ -172,7 +171,7 @@ def turn_cuts(request: Request) -> list[int]:
 
 def step_cuts(request: Request) -> list[int]:
     """Positions inside the current turn where its oldest steps can leave; the newest step always stays."""
-    user = last_user(request.parts.messages)
+    user = last_user(request.history.messages)
     start = request.start
     begin = start if user is None else max(start, user + 1)
     last = request.newest_index
@@ -185,17 +184,19 @@ def step_cuts(request: Request) -> list[int]:
 
 def cut(request: Request, start: int) -> View:
     """Return the view that starts at `start`, with pins frozen; its record is still that of the view before."""
-    parts = request.parts
     view = request.view
     pinned = tuple(
-        position_of(parts.messages, index)
+        position_of(request.history.messages, index)
         for index in sorted(_pinned_before(request, start))
     )
-    moved = replace(view, start=position_of(parts.messages, start), pinned=pinned)
+    moved = replace(
+        view, start=position_of(request.history.messages, start), pinned=pinned
+    )
     if not (view.cleared or view.clamped):
         return moved
     visible_ids = {
-        message_id(parts.messages, index) for index in range(start, len(parts.messages))
+        message_id(request.history.messages, index)
+        for index in range(start, len(request.history.messages))
     }
     visible_ids.update(position.id for position in pinned)
     clamped = {key: clamp for key, clamp in view.clamped.items() if key in visible_ids}
@@ -204,23 +205,22 @@ def cut(request: Request, start: int) -> View:
 
 def _pinned_before(request: Request, start: int) -> set[int]:
     """Positions of the messages that are shown although they lie before `start`: pins by step, and short answers."""
-    parts = request.parts
-    messages = request.parts.messages
+    messages = request.history.messages
     current = last_user(messages)
-    wanted = {*parts.verbatim}
-    if parts.settings.pin_first_user:
-        before_start = range(parts.first, start)
+    wanted = {*request.verbatim}
+    if request.settings.pin_first_user:
+        before_start = range(request.history.first, start)
         users = (i for i in before_start if isinstance(messages[i], HumanMessage))
         wanted.update(islice(users, 1))
-    before = [index for index in wanted if parts.first <= index < start]
-    pinned_indexes = parts.history.in_steps(before)
+    before = [index for index in wanted if request.history.first <= index < start]
+    pinned_indexes = request.history.in_steps(before)
     provider_compaction = request.kept_compaction
     if provider_compaction is not None:
         pinned_indexes.add(provider_compaction)
     for index in before:
         answer = None if index == current else final_answer(messages, index, start)
         most = max(LEAST_ANSWER_TOKENS, ANSWER_SHARE * request.room)
-        if answer is not None and parts.price(messages[answer]) <= most:
+        if answer is not None and request.price(messages[answer]) <= most:
             pinned_indexes.add(answer)
     return {index for index in pinned_indexes if index < start}
 
@@ -230,12 +230,14 @@ def with_new_pins(request: Request) -> Session | None:
 
     None where there are none. Counts as one compaction, because the prefix changes.
     """
-    parts, old, start = request.parts, request.view, request.start
-    pinned = {message_id(parts.messages, index) for index in parts.pins}
+    old, start = request.view, request.start
+    pinned = {message_id(request.history.messages, index) for index in request.pins}
     shortened = {
         key for key, clamp in old.clamped.items() if key in pinned and not clamp.pin
     }
-    wanted = {index for index in parts.verbatim if parts.first <= index < start}
+    wanted = {
+        index for index in request.verbatim if request.history.first <= index < start
+    }
     is_shown = wanted.issubset(position.index for position in old.pinned)
     view = old if is_shown else cut(request, start)
     clamped = {key: one for key, one in view.clamped.items() if key not in shortened}
@@ -247,12 +249,12 @@ def with_new_pins(request: Request) -> Session | None:
 
 def with_view(request: Request, view: View, reason: str, **changes: Any) -> Session:
     """Return the session with another view, whose record tells of what leaves; it counts as one compaction."""
-    parts, session = request.parts, request.session
-    guard = guard_after(session, parts.messages, reason=reason, **changes)
+    session = request.session
+    guard = guard_after(session, request.history.messages, reason=reason, **changes)
     after = recorded(request.shown_as(view), request).view
     return replace(
         session,
-        view=parts.history.with_checksum(after),
+        view=request.history.with_checksum(after),
         counts=session.unanchored,
         guard=guard,
     )
@@ -282,7 +284,6 @@ def recorded(
     """
     old = before.view
     new = after.view
-    parts = after.parts
     dropped = dropped_positions(before, after)
     back = dropped_positions(after, before)
     clamped = {
@@ -290,8 +291,10 @@ def recorded(
     }
     # what is shown shorter than before left, too
     edits = (new.cleared - old.cleared) | clamped
-    places = range(after.start, len(parts.messages)) if edits else ()
-    edited = [index for index in places if message_id(parts.messages, index) in edits]
+    places = range(after.start, len(after.history.messages)) if edits else ()
+    edited = [
+        index for index in places if message_id(after.history.messages, index) in edits
+    ]
     if not (dropped or back or edited) and new.record == old.record:
         return after
     # not that of `after`: what left on the way there may be in it already
@@ -309,13 +312,13 @@ def recorded(
             beside.likely_limit - after.fixed_tokens + after.text_tokens(after.record),
         )
         share = min(
-            int((1 - NEWEST_SHARE) * most), most - portion(parts.settings.keep, most)
+            int((1 - NEWEST_SHARE) * most), most - portion(after.settings.keep, most)
         )
         free = max(record_room(beside)[1], share)
         chosen_share = max(REWRITTEN_SHARE, share / max(1, free))
     lines: Iterable[RecordLine] = _lines(after, sorted({*dropped, *edited}), room)
-    if parts.focus:
-        lines = _named([*record.lines, *lines], parts.focus)
+    if after.focus:
+        lines = _named([*record.lines, *lines], after.focus)
         record = replace(record, lines=())
     record = extended(
         record,
@@ -343,7 +346,7 @@ def record_room(request: Request, *, summary_tokens: int = 0) -> tuple[int, int]
     least = (
         min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)) if not beside else 0
     )
-    settings = request.parts.settings
+    settings = request.settings
     # Of what the history may take before it leaves, or a compaction at a low trigger would never pay.
     most = room if settings.trigger is None else portion(settings.trigger, room)
     return max(int(settings.record_share * most) - beside, least), max(0, free)
@@ -356,9 +359,9 @@ def _lines(
 
     Of a long history that is met at once the oldest messages give only what is `lasting`.
     """
-    messages, settings = request.parts.messages, request.parts.settings
+    messages, settings = request.history.messages, request.settings
     holds = standing_test(settings.rules)
-    taken = parameter_names(request.parts.tools)
+    taken = parameter_names(request.tools)
     start = max(0, len(positions) - room_tokens // LEAST_LINE_TOKENS)
     while 0 < start < len(positions) and isinstance(
         messages[positions[start]], ToolMessage
@@ -397,10 +400,10 @@ def after_undo(window: Window) -> Session | None:
     Counts as a compaction, because the prefix changes.
     """
     session = window.session
-    messages = window.parts.messages
+    messages = window.history.messages
     if not session.former:
         return None
-    before = read_session(session.former, window.parts.history)
+    before = read_session(session.former, window.history)
     if before.faults:
         return None
     guard = guard_after(
@@ -471,7 +474,7 @@ def _accepted(
     planned, view = compaction.summary_max_tokens, after.view
     if not block:
         most_tokens = accepted_tokens(planned)
-        summary = first_part(summary, most_tokens, window.parts.price_text)
+        summary = first_part(summary, most_tokens, window.price_text)
     candidate = after.shown_as(replace(view, block=block), summary)
     if not (summary or block):
         raise SummarizationError(
@@ -487,7 +490,7 @@ def _accepted(
 
 def pays(before: Request, tokens_after: int) -> bool:
     """True for what frees a tenth; a bound by number of messages is the user's own, and no price is weighed there."""
-    is_by_number = before.parts.settings.trigger_messages is not None
+    is_by_number = before.settings.trigger_messages is not None
     freed = before.total_tokens - tokens_after
     return is_by_number or freed >= MIN_PROGRESS * before.total_tokens
 
@@ -495,5 +498,5 @@ def pays(before: Request, tokens_after: int) -> bool:
 def _ineffective(window: Window) -> dict[str, Any]:
     return {
         "ineffective": window.session.failed_summaries + 1,
-        "asked": last_user(window.parts.messages),
+        "asked": last_user(window.history.messages),
     }

@@ -21,7 +21,7 @@ from langchain_ctxwin.core.limits import (
     stated_limit,
 )
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.parts import Parts, unbound_before
+from langchain_ctxwin.core.parts import unbound_before
 from langchain_ctxwin.core.provider_blocks import (
     MediaSize,
     has_bound_reasoning,
@@ -45,34 +45,33 @@ from langchain_ctxwin.core.view import View, message_id, position_of
 
 
 def measured(
-    parts: Parts,
-    session: Session,
-    shared_limits: Iterable[int],
-    *,
-    was_refused: bool = False,
+    request: Request, shared_limits: Iterable[int], *, was_refused: bool = False
 ) -> Request:
     """Return the next request of a conversation, priced.
 
     Args:
-        parts: what it is made from.
-        session: the conversation's state.
+        request: what it is made from, with the conversation's state.
         shared_limits: limits that other conversations learned.
         was_refused: the provider has just refused this very request.
 
     Raises:
         ConfigError: the limits leave no room for input.
     """
-    parts = replace(
-        parts,
-        media=_media_limits(parts, session),
+    session = request.session
+    request = replace(
+        request,
+        media=_media_limits(request),
         unsealed=session.stop_at("unsealed"),
+        needs_room=False,
     )
-    request = _sized(parts, session)
-    own_limit = remembered_limit(session, parts.model)
+    request = _sized(request)
+    own_limit = remembered_limit(session, request.model)
     learned = least(*shared_limits, own_limit)
     # by the lower of both counts: what reports made us believe of the fixed regions may be wrong
     fixed = request.fixed_tokens, request.fixed_estimates.fixed_tokens
-    limits, reserved_tokens = _limits(parts, learned, 0 if was_refused else min(fixed))
+    limits, reserved_tokens = _limits(
+        request, learned, 0 if was_refused else min(fixed)
+    )
     limit = limits.input_limit(reserved_tokens)
     bounds: dict[str, Any] = {
         "limits": limits,
@@ -83,17 +82,17 @@ def measured(
     request = replace(request, **bounds)
     for change in CHANGES:
         if changed := change(request):
-            request = replace(_sized(parts, changed), **bounds)
+            request = replace(_sized(replace(request, session=changed)), **bounds)
     return request
 
 
-def _media_limits(parts: Parts, session: Session) -> dict[str, int]:
+def _media_limits(request: Request) -> dict[str, int]:
     """The pictures and files that the request may have: the smallest of what is set, stated, documented, learned."""
-    declared = parts.declared
+    declared = request.declared
     window = declared.context_window or declared.max_input_tokens
-    learned = (session.counts.get("media") or {}).get(parts.model) or {}
-    documented = parts.rules.media_limits(window)
-    every = parts.media, media_limits(declared), documented, learned
+    learned = (request.session.counts.get("media") or {}).get(request.model) or {}
+    documented = request.rules.media_limits(window)
+    every = request.media, media_limits(declared), documented, learned
     names = {name for limits in every for name in limits}
     return {name: min(one[name] for one in every if name in one) for name in names}
 
@@ -105,19 +104,21 @@ def started_by_provider(request: Request) -> Session | None:
     left. A view that began with a compaction which this provider cannot use ends: the whole history counts again.
     Each counts as one compaction, because the prefix changes.
     """
-    session, parts = request.session, request.parts
+    session = request.session
     view, lead = session.view, request.lead
     if view.begun_by and request.kept_compaction is None:
         reason = "the view began with a compaction that this provider cannot read"
         later = replace(with_view(request, View(), reason), view=View())
-    elif lead is None or (start := parts.history.step_at(lead).index) <= request.start:
+    elif (
+        lead is None or (start := request.history.step_at(lead).index) <= request.start
+    ):
         return None
     else:
-        begun_by = message_id(parts.messages, lead)
+        begun_by = message_id(request.history.messages, lead)
         view = replace(cut(request, start), covered=None, block=None, begun_by=begun_by)
         reason = "the provider compacted what was before"
         # what follows is tied to its compaction
-        unbound = asdict(position_of(parts.messages, start - 1))
+        unbound = asdict(position_of(request.history.messages, start - 1))
         bare = replace(request, summary="")
         later = with_view(bare, view, reason, unbound=unbound)
     faults = (*session.faults, f"{reason}: the view begins anew")
@@ -132,10 +133,10 @@ def with_reasoning_untied(request: Request) -> Session | None:
     session, tied_to = request.session, request.tied_to
     if (
         session.counts.get("tied_to") in (None, tied_to)
-        or not request.parts.rules.binds_reasoning
+        or not request.rules.binds_reasoning
     ):
         return None
-    last = last_position(request.parts.messages)
+    last = last_position(request.history.messages)
     return replace(
         session,
         counts={**session.unanchored, "tied_to": tied_to},
@@ -152,42 +153,41 @@ CHANGES = (
 
 
 def _limits(
-    parts: Parts, learned: int | None, fixed_tokens: int
+    request: Request, learned: int | None, fixed_tokens: int
 ) -> tuple[ModelLimits, int]:
     """Return the limits with what was learned, and the reserve; without it where no request could keep to it.
 
     A limit that the fixed regions alone exceed would end the conversation on the word of a refusal that may have been
     misread; the provider is asked instead, and its answer settles it.
     """
-    limits = lowered(parts.declared, learned)
+    limits = lowered(request.declared, learned)
     reserve, window = (
-        limits.output_reserve(parts.settings.output_reserve),
+        limits.output_reserve(request.settings.output_reserve),
         limits.context_window,
     )
-    if limits is parts.declared:
+    if limits is request.declared:
         return limits, reserve
     if window is not None:
         # it was chosen for the window that was configured; each request asks for what is left then
         reserve = min(reserve, int(window * OUTPUT_SHARE))
     if limits.input_limit(reserve) <= fixed_tokens:
-        return _limits(parts, None, 0)
+        return _limits(request, None, 0)
     return limits, reserve
 
 
 # ---- the best known size --------------------------------------------------------------------------------------------
 
 
-def _sized(parts: Parts, session: Session) -> Request:
+def _sized(request: Request) -> Request:
     """The request in the best known size: an extension of what the provider reported, or estimated."""
-    plain = Request(
-        parts=parts, session=session, sizing=Sizes(), unbound=_unbound(session, parts)
-    )
+    session = request.session
+    plain = replace(request, unbound=_unbound(request))
     request = plain.shown_as(session.view, session.summary)
-    sizes, report = sizes_for(parts, session), None
+    sizes, report = sizes_for(request), None
     if "anchor" not in session.counts:
         sizes, report = from_history(request, sizes)
         if report:
-            counts = _with_sizes(session.counts, parts.model, sizes)
+            counts = _with_sizes(session.counts, request.model, sizes)
             session = replace(session, counts=counts)
     request = replace(request, session=session, sizing=sizes)
     if report := last_report_of(request, report):
@@ -203,7 +203,7 @@ def last_report_of(
 ) -> ReportedSize | None:
     """Return the reported size of an earlier request that this one extends; without an anchor, the `newest` one."""
     if anchor := request.session.counts.get("anchor"):
-        at, messages = anchor["index"], request.parts.messages
+        at, messages = anchor["index"], request.history.messages
         if at > len(messages) or anchor["digest"] != request.digest_until(at):
             return None
         newest = ReportedSize(anchor["tokens"], anchor["estimate"], at)
@@ -213,13 +213,14 @@ def last_report_of(
     return newest if later and later[0].index == newest.at else None
 
 
-def _unbound(session: Session, parts: Parts) -> int:
+def _unbound(request: Request) -> int:
     """Position up to which reasoning is tied to a prefix that is gone: since a compaction, a refusal, a new prompt."""
-    own, messages = session.stop_at("unbound"), parts.messages
+    session, messages = request.session, request.history.messages
+    own = session.stop_at("unbound")
     stop = min(own or session.stop_at("since"), len(messages))
-    if not parts.rules.binds_reasoning:
+    if not request.rules.binds_reasoning:
         return 0
-    return stop if own else unbound_before(messages, stop, parts.rules)
+    return stop if own else unbound_before(messages, stop, request.rules)
 
 
 def from_history(request: Request, sizes: Sizes) -> tuple[Sizes, ReportedSize | None]:
@@ -227,7 +228,7 @@ def from_history(request: Request, sizes: Sizes) -> tuple[Sizes, ReportedSize | 
 
     After a compaction only what was answered since belongs to requests like this one. Returns the newest report, too.
     """
-    session, parts = request.session, request.parts
+    session = request.session
     compacted = session.stop_at("since") if session.compactions else 0
     newest, before = None, request.fixed_estimates.total_tokens
     known, sizes = sizes, replace(sizes, doubted=None, is_reported=False)
@@ -238,7 +239,7 @@ def from_history(request: Request, sizes: Sizes) -> tuple[Sizes, ReportedSize | 
         if not isinstance(answer, AIMessage) or is_first or step.index < compacted:
             continue
         tokens, name = sent_tokens(answer), answered_by(answer)
-        if not tokens or not may_be(name, sizes.model or parts.model):
+        if not tokens or not may_be(name, sizes.model or request.model):
             continue
         report = ReportedSize(tokens, estimate, step.index)
         planned = newest.tokens + estimate - newest.estimate if newest else estimate
@@ -260,7 +261,7 @@ def _after(
     extended: ReportedSize | None,
 ) -> Sizes:
     """The sizes after a report about a request like this one."""
-    declared = request.parts.declared
+    declared = request.declared
     return sizes.after(
         report,
         planned,
@@ -270,13 +271,13 @@ def _after(
     )
 
 
-def sizes_for(parts: Parts, session: Session) -> Sizes:
+def sizes_for(request: Request) -> Sizes:
     """Return the stored sizes as far as they hold for a request: with other tools those of texts alone."""
-    stored = (session.counts.get("sizes") or {}).get(parts.model)
+    stored = (request.session.counts.get("sizes") or {}).get(request.model)
     sizes = STORED_SIZES.validate_python(stored) if stored else Sizes()
-    if sizes.tools != parts.tools_digest:
-        sizes = Sizes(spans=sizes.spans, model=sizes.model, tools=parts.tools_digest)
-    return replace(sizes, doubt=parts.doubt)
+    if sizes.tools != request.tools_digest:
+        sizes = Sizes(spans=sizes.spans, model=sizes.model, tools=request.tools_digest)
+    return replace(sizes, doubt=request.doubt)
 
 
 def _with_sizes(counts: Mapping[str, Any], model: str, sizes: Sizes) -> dict[str, Any]:
@@ -291,7 +292,7 @@ def _with_sizes(counts: Mapping[str, Any], model: str, sizes: Sizes) -> dict[str
 
 def after_measure(window: Window) -> Session:
     """Return the session after a measure: mended positions, and how many messages were seen."""
-    messages = window.parts.messages
+    messages = window.history.messages
     first = message_id(messages, 0) if messages else None
     counts = {**window.session.counts, "messages": len(messages), "first": first}
     return replace(window.session, counts=counts, faults=())
@@ -308,7 +309,7 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
     if not tokens:
         return counts, ""
     sizes, extended, planned = window.sizing, window.last_report, window.total_tokens
-    asked, name = window.parts.model, answered_by(reply)
+    asked, name = window.model, answered_by(reply)
     is_same = may_be(name, sizes.model or asked)
     if not is_same:  # what one counts that stood in says nothing about the other
         sizes, extended = Sizes(tools=sizes.tools), None
@@ -421,10 +422,10 @@ def without_reasoning(window: Window, refused: str = "unbound") -> Session:
 
     Of `unsealed`, of what the provider itself had signed or encrypted, a block on demand is left out, too.
     """
-    session, last = window.session, last_position(window.parts.messages)
+    session, last = window.session, last_position(window.history.messages)
     guard, view = {**session.guard, refused: last}, session.view
     if refused == "unbound":
-        guard["binding_model"] = window.parts.model
+        guard["binding_model"] = window.model
     else:
         view = replace(view, block=None)
     return replace(session, guard=guard, view=view, counts=session.unanchored)
@@ -447,7 +448,7 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     between what was refused and what was taken before; without it, the same unstated limit would be met again and
     again.
     """
-    counts, model = {**window.session.counts}, window.parts.model
+    counts, model = {**window.session.counts}, window.model
     if media := learned_limits(overflow, MediaSize.of_all(window.assembled())):
         before = counts.get("media") or {}
         return {
@@ -461,7 +462,7 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
         sizes = window.sizing.with_refusal(stated, fixed, steps)
         counts = _with_sizes(counts, model, sizes)
     taken = accepted_tokens(window)
-    limit = stated_limit(overflow, taken, window.parts.declared)
+    limit = stated_limit(overflow, taken, window.declared)
     if limit is None and not window.over_by:
         refused_tokens = window.total_tokens
         between = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
@@ -477,7 +478,7 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
 def accepted_tokens(window: Window) -> int:
     """Return the largest input that the model of a request is known to have taken; 0 when none is."""
     anchor = window.session.counts.get("anchor") or {}
-    own = anchor["tokens"] if anchor.get("model") == window.parts.model else 0
+    own = anchor["tokens"] if anchor.get("model") == window.model else 0
     return max(own, window.last_report.tokens if window.last_report else 0)
 
 

@@ -90,11 +90,11 @@ class RequestSettings(Protocol):
     """Tokens that are kept for the answer, where configured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Parts:
     """Everything a request is made from, before anything is left out."""
 
-    history: MessageHistory
+    history: MessageHistory = field(repr=False)
     settings: RequestSettings = field(repr=False)
     """The settings that held when the request began; whatever is decided about it goes by them."""
 
@@ -152,19 +152,9 @@ class Parts:
     """Name of the agent's tool that reads what was cut; empty when it has none."""
 
     @property
-    def messages(self) -> list[AnyMessage]:
-        """The full history."""
-        return self.history.messages
-
-    @property
-    def first(self) -> int:
-        """Number of leading system messages."""
-        return self.history.first
-
-    @property
     def verbatim(self) -> frozenset[int]:
         """Positions of the explicit pins and of the current user message."""
-        current = last_user(self.messages)
+        current = last_user(self.history.messages)
         return self.pins if current is None else self.pins | {current}
 
     def price_text(self, text: str) -> int:
@@ -173,7 +163,8 @@ class Parts:
 
     def start_of(self, view: View) -> int:
         """Position of the view's first message; the view must be valid for this history."""
-        return max(self.first, view.start.index) if view.start else self.first
+        first = self.history.first
+        return max(first, view.start.index) if view.start else first
 
 
 _OPENERS = r"<\uff1c\ufe64"

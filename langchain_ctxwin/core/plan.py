@@ -90,7 +90,7 @@ def _stays_valid(request: Request) -> bool:
 
     Of what the next block is prepared for, so that it is not due at once.
     """
-    most = portion(request.parts.settings.prepare, request.room)
+    most = portion(request.settings.prepare, request.room)
     is_small = request.fits and request.history_tokens <= most
     return is_small and request.swaps_prefix
 
@@ -101,23 +101,23 @@ def show_summary(request: Request) -> Request:
     if summary is None:
         return request
     moved = cut(request, summary.stop) if summary.stop > request.start else request.view
-    covered = position_of(request.parts.messages, summary.stop - 1)
+    covered = position_of(request.history.messages, summary.stop - 1)
     view = replace(moved, covered=covered, block=summary.block)
     return request.shown_as(view, summary.text)
 
 
 def clear_results(request: Request) -> Request:
     """Clear the oldest results of the tools that are named for it, never the newest step, as many as are needed."""
-    parts, messages = request.parts, request.parts.messages
-    names, keys = {*parts.settings.clear_tools}, list[str]()
+    messages = request.history.messages
+    names, keys = {*request.settings.clear_tools}, list[str]()
     called = dict[str, str | None]()  # by id, which a later call may bear again
     for index in range(request.start, request.newest_index) if names else ():
         message = messages[index]
         called |= {call["id"] or "": call["name"] for call in calls_of(message)}
-        if not isinstance(message, ToolMessage) or index in parts.pins:
+        if not isinstance(message, ToolMessage) or index in request.pins:
             continue
         tool = message.name or called.get(message.tool_call_id)
-        if tool in names and parts.price(message) >= MIN_CLEAR_TOKENS:
+        if tool in names and request.price(message) >= MIN_CLEAR_TOKENS:
             keys.append(message_id(messages, index))
 
     def cleared(number: int) -> Request:
@@ -158,8 +158,8 @@ def _least(
 
 def with_clamped_pins(request: Request) -> Request:
     """Clamp the explicit pins where the request would not fit with everything else at its smallest."""
-    messages = request.parts.messages
-    pins = request.parts.pins.difference({last_user(messages)})
+    messages = request.history.messages
+    pins = request.pins.difference({last_user(messages)})
     others = _lengths(request, {*range(len(messages))} - pins)
 
     def fits(candidate: Request) -> bool:
@@ -195,11 +195,11 @@ def _kinds(request: Request) -> list[set[int]]:
     A question that was cut before is old once something follows it, or nothing newer would have room beside it; but not
     where the request is likely to fit: it was left as long for that.
     """
-    parts, messages = request.parts, request.parts.messages
+    messages = request.history.messages
     current = last_user(messages)
     question = set[int]() if current is None else {current}
     visible = {*request.visible}
-    visible -= parts.pins - question
+    visible -= request.pins - question
     old = {index for index in visible if index < request.newest_index}
     if not request.likely_fits:
         clamped = request.view.clamped
@@ -236,7 +236,7 @@ def clamp(
 
 def _lengths(request: Request, kind: Collection[int]) -> dict[int, int]:
     """Return the shown messages of a kind that can be cut: how many characters of them are shown, by position."""
-    messages, view = request.parts.messages, request.view
+    messages, view = request.history.messages, request.view
     lengths = dict[int, int]()
     for index in {*kind}.intersection(request.visible):
         key = message_id(messages, index)
@@ -250,13 +250,13 @@ def _lengths(request: Request, kind: Collection[int]) -> dict[int, int]:
 
 def _clamped_to(request: Request, lengths: dict[int, int], chars: int) -> Request:
     """The request with the messages that are longer than so many characters cut to that length."""
-    parts, head = request.parts, int(chars * HEAD_SHARE)
+    head = int(chars * HEAD_SHARE)
     clamps = {
-        message_id(parts.messages, index): Clamp(
+        message_id(request.history.messages, index): Clamp(
             head_chars=head,
             tail_chars=chars - head,
-            pin=index in parts.pins,
-            tool=parts.recall,
+            pin=index in request.pins,
+            tool=request.recall,
         )
         for index, length in lengths.items()
         if length > chars
@@ -309,7 +309,7 @@ def summary_due(request: Request, *, is_local: bool) -> Compaction | None:
 
 def compaction_on_request(request: Request, *, is_local: bool) -> Compaction | None:
     """Return the compaction that the host asks for, although the request may fit: a summary where one is due."""
-    may_write = not is_local and request.parts.settings.summarize != "off"
+    may_write = not is_local and request.settings.summarize != "off"
     before = replace(request, needs_room=True)
     summary = _summary(before, ASKED_BY_HOST) if may_write and before.fits else None
     return summary or _worthwhile(before, ASKED_BY_HOST)
@@ -332,7 +332,7 @@ def _compaction(before: Request, reason: str) -> Compaction | None:
 def ready(request: Request) -> Pending | None:
     """Return the finished summary that can be shown, if there is one and its messages are unchanged."""
     pending = request.session.pending
-    if pending and pending.is_written and pending.matches(request.parts.history):
+    if pending and pending.is_written and pending.matches(request.history):
         return pending
     return None
 
@@ -342,7 +342,6 @@ def ready(request: Request) -> Pending | None:
 
 def _summary(request: Request, reason: str) -> Compaction | None:
     """The summary that is due; None when it would not pay for itself."""
-    parts = request.parts
     summary_tokens = summary_size(request)
     start = _summary_stop(request, summary_tokens)
     if start is None:
@@ -356,7 +355,7 @@ def _summary(request: Request, reason: str) -> Compaction | None:
         reason=reason,
         before=request,
         after=after,
-        snapshot=(uncovered(request.view, parts.first), start),
+        snapshot=(uncovered(request.view, request.history.first), start),
         summary_max_tokens=summary_tokens,
     )
 
@@ -368,8 +367,8 @@ def _summary_stop(
 
     One that is prepared ahead is shown once the request has grown to its ceiling, so it covers that growth, too.
     """
-    messages = len(request.parts.messages)
-    is_by_number = request.parts.settings.trigger_messages is not None
+    messages = len(request.history.messages)
+    is_by_number = request.settings.trigger_messages is not None
     most_kept = request.kept_messages if is_by_number else messages
     target = request.low_water
     if is_ahead:
@@ -397,16 +396,16 @@ def prepare(
     need = request.need("provider" if is_on_demand else "background")
     if need is None or request.session.pending or not request.may_summarize:
         return None
-    parts, max_tokens = request.parts, summary_size(request)
-    start = uncovered(request.view, parts.first)
+    max_tokens = summary_size(request)
+    start = uncovered(request.view, request.history.first)
     stop = _summary_stop(request, max_tokens, is_ahead=True)
     if stop is None or stop <= start:
         return None
-    steps = parts.history.steps_from(start)
+    steps = request.history.steps_from(start)
     added = sum(step.tokens for step in steps if step.index < stop)
     # What Anthropic compacts it reads from its cache, and reasoning behind its block stays valid.
     is_early = added < FURTHER_ROOMS * request.most_history
-    is_cheap = request.block is not None and parts.rules.binds_reasoning
+    is_cheap = request.block is not None and request.rules.binds_reasoning
     if request.summary and is_early and not is_cheap:
         return None
     after_tokens = _without(request, stop).total_tokens + max_tokens
@@ -414,9 +413,9 @@ def prepare(
         return None
     pending = Pending(
         key="",
-        start=position_of(parts.messages, start),
-        through=position_of(parts.messages, stop - 1),
-        digest=parts.history.digest(start, stop),
+        start=position_of(request.history.messages, start),
+        through=position_of(request.history.messages, stop - 1),
+        digest=request.history.digest(start, stop),
         since=0.0,
         max_tokens=max_tokens,
     )
@@ -425,7 +424,7 @@ def prepare(
 
 def _without(request: Request, stop: int) -> Request:
     """The request without everything before `stop`, which a summary is to cover that is not written yet."""
-    covered = position_of(request.parts.messages, stop - 1)
+    covered = position_of(request.history.messages, stop - 1)
     return request.shown_as(
         replace(cut(request, stop), covered=covered, block=None), ""
     )
@@ -434,7 +433,7 @@ def _without(request: Request, stop: int) -> Request:
 def summary_size(request: Request) -> int:
     """The length of a summary in tokens: as configured, else by the room of the history."""
     share = int(SUMMARY_SHARE * request.room)
-    return request.parts.settings.summary_max_tokens or max(
+    return request.settings.summary_max_tokens or max(
         LEAST_SUMMARY_TOKENS, min(MOST_SUMMARY_TOKENS, share)
     )
 
@@ -449,7 +448,7 @@ def shown_part(request: Request, start: int, stop: int) -> list[AnyMessage]:
     """Return the messages in `[start, stop)`: in the form of the view, or as they are where they have left it."""
     shown = (step for step in request.steps if start <= step.index < stop)
     return [
-        *request.parts.messages[start : min(stop, request.start)],
+        *request.history.messages[start : min(stop, request.start)],
         *(message for step in shown for message in step.messages),
     ]
 

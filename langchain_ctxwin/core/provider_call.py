@@ -95,19 +95,19 @@ CACHE_KEY = "prompt_cache_key"
 
 def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
     """Return the request as its provider wants it, in copies."""
-    messages, rules, session = window.assembled(), window.parts.rules, window.session
+    messages, rules, session = window.assembled(), window.rules, window.session
     is_claude, is_cached = rules.provider == "anthropic", prompt_cache != "off"
     if is_claude and rules.calls_need_reasoning:
         messages = _with_call_closed(messages)
     if is_claude and is_cached:
         # What is kept for an hour is what stays; the newest message is read again within minutes, or not at all.
         mark = MINUTES if prompt_cache == "5m" else {**MINUTES, "ttl": prompt_cache}
-        messages = with_breakpoints(messages, window.parts.tools, mark)
+        messages = with_breakpoints(messages, window.tools, mark)
     if rules.takes_breakpoints and is_cached:
         messages = with_breakpoints(messages, (), EXPLICIT, OPENAI_BREAKPOINT)
     if rules.keeps_history and session.compactions:
         # The server's history with the answers up to the latest compaction is another one.
-        old = window.parts.messages[: session.stop_at("since")]
+        old = window.history.messages[: session.stop_at("since")]
         messages = without_response_ids(messages, set(map(_response_id, old)))
     return messages
 
@@ -151,11 +151,11 @@ def call_arguments(
 
     The name of the conversation makes the key of OpenAI's cache.
     """
-    parts, own = window.parts, model_arguments or {}
-    rules, is_claude = parts.rules, parts.rules.provider == "anthropic"
+    own = model_arguments or {}
+    rules, is_claude = window.rules, window.rules.provider == "anthropic"
     arguments: dict[str, Any] = {}
     if prompt_cache != "off":
-        taken = _taken(parts.tools, messages)
+        taken = _taken(window.tools, messages)
         is_open = taken < MAX_BREAKPOINTS and not _marks(messages[-1:])
         if is_claude and is_open and own.get(BREAKPOINT) is None:
             arguments[BREAKPOINT] = dict(MINUTES)  # behind the newest message
@@ -167,13 +167,13 @@ def call_arguments(
     # asked for: the id is of each request
     diagnostics = own.get("diagnostics")
     if is_claude and diagnostics is not None:
-        ids = (_response_id(message) for message in reversed(parts.messages))
+        ids = (_response_id(message) for message in reversed(window.history.messages))
         previous_id = next(filter(None, ids), None)
         arguments["diagnostics"] = {**diagnostics, "previous_message_id": previous_id}
     if is_claude and (config := _counted_down(window, own.get("output_config"))):
         arguments["output_config"] = config
     betas: list[str] = []
-    model, may_ask = parts.model, rules.takes_betas and own.get("thinking") is None
+    model, may_ask = window.model, rules.takes_betas and own.get("thinking") is None
     # it refused reasoning of another prefix before
     if may_ask and model and window.session.guard.get("binding_model") == model:
         # models that tie reasoning think like that anyway
@@ -194,11 +194,11 @@ def _counted_down(window: Window, config: Any) -> dict[str, Any]:
     The API counts what it sees of the turn by itself, so that what remains is the same between compactions.
     """
     budget = (config or {}).get("task_budget") or {}
-    question_index = last_user(window.parts.messages)
+    question_index = last_user(window.history.messages)
     if "total" not in budget or "remaining" in budget or question_index is None:
         return {}
-    gone = window.parts.messages[question_index + 1 : window.start]
-    remaining = max(0, budget["total"] - sum(map(window.parts.price, gone)))
+    gone = window.history.messages[question_index + 1 : window.start]
+    remaining = max(0, budget["total"] - sum(map(window.price, gone)))
     countdown = {**config, "task_budget": {**budget, "remaining": remaining}}
     return countdown if gone else {}
 

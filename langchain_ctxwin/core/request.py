@@ -84,14 +84,13 @@ class Need(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class Request(Parts):
     """One request: its parts, its sizes, and whether it fits. It lives for one step."""
 
-    parts: Parts = field(repr=False)
     session: Session
     """The stored state of the conversation; of a candidate, that before it is applied."""
 
-    sizing: Sizes = field(repr=False)
+    sizing: Sizes = field(default_factory=Sizes, repr=False)
     limits: ModelLimits = field(default_factory=ModelLimits)
     """The limits of this request's model, as far as they are known or were learned."""
 
@@ -124,29 +123,29 @@ class Request:
         after = replace(self, view=view, summary=summary, last_report=None)
         view = replace(view, without_media=after.hidden_media())
         after = replace(after, view=view)
-        parts, block, lead = self.parts, after.block, after.lead
+        block, lead = after.block, after.lead
         begin = Before(
-            rules=parts.rules,
+            rules=self.rules,
             unbound=after.left_unbound,
-            unsealed=parts.unsealed,
+            unsealed=self.unsealed,
             message=block,
         )
         pinned = after.pinned_steps(begin)
         if block is not None or (lead is not None and lead >= after.start):
             begin.message = block
-        steps = Steps(show_steps(parts.history, after.start, view, begin))
+        steps = Steps(show_steps(self.history, after.start, view, begin))
         return replace(after, pinned=pinned, steps=steps)
 
     @property
     def start(self) -> int:
         """Position of the view's first message."""
-        return self.parts.start_of(self.view)
+        return self.start_of(self.view)
 
     @property
     def visible(self) -> list[int]:
         """Positions of what is shown: pins, then the history from the start of the view."""
         pins = (place.index for place in self.view.pinned if place.index < self.start)
-        return [*pins, *range(self.start, len(self.parts.messages))]
+        return [*pins, *range(self.start, len(self.history.messages))]
 
     @property
     def lead(self) -> int | None:
@@ -161,7 +160,7 @@ class Request:
     @cached_property
     def block(self) -> AIMessage | None:
         """What begins the request: the summary that this provider wrote on demand, where its history has none."""
-        rules, block = self.parts.rules, self.view.block
+        rules, block = self.rules, self.view.block
         if block is None or rules.compacts_itself or self.lead is not None:
             return None
         return block_message(block, rules.provider)
@@ -180,7 +179,7 @@ class Request:
     @property
     def left_unbound(self) -> int:
         """Position up to which this view leaves reasoning out; the stored view does so up to `unbound`."""
-        rules, messages = self.parts.rules, self.parts.messages
+        rules, messages = self.rules, self.history.messages
         if self.view == self.session.view or not rules.binds_reasoning:
             return self.unbound
         if self.swaps_prefix:
@@ -199,20 +198,20 @@ class Request:
         view, old, start = self.view, self.session.view, self.start
         is_new = view.block != old.block and self.block is not None
         is_whole = view.covered is not None and start == view.covered.index + 1
-        old_start = self.parts.start_of(old)
+        old_start = self.start_of(old)
         is_cut = (
             view.cleared - old.cleared or view.clamped.items() - old.clamped.items()
         )
         if is_cut or not (is_new and is_whole and start > old_start):
             return False
-        last, *following = self.parts.messages[start - 1 : start + 1]
+        last, *following = self.history.messages[start - 1 : start + 1]
         if isinstance(last, AIMessage) and last.text != last.text.rstrip():
             return False  # the integration cuts these blanks where an answer ends a request
         is_answer = isinstance(last, AIMessage) and bool(last.text)
         record_at = self.record_index(old_start)
         if any(isinstance(m, HumanMessage) for m in following):
             return is_answer and not call_ids(last) and record_at < start
-        return self.parts.rules.binds_reasoning and record_at <= start
+        return self.rules.binds_reasoning and record_at <= start
 
     def record_index(self, start: int) -> int:
         """Return the position before which pins and record stand where a provider's own block begins the request.
@@ -220,43 +219,43 @@ class Request:
         It is that of the question that was the newest message at the latest compaction, or behind a newest result;
         without a compaction it is the start of the view.
         """
-        messages, since = self.parts.messages, self.session.since
+        messages, since = self.history.messages, self.session.since
         if since is None or not since.is_in(messages):
             return start
         return since.index + (not isinstance(messages[since.index], HumanMessage))
 
-    def media(self) -> dict[int, int]:
+    def shown_media(self) -> dict[int, int]:
         """Return where pictures and files are in the view, and how many of the first of a message have no room.
 
         Explicit pins have room, and the last one of the newest message.
         """
-        parts, messages = self.parts, self.parts.messages
+        messages = self.history.messages
         shown = [
             index
-            for index in self._shown_of(parts.history.media)
+            for index in self._shown_of(self.history.media)
             if message_id(messages, index) not in self.view.cleared
         ]
-        free = (index for index in shown if index not in parts.pins)
+        free = (index for index in shown if index not in self.pins)
         media = [(index, size) for index in free for size in sizes_of(messages[index])]
-        pinned = parts.pins.intersection(shown)
+        pinned = self.pins.intersection(shown)
         spared = MediaSize.of_all(messages[index] for index in pinned)
-        return dict.fromkeys(shown, 0) | hidden(media, spared, parts.media)
+        return dict.fromkeys(shown, 0) | hidden(media, spared, self.media)
 
     def hidden_media(self) -> dict[str, int]:
         """How many pictures and files of a message are not shown: without room, or references alone."""
-        messages = self.parts.messages
+        messages = self.history.messages
         return {
             message_id(messages, index): ALL if digests_in(messages[index]) else gone
-            for index, gone in self.media().items()
+            for index, gone in self.shown_media().items()
             if gone or digests_in(messages[index])
         }
 
     def _newest_compaction(self, uses: Collection[str]) -> int | None:
         """Position of the newest one that is of such use; nobody reads one that its provider refused."""
-        for index in reversed(self._shown_of(self.parts.history.compacted)):
-            is_read = index >= self.parts.unsealed
-            reader = self.parts.rules.provider if is_read else ELSEWHERE.provider
-            if compaction_use(self.parts.messages[index], reader) in uses:
+        for index in reversed(self._shown_of(self.history.compacted)):
+            is_read = index >= self.unsealed
+            reader = self.rules.provider if is_read else ELSEWHERE.provider
+            if compaction_use(self.history.messages[index], reader) in uses:
                 return index
         return None
 
@@ -308,7 +307,7 @@ class Request:
         Before its own compaction a provider ignores everything, so pins and record come after that; behind one that it
         wrote on demand, after what followed it then.
         """
-        history, settings = self.steps.messages, self.parts.settings
+        history, settings = self.steps.messages, self.settings
         at, lead = self.start, self.lead
         if self.block is not None:
             at = self.record_index(at)
@@ -318,7 +317,7 @@ class Request:
         texts, notes = [constraints_text(settings.constraints), self.record], []
         if self.record and (self.block or settings.summary_placement == "user"):
             notes = [note_message(texts.pop(), RECORD_ID)]
-        system = append_text(self.parts.system, [*filter(None, texts)])
+        system = append_text(self.system, [*filter(None, texts)])
         return [
             *([system] if system else ()),
             *([self.block] if self.block else ()),
@@ -333,7 +332,7 @@ class Request:
 
         Of a step that compacted only that stays, before all others when the provider ignores what precedes it.
         """
-        messages, steps = self.parts.messages, list[Step]()
+        messages, steps = self.history.messages, list[Step]()
         view, start, lead = self.view, self.start, self.lead
         provider_compaction = self.kept_compaction
         pinned = {position.index for position in view.pinned if position.index < start}
@@ -349,7 +348,7 @@ class Request:
                 step = replace(
                     group, messages=(only_compaction(messages[group.index]),), calls=()
                 )
-            step = show_step(replace(step, price=self.parts.price), view, before)
+            step = show_step(replace(step, price=self.price), view, before)
             after = messages[following] if following < len(messages) else None
             is_last = after is None or isinstance(after, HumanMessage)
             is_question = isinstance(messages[group.index], HumanMessage)
@@ -366,14 +365,14 @@ class Request:
     @cached_property
     def fixed_estimates(self) -> Regions:
         """What the counter says of everything but the history."""
-        parts, block = self.parts, self.block
-        summary_tokens = parts.price_text(self.record)
-        rules = constraints_text(parts.settings.constraints)
+        block = self.block
+        summary_tokens = self.price_text(self.record)
+        rules = constraints_text(self.settings.constraints)
         return Regions(
-            system_tokens=parts.system_tokens,
-            tool_tokens=parts.tool_tokens,
-            summary_tokens=summary_tokens + (parts.price(block) if block else 0),
-            pinned_tokens=parts.price_text(rules)
+            system_tokens=self.system_tokens,
+            tool_tokens=self.tool_tokens,
+            summary_tokens=summary_tokens + (self.price(block) if block else 0),
+            pinned_tokens=self.price_text(rules)
             + sum(step.tokens for step in self.pinned),
             history_tokens=0,
         )
@@ -419,12 +418,12 @@ class Request:
 
     def text_tokens(self, text: str) -> int:
         """The size of a text as the regions count it; 0 for an empty one."""
-        return round(self.sizing.ratio * self.parts.price_text(text))
+        return round(self.sizing.ratio * self.price_text(text))
 
     @property
     def written_tokens(self) -> int:
         """The size of the summary, as a text and as a provider's own block."""
-        block = self.parts.price(self.block) if self.block else 0
+        block = self.price(self.block) if self.block else 0
         return self.text_tokens(self.summary_text) + round(self.sizing.ratio * block)
 
     @property
@@ -445,7 +444,7 @@ class Request:
         """What the size was taken from."""
         if self.last_report:
             return "usage"
-        return "exact" if self.parts.is_exact else "estimate"
+        return "exact" if self.is_exact else "estimate"
 
     @cached_property
     def report(self) -> dict[str, Any]:
@@ -480,8 +479,8 @@ class Request:
 
         Both in tokens, as we estimate them.
         """
-        messages, view, price = self.parts.messages, self.view, self.parts.price
-        indexes, newest = [*self.parts.verbatim], self.newest
+        messages, view, price = self.history.messages, self.view, self.price
+        indexes, newest = [*self.verbatim], self.newest
         if newest:
             results = range(newest.index, newest.stop)
             indexes += [i for i in results if isinstance(messages[i], ToolMessage)]
@@ -496,9 +495,9 @@ class Request:
     @property
     def tied_to(self) -> str:
         """Fingerprint of what reasoning is tied to beside the view: model, prompt, tools, pictures that left."""
-        parts, media = self.parts, json.dumps(sorted(self.view.without_media.items()))
-        prompt = str(parts.system.content) if parts.system else ""
-        return _digest(prompt, parts.tools_digest, parts.model, media)
+        media = json.dumps(sorted(self.view.without_media.items()))
+        prompt = str(self.system.content) if self.system else ""
+        return _digest(prompt, self.tools_digest, self.model, media)
 
     @cached_property
     def digest(self) -> str:
@@ -506,7 +505,7 @@ class Request:
 
         A reported size is only comparable under the same one.
         """
-        settings = self.parts.settings
+        settings = self.settings
         covered = self.view.covered if self.view.block else None
         view = replace(self.view, covered=covered, left_checksum=None)
         return _digest(
@@ -519,7 +518,7 @@ class Request:
 
     def digest_until(self, stop: int) -> str:
         """Fingerprint of the same and of the history before a position: of a request that another may extend."""
-        return f"{self.digest}-{self.parts.history.checksums[stop]:x}"
+        return f"{self.digest}-{self.history.checksums[stop]:x}"
 
     # ---- its thresholds ---------------------------------------------------------------------------------------------
 
@@ -534,7 +533,7 @@ class Request:
             return Need("hard", f"a request of up to {sizes}")
         if reason := self.past_bound or self._went_cold:
             return Need("soft", reason)
-        settings, share = self.parts.settings, WRITTEN_SHARE
+        settings, share = self.settings, WRITTEN_SHARE
         if not writer or not self.may_summarize:
             return None
         latest, most_messages = self.most_history, settings.trigger_messages
@@ -554,14 +553,14 @@ class Request:
     @property
     def past_bound(self) -> str:
         """Which bound of the user's own the history exceeds, in words; empty when none."""
-        settings = self.parts.settings
+        settings = self.settings
         has_bound = (settings.trigger, settings.max_history_tokens) != (None, None)
         most_tokens = self.most_history if has_bound else self.history_tokens
         return self._past(most_tokens, settings.trigger_messages)
 
     def _past(self, most_tokens: int, most_messages: int | None) -> str:
         """Which of these the history exceeds, with the settings that say so; empty where it exceeds none."""
-        settings, room = self.parts.settings, self.room
+        settings, room = self.settings, self.room
         if self.history_tokens > most_tokens:
             share = 100 * most_tokens / max(1, room)
             bounds = "".join(
@@ -586,14 +585,14 @@ class Request:
 
         A compaction is near from the size on at which a summary is prepared.
         """
-        parts, settings = self.parts, self.parts.settings
+        settings = self.settings
         answered = self.session.counts.get("answered_seconds")
         near = portion(settings.prepare, self.room)
-        if parts.now_seconds is None or not answered or self.history_tokens <= near:
+        if self.now_seconds is None or not answered or self.history_tokens <= near:
             return ""
         is_short = settings.prompt_cache == "5m"
-        kept_seconds = parts.rules.marked_seconds if is_short else CACHE_SECONDS
-        return IDLE if parts.now_seconds - answered > kept_seconds else ""
+        kept_seconds = self.rules.marked_seconds if is_short else CACHE_SECONDS
+        return IDLE if self.now_seconds - answered > kept_seconds else ""
 
     @property
     def fits(self) -> bool:
@@ -623,13 +622,13 @@ class Request:
         While counts are unsure a request is at its limit long before its most likely size is.
         """
         room = max(0, self.likely_limit - self.fixed_tokens)
-        most = self.parts.settings.max_history_tokens
+        most = self.settings.max_history_tokens
         return room if most is None else min(room, most)
 
     @property
     def most_history(self) -> int:
         """Tokens of the history past which something leaves: the trigger, or all of the room."""
-        trigger = self.parts.settings.trigger
+        trigger = self.settings.trigger
         return portion(1.0 if trigger is None else trigger, self.room)
 
     @property
@@ -638,8 +637,8 @@ class Request:
 
         `keep` is about what came before the newest step, which stays in any case; a large one leaves less of that.
         """
-        kept = portion(self.parts.settings.keep, self.room)
-        if self.parts.settings.trigger is not None and kept >= self.most_history:
+        kept = portion(self.settings.keep, self.room)
+        if self.settings.trigger is not None and kept >= self.most_history:
             kept = self.most_history // 2  # a low trigger beside the default of `keep`
         if self.needs_room:
             return self.fixed_tokens + kept // 2
@@ -655,27 +654,27 @@ class Request:
     @property
     def kept_messages(self) -> int:
         """Messages that a compaction by their number leaves."""
-        settings = self.parts.settings
+        settings = self.settings
         share = min(settings.keep, KEPT_MESSAGES_SHARE)
         return max(LEAST_MESSAGES, int(share * (settings.trigger_messages or 0)))
 
     @property
     def is_low(self) -> bool:
         """True when the request fits and is at or below its low-water mark."""
-        most = self.parts.settings.trigger_messages
+        most = self.settings.trigger_messages
         is_few = most is None or self.shown_messages <= self.kept_messages
         return self.fits and self.total_tokens <= self.low_water and is_few
 
     @property
     def stopped(self) -> Literal["", "summaries_ineffective"]:
         """Why no summary is tried: the last ones failed or freed too little; empty while one may be."""
-        has_given_up = self.session.has_given_up(self.parts.messages)
+        has_given_up = self.session.has_given_up(self.history.messages)
         return "summaries_ineffective" if has_given_up else ""
 
     @property
     def may_summarize(self) -> bool:
         """True while summaries are on, and the last ones came to something."""
-        return self.parts.settings.summarize != "off" and not self.stopped
+        return self.settings.summarize != "off" and not self.stopped
 
 
 Window = Request

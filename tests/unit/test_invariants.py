@@ -133,7 +133,7 @@ def check_pins(history, window, state, old):
     """A marked message that can be shown at all is neither dropped nor cleared."""
     fresh = measured(engine_of(10**6), history, None)
     for index, message in enumerate(history):
-        if index < fresh.parts.first or not is_pinned(message):
+        if index < fresh.history.first or not is_pinned(message):
             continue
         before, after = shown(fresh, history, index), shown(window, history, index)
         if message_id(history, index) not in window.view.clamped:
@@ -267,7 +267,7 @@ def test_every_message_is_shown_counted_by_the_record_or_repaired_away(
     """Kept plus dropped is the whole history."""
     engine = engine_of(window, summarize=summarize)
     for history, measured_, _ in requests(engine, messages):
-        view, first = measured_.view, measured_.parts.first
+        view, first = measured_.view, measured_.history.first
         start = measured_.start
         pinned = {position.index for position in view.pinned}
         left = [i for i in range(first, start) if i not in pinned]

@@ -179,7 +179,7 @@ def test_what_a_provider_refused_of_pictures_holds_for_its_own_model():
         window = engine.measure(history, session=session, model=model)
         session = engine.learn(window, classify_overflow(IMAGES)).session.to_json()
     again = engine.measure(history, session=session, model=models[0])
-    assert again.parts.media["max_images"] == 5
+    assert again.media["max_images"] == 5
 
 
 SIZES = st.lists(

@@ -441,7 +441,7 @@ def test_reasoning_stays_behind_a_block_where_all_in_between_does(
         key="",
         start=position_of(history, uncovered(window.view, 0)),
         through=position_of(history, stop - 1),
-        digest=window.parts.history.digest(uncovered(window.view, 0), stop),
+        digest=window.history.digest(uncovered(window.view, 0), stop),
         since=0.0,
         max_tokens=99,
         text="Told.",

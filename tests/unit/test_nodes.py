@@ -272,9 +272,7 @@ def test_a_model_gets_the_config_of_its_node(is_async):
 def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
     nodes = ContextNodes(ContextEngine(limits=8192))
     nodes.model_node(ScriptedChatModel().bind_tools([read]))
-    tools = nodes.budget_check.step(
-        {"messages": [HumanMessage("hi")]}
-    ).window.parts.tools
+    tools = nodes.budget_check.step({"messages": [HumanMessage("hi")]}).window.tools
     assert [tool["function"]["name"] for tool in tools] == ["read"]
 
 
