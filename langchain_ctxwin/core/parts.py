@@ -2,7 +2,7 @@
 
 Reasoning may be tied to all that precedes it (Anthropic, preserved thinking):
 
-    another view changes what precedes an answer  ->  all reasoning until then is left out (`unbound_under`)
+    another view changes what precedes an answer  ->  all reasoning until then is left out (`left_unbound`)
     a provider's own block stands for just that   ->  reasoning behind it stays (`swaps_prefix`)
 
 Positions are those of the history. What else reasoning is tied to, such as the system prompt, is `Request.tied_to`.

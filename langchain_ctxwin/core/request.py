@@ -197,12 +197,13 @@ class Request(Parts):
         """
         view, old, start = self.view, self.session.view, self.start
         is_new = view.block != old.block and self.block is not None
+        is_bound = self.rules.binds_reasoning
         is_whole = view.covered is not None and start == view.covered.index + 1
         old_start = self.start_of(old)
         is_cut = (
             view.cleared - old.cleared or view.clamped.items() - old.clamped.items()
         )
-        if is_cut or not (is_new and is_whole and start > old_start):
+        if is_cut or not (is_new and is_bound and is_whole and start > old_start):
             return False
         last, *following = self.history.messages[start - 1 : start + 1]
         if isinstance(last, AIMessage) and last.text != last.text.rstrip():
@@ -211,7 +212,7 @@ class Request(Parts):
         record_at = self.record_index(old_start)
         if any(isinstance(m, HumanMessage) for m in following):
             return is_answer and not call_ids(last) and record_at < start
-        return self.rules.binds_reasoning and record_at <= start
+        return record_at <= start
 
     def record_index(self, start: int) -> int:
         """Return the position before which pins and record stand where a provider's own block begins the request.
