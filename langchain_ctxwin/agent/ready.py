@@ -15,6 +15,7 @@ from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import set_config_context
 from langchain_core.tools import BaseTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -27,10 +28,9 @@ from langchain_ctxwin.agent.nodes import ContextNode, ContextNodes, add_context_
 from langchain_ctxwin.agent.state import ContextState, State, Update
 from langchain_ctxwin.agent.step import AgentStep, router_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
-from langchain_ctxwin.core.compaction import Compaction, after_undo, dropped_positions
+from langchain_ctxwin.core.compaction import after_undo, dropped_positions
 from langchain_ctxwin.core.limits import NamedLimits, limits_given
 from langchain_ctxwin.core.model_info import family_of, model_name, unbound
-from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import checked_tools, name_of, recall_name
 from langchain_ctxwin.core.view import message_id
@@ -377,41 +377,30 @@ def _compacting(
     compaction = engine.on_request(window, focus=focus)
     if compaction is None:
         return None
-    if is_preview:
-        return _outcome(compaction, window)
-    after = yield from engine.applying(compaction, window, call=step.called)
-    step.compacted(after)
-    yield from _stored(agent, config, step.stored())
-    # the summarizer failed, and the thread keeps its view
-    if compaction.snapshot and after.session.view == window.session.view:
-        raise SummarizationError(
-            f"{after.session.guard['reason']}: compact again later, or without a model by "
-            "ContextConfig(summarize='off')"
-        )
-    return _outcome(compaction, window, after)
-
-
-def _outcome(
-    compaction: Compaction, window: Window, after: Window | None = None
-) -> ThreadCompaction:
-    """The messages that leave, and the sizes before and after; `after` is None for a planned compaction."""
-    messages = window.history.messages
-    next_window = after or compaction.after
-    written_later = after is None and compaction.snapshot is not None
+    after, tokens_after = compaction.after, compaction.tokens_after
+    summary = window.session.summary if compaction.snapshot else after.summary
+    if not is_preview:
+        after = yield from engine.applying(compaction, window, call=step.called)
+        step.compacted(after)
+        yield from _stored(agent, config, step.stored())
+        # the summarizer failed, and the thread keeps its view
+        if compaction.snapshot and after.session.view == window.session.view:
+            raise SummarizationError(
+                f"{after.session.guard['reason']}: compact again later, or without a model by "
+                "ContextConfig(summarize='off')"
+            )
+        tokens_after, summary = after.total_tokens, after.summary
+    messages, price = window.history.messages, window.price
     return ThreadCompaction(
         reason=compaction.reason,
         tokens_before=compaction.tokens_before,
-        tokens_after=after.total_tokens if after else compaction.tokens_after,
+        tokens_after=tokens_after,
         left=tuple(
-            LeftMessage(
-                message_id(messages, index),
-                messages[index].type,
-                window.price(messages[index]),
-            )
-            for index in dropped_positions(window, next_window)
+            LeftMessage(message_id(messages, i), messages[i].type, price(messages[i]))
+            for i in dropped_positions(window, after)
         ),
-        record=next_window.view.record.text,
-        summary=window.session.summary if written_later else next_window.summary,
+        record=after.view.record.text,
+        summary=summary,
     )
 
 
@@ -441,6 +430,7 @@ MODEL = "model"  # what `create_agent` calls the node that the middleware stands
 WANTED_CONFIG = (
     'the config of the thread, such as {"configurable": {"thread_id": "42"}}'
 )
+NO_SAVER = "has no checkpointer: compile it with one, which keeps its threads"
 NO_NODES = (
     "has neither ContextNodes nor ContextWindowMiddleware: pass a compiled graph that was built by "
     "add_context_nodes(builder, nodes, ...), create_context_agent(...), or "
@@ -451,18 +441,15 @@ NO_NODES = (
 def _step_of(agent: Any, config: Any) -> Work[AgentStep]:
     """Return the step that the next request of an idle thread begins with."""
     graph = expect(agent, Pregel, "agent", "the compiled graph of an agent")
-    if graph.checkpointer is None or isinstance(graph.checkpointer, bool):
-        raise ConfigError(
-            f"agent={brief(agent)} has no checkpointer: compile it with one, which keeps its threads"
-        )
-    if not config.get("configurable", {}).get("thread_id"):
+    name = _our_node(graph)
+    if not isinstance(graph.checkpointer, BaseCheckpointSaver) or not name:
+        raise ConfigError(f"agent={brief(agent)} {NO_NODES if not name else NO_SAVER}")
+    thread = config.get("configurable", {}).get("thread_id")
+    if not thread:
         raise ConfigError(
             f"config={brief(config)} names no thread: pass {WANTED_CONFIG}"
         )
-    if not (name := _our_node(graph)):
-        raise ConfigError(f"agent={brief(agent)} {NO_NODES}")
     snapshot: Any = yield Wait.on(graph, "get_state", config)
-    thread = config["configurable"]["thread_id"]
     if not snapshot.values:
         raise ContextWindowError(
             f"thread {thread!r} has no messages: pass the id of a thread that was run"
