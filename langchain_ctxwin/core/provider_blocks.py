@@ -622,18 +622,19 @@ def hidden(
         ... )
         {'new': 3}
     """
+    if not media:
+        return {}
     keys = [key for key, _ in media]
+    newest, gone = keys.index(keys[-1]), 0
     most_bytes = BYTES_SHARE * limits.get("max_bytes", inf)
-    most, gone = (most_bytes, limits.get("max_images", inf)), 0
-    for unit, spared_size, limit in zip(
-        zip(*(size for _, size in media), strict=True), spared, most, strict=False
-    ):
-        sums = [*accumulate(unit)]
-        surplus, part = sums[-1] + spared_size - limit, max(1.0, DROPPED_SHARE * limit)
+    most_images = limits.get("max_images", inf)
+    for unit, most in (("num_bytes", most_bytes), ("images", most_images)):
+        sums = [*accumulate(getattr(size, unit) for _, size in media)]
+        surplus = sums[-1] + getattr(spared, unit) - most
         if surplus > 0:
+            part = max(1.0, DROPPED_SHARE * most)
             in_parts = bisect_left(sums, ceil(surplus / part) * part) + 1
-            older = keys.index(keys[-1])
-            gone = max(gone, bisect_left(sums, surplus) + 1, min(in_parts, older))
+            gone = max(gone, bisect_left(sums, surplus) + 1, min(in_parts, newest))
     return dict(Counter(keys[: min(gone, len(keys) - 1)]))
 
 

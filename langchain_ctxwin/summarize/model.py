@@ -36,7 +36,6 @@ from langchain_ctxwin.core.model_info import (
 )
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.pairing import standard
 from langchain_ctxwin.core.provider_blocks import compaction_in
 from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_ids
 from langchain_ctxwin.core.record import Record, extended, render_record
@@ -450,12 +449,10 @@ def sections_text(sections: Sequence[str] = ()) -> str:
     """Return the instructions about sections; a custom section is a heading, or a heading, a colon and its content.
 
     Examples:
-        >>> print(sections_text(["Orders: every number, with its state"])[50:88])
-        ## Orders
-        every number, with its state
+        >>> print(sections_text(["Orders: every number, with its state"])[50:89])
+        ## Orders: every number, with its state
     """
-    pairs = [text.partition(":") for text in sections]
-    own = [f"## {name.strip()}\n{about.strip()}".strip() for name, _, about in pairs]
+    own = [f"## {section.strip()}" for section in sections]
     return SECTIONS.format(sections="\n".join(own) or DEFAULT_SECTIONS)
 
 
@@ -493,12 +490,8 @@ def _mark_of(*texts: str) -> str:
 
 def _transcript(messages: Sequence[AnyMessage]) -> list[str]:
     """Each message that has something to show as text: who speaks, what is said, one line per tool call."""
-    texts = list[str]()
-    for message in messages:
-        said = ((_label(part), readable_text(part)) for part in standard(message))
-        lines = [f"{who}: {text.strip()}" for who, text in said if text.strip()]
-        texts += ["\n".join(lines)] if lines else []
-    return texts
+    said = ((_label(message), readable_text(message).strip()) for message in messages)
+    return [f"{who}: {text}" for who, text in said if text]
 
 
 def _label(message: AnyMessage) -> str:

@@ -6,7 +6,6 @@ Failures are logged without the texts of others, and once while they last.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -90,17 +89,13 @@ class FailureLog:
         self._reasons[event] = reason
 
 
-def reason_of(error: BaseException, *, timeout_seconds: float | None = None) -> str:
+def reason_of(error: BaseException) -> str:
     """Return the class and status of an error; foreign texts may quote messages, or an address with a key."""
     name = type(error).__name__
-    if isinstance(error, TimeoutError) and timeout_seconds is not None:
-        return f"{name}: no answer within {timeout_seconds:g} seconds"
     is_ours = isinstance(error, ContextWindowError) and not isinstance(
         error, SummarizationError
     )
     if is_ours and error.__cause__ is None:  # else it may quote the error behind it
         return f"{name}: {error}"
-    if isinstance(error, OSError) and isinstance(error.errno, int):
-        return f"{name}: {os.strerror(error.errno)}"  # its own text may be anybody's
     status = getattr(getattr(error, "response", None), "status_code", None)
     return f"{name}: HTTP {status}" if isinstance(status, int) else name

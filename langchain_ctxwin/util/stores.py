@@ -108,6 +108,6 @@ class ThreadStore:
         try:
             return (yield Wait(lambda: started().result(STORE_SECONDS), later))
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may end the turn
-            reason = reason_of(error, timeout_seconds=STORE_SECONDS)
+            reason = reason_of(error)
             log.warning(f"{self._kind}.{event}", thread=self._thread, error=reason)
             return None

@@ -194,10 +194,10 @@ def test_warnings_alone_are_written_to_stderr_by_default():
     assert done.stderr == "something.to_act_on\n"
 
 
-def test_an_error_of_the_system_is_told_by_its_number_alone(caplog):
+def test_an_error_of_the_system_is_told_by_its_class_alone(caplog):
     """Its text may be anybody's."""
     with caplog.at_level(logging.DEBUG, "langchain_ctxwin"):
         error = ConnectionRefusedError(errno.ECONNREFUSED, f"cannot send {SECRET}")
         log.warning("store.failed", error=reason_of(error))
     assert SECRET not in caplog.text
-    assert "ConnectionRefusedError: Connection refused" in caplog.text
+    assert "ConnectionRefusedError" in caplog.text

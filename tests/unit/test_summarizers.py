@@ -384,7 +384,7 @@ def test_a_prompt_of_ones_own_is_filled_in_and_sections_take_the_place_of_ours()
     )
     assert "User: Order A-1, please." in asked.text
     assert "About refunds." in asked.text
-    assert "## Orders\nevery number, with its state" in asked.text
+    assert "## Orders: every number, with its state" in asked.text
     assert "## Decisions" not in asked.text
 
 

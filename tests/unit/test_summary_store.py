@@ -149,7 +149,7 @@ def hung():
 async def test_a_store_that_hangs_is_not_waited_for(
     is_async, monkeypatch, hung, tmp_path
 ):
-    """Reads give up after a named time, with a warning; a sync one on the loop of an async store ends, too."""
+    """Reads give up, with a warning; a sync one on the loop of an async store ends, too."""
     monkeypatch.setattr(module, "STORE_SECONDS", 0.05)
     async with opened("async_sqlite", tmp_path / "store.sqlite") as store, store.lock:
         with capture_logs() as logs:
@@ -163,7 +163,4 @@ async def test_a_store_that_hangs_is_not_waited_for(
                     else summaries.get("key")
                 ) is None
     told = [(entry["event"], entry["error"]) for entry in logs]
-    assert (
-        told
-        == [("summaries.not_read", "TimeoutError: no answer within 0.05 seconds")] * 2
-    )
+    assert told == [("summaries.not_read", "TimeoutError")] * 2
