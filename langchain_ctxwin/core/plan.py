@@ -401,6 +401,8 @@ def prepare(
     stop = _summary_stop(request, max_tokens, is_ahead=True)
     if stop is None or stop <= start:
         return None
+    if is_on_demand and request_until(request, stop) is None:
+        return None
     steps = request.history.steps_from(start)
     added = sum(step.tokens for step in steps if step.index < stop)
     # What Anthropic compacts it reads from its cache, and reasoning behind its block stays valid.

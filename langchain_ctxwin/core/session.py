@@ -325,12 +325,7 @@ def last_position(messages: Sequence[AnyMessage]) -> dict[str, Any]:
 
 def _holds(view: View, history: MessageHistory) -> bool:
     """True where every stored position is what it was, and nothing that left was edited since."""
-    messages, edited = history.messages, view.cleared.union(view.clamped)
     ends = (position for position in (view.start, view.covered) if position)
-    if not all(position.is_in(messages) for position in (*ends, *view.pinned)):
-        return False
-    if edited and not edited.issubset(
-        message_id(messages, index) for index in range(len(messages))
-    ):
+    if not all(one.is_in(history.messages) for one in (*ends, *view.pinned)):
         return False
     return view.left_checksum in {None, history.checksum_of(view)}

@@ -29,13 +29,11 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from langchain_ctxwin.core.model_info import Rules
 from langchain_ctxwin.core.pairing import (
     NOTE_KEY,
     Before,
     call_ids,
     is_empty,
-    opening_before,
     repair_step,
     sendable,
     standard,
@@ -50,7 +48,7 @@ from langchain_ctxwin.core.provider_blocks import (
     unsealed,
     without_bound_reasoning,
 )
-from langchain_ctxwin.core.view import View, cleared_in, edit, first_after_system
+from langchain_ctxwin.core.view import View, edit, first_after_system
 from langchain_ctxwin.errors import ConfigError, expect
 
 M = TypeVar("M", bound=BaseMessage)
@@ -138,6 +136,10 @@ class Step:
     messages: tuple[AnyMessage, ...]
     calls: tuple[str, ...] = ()  # ids of its calls
     price: Price | None = field(default=None, repr=False, compare=False)
+    sent: dict[tuple[Any, ...], Step] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
+    """The step as providers take it, where that is not as it is; worked out once."""
 
     @cached_property
     def tokens(self) -> int:
@@ -387,20 +389,12 @@ class MessageHistory:
     given: list[AnyMessage] = field(default_factory=list)
     """The messages as the application keeps them: some state calls and results in other forms."""
 
-    sent_steps: dict[Rules, dict[tuple[int, bool, bool], tuple[Step, Step]]] = field(
-        default_factory=dict
-    )
-    """Steps that are not sent as they are: as providers take them, with those of `steps` that they were made from."""
-
     checksums: list[int] = field(default_factory=lambda: [0])
     """Of each position: the checksum of what lies between the leading system messages and it."""
 
     def steps_from(self, start: int) -> Iterable[Step]:
-        """Return the steps of the messages from `start` on."""
-        steps = self.steps[self.steps.place(start) :]
-        if steps and steps[0].index == start:
-            return steps
-        return split_steps(self.messages, start, price=self.price)
+        """Return the steps of the messages from `start` on, which is where one begins."""
+        return self.steps[self.steps.place(start) :]
 
     def step_at(self, index: int) -> Step:
         """Return the step that holds the message at a position."""
@@ -418,17 +412,16 @@ class MessageHistory:
         )
         return f"{(self.checksums[stop] - before) % CHECKSUM_MODULUS:x}"
 
-    def checksum_of(self, view: View) -> int:
-        """Return the checksum of what summary and record may tell of: what is before the start, and cleared results.
+    def checksum_of(self, view: View) -> int | None:
+        """Return the checksum of what is before the start of a view, and record and summary may tell of.
 
-        Leading system messages are shown as they are now.
+        Leading system messages are shown as they are now. None where nothing left.
         """
-        start = view.start.index if view.start else 0
-        return checksums(cleared_in(view, self.messages), self.checksums[start])[-1]
+        return self.checksums[view.start.index] or None if view.start else None
 
     def with_checksum(self, view: View) -> View:
         """Return the view with a checksum of the messages that left it, so that later edits of them are noticed."""
-        return replace(view, left_checksum=self.checksum_of(view) or None)
+        return replace(view, left_checksum=self.checksum_of(view))
 
 
 def read_history(
@@ -447,7 +440,8 @@ def read_history(
     same = len(before.messages)
     whole = [*before.messages, *(part for one in added for part in standard(one))]
     first = first_after_system(whole)
-    known = [*before.checksums, *(0 for _ in whole[same:first])]
+    lead = max(0, first - same)
+    later_sums = checksums(whole[same + lead :], before.checksums[-1])
     new = [*enumerate(whole[same:], same)]
     marked = (i for i, one in new if one.additional_kwargs and is_pinned(one))
     with_blocks = [pair for pair in new if type(pair[1].content) is list]
@@ -464,7 +458,7 @@ def read_history(
         marked=before.marked.union(marked),
         compacted=before.compacted.union(compacted),
         media=before.media.union(media),
-        checksums=known[:-1] + checksums(whole[max(same, first) :], known[-1]),
+        checksums=[*before.checksums, *[0] * lead, *later_sums[1:]],
     )
 
 
@@ -483,74 +477,64 @@ def _closed(steps: Sequence[Step]) -> int:
 def show_steps(
     history: MessageHistory, start: int, view: View, before: Before
 ) -> Iterator[Step]:
-    """Yield the steps of a history from `start` on as the model sees them.
-
-    What a provider is sent of a step is worked out once for a history, where the view does not edit it.
-    """
-    messages, edited, rules = history.messages, view.edited, before.rules
-    memo = history.sent_steps.setdefault(rules, {})
+    """Yield the steps of a history from `start` on as the model sees them."""
+    messages = history.messages
     for step in history.steps_from(start):
-        is_unsealed = step.index < before.unsealed
-        if edited and not edited.isdisjoint(_ids(step)):
-            sent = sent_step(step, view, before)
-        elif step.is_plain and not is_unsealed:
-            sent = step
-        else:
-            key = (step.index, step.index < before.unbound, is_unsealed)
-            source, sent = memo.get(key) or (None, step)
-            if source is not step:
-                sent = sent_step(step, view, before)
-                memo[key] = (step, sent)
-        if rules.takes_system_behind_user:
+        if before.rules.takes_system_behind_user:
             before.is_answered = step.stop == len(messages) or _says(
                 messages[step.stop]
             )
-        yield joined(sent, before)
+        yield show_step(step, view, before)
 
 
 def show_step(step: Step, view: View, before: Before) -> Step:
-    """Return one step as the model sees it after what precedes it: edited and valid.
+    """Return one step as the model sees it, as a valid continuation of what precedes it, which it joins.
 
     The same step where nothing of it changes.
     """
-    return joined(sent_step(step, view, before), before)
-
-
-def sent_step(step: Step, view: View, before: Before) -> Step:
-    """Return the step as its provider takes it, whatever precedes it."""
-    messages: Iterable[AnyMessage] = step.messages
-    rules = before.rules
-    if view.edited:
-        messages = map(edit, messages, _ids(step), repeat(view))
-    if step.index < before.unsealed:
-        messages = map(unsealed, messages)
-    messages = [readable(message, rules.provider) for message in messages]
-    if rules.loads_tools:
-        messages = map(loading, messages)
-    if step.index < before.unbound:
-        messages = map(without_bound_reasoning, messages)
-    return _with_messages(step, [sendable(one, rules.provider) for one in messages])
-
-
-def joined(step: Step, before: Before) -> Step:
-    """Return a step as a valid continuation of what precedes it, which it joins."""
-    is_right = (
-        step.is_paired
-        and before.calls.isdisjoint(step.calls)
-        and not opening_before(step.messages[0], before)
-        and (
-            before.rules.media_in_results
-            or step.is_plain
-            or not any(map(media_in, step.messages))
-        )
+    step = _sent_step(step, view, before)
+    first, previous = step.messages[0], before.message
+    follows = not isinstance(first, AIMessage) or (
+        previous is not None and not isinstance(previous, AIMessage)
     )
-    if is_right:
+    if (
+        follows
+        and step.is_paired
+        and before.calls.isdisjoint(step.calls)
+        and (step.is_plain or before.rules.media_in_results)
+    ):
         before.calls.update(step.calls)
     else:
         step = _with_messages(step, repair_step(step.messages, before))
     if step.messages:
         before.message = step.messages[-1]
     return step
+
+
+def _sent_step(step: Step, view: View, before: Before) -> Step:
+    """The step as its provider takes it, whatever precedes it."""
+    edited, rules = view.edited, before.rules
+    is_unbound, is_unsealed = step.index < before.unbound, step.index < before.unsealed
+    is_edited = edited and not edited.isdisjoint(_ids(step))
+    if step.is_plain and not (is_edited or is_unsealed):
+        return step
+    key = (rules.provider, rules.loads_tools, is_unbound, is_unsealed)
+    if not is_edited and key in step.sent:
+        return step.sent[key]
+    messages: Iterable[AnyMessage] = step.messages
+    if is_edited:
+        messages = map(edit, messages, _ids(step), repeat(view))
+    if is_unsealed:
+        messages = map(unsealed, messages)
+    messages = [readable(message, rules.provider) for message in messages]
+    if rules.loads_tools:
+        messages = map(loading, messages)
+    if is_unbound:
+        messages = map(without_bound_reasoning, messages)
+    sent = _with_messages(step, [sendable(one, rules.provider) for one in messages])
+    if not is_edited:
+        step.sent[key] = sent
+    return sent
 
 
 def _with_messages(step: Step, messages: Sequence[AnyMessage]) -> Step:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import takewhile
 from typing import Annotated, Any
 
@@ -63,7 +64,7 @@ def _compaction_block(value: Any) -> Any:
 Block = Annotated[Mapping[str, Any], AfterValidator(_compaction_block)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class View:
     """The part of the history that the model sees, and how."""
 
@@ -88,7 +89,7 @@ class View:
     # what left leaves behind; stored under a key of its own
     record: InstanceOf[Record] = field(default_factory=Record)
 
-    @property
+    @cached_property
     def edited(self) -> frozenset[str]:
         """Ids of the messages that are not shown as they are."""
         return self.cleared.union(self.clamped, self.without_media)
@@ -103,13 +104,6 @@ class View:
 
 VIEW = TypeAdapter(View)
 UNSTORED = {"record", "without_media"}
-
-
-def cleared_in(view: View, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """Return the messages after the start whose results are cleared."""
-    start = view.start.index if view.start else 0
-    later = messages[start:] if view.cleared else ()
-    return [message for message in later if message.id in view.cleared]
 
 
 def message_id(messages: Sequence[AnyMessage], index: int) -> str:
