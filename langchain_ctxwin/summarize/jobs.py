@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -107,8 +107,7 @@ class SummaryJobs:
         """Forget everything: threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
-        # whose threads have not ended, forgotten ones included
-        self._living: list[Job] = []
+        self._free = threading.Semaphore(self._max_running)
 
     def start(
         self,
@@ -123,20 +122,26 @@ class SummaryJobs:
         A key that is known, whatever became of it, is not started again: `forget` it first. Callbacks of the run that
         starts it see its calls, tagged; what is only async runs on the caller's event loop while there is one.
         """
-        writing = attempting(write)
+        writing, free = attempting(write), self._free
         job = Job(store=store, thread_id=thread_id)
+
+        def work() -> Written:
+            try:
+                return _work(key, job, writing)
+            finally:
+                free.release()
+
         with self._lock:
             if key in self._jobs:
                 return True
-            self._living = self._unended()
-            if len(self._living) >= self._max_running:
+            if not free.acquire(blocking=False):
                 return False
             try:
-                job.ended = in_daemon(partial(_work, key, job, writing))
+                job.ended = in_daemon(work)
             # the system has no thread to give, or the interpreter is at its end
             except RuntimeError:
+                free.release()
                 return False
-            self._living.append(job)
             self._jobs[key] = job
             if len(self._jobs) > MAX_REMEMBERED:
                 del self._jobs[next(iter(self._jobs))]
@@ -159,7 +164,7 @@ class SummaryJobs:
         self._jobs.pop(key, None)
 
     def drain(self, timeout_seconds: float, *, stored_only: bool = False) -> int:
-        """Wait for the jobs whose threads live, and return how many still do.
+        """Wait for the jobs that are known, and return how many have not ended.
 
         Blocks: from a coroutine call it by `asyncio.to_thread`. Stores have to stay open until it returns.
 
@@ -167,16 +172,9 @@ class SummaryJobs:
             timeout_seconds: Longest wait.
             stored_only: Wait for those alone whose text goes to a store.
         """
-        with self._lock:
-            living = self._unended()
-        wait(
-            [run.ended for run in living if run.store is not None or not stored_only],
-            timeout_seconds,
-        )
-        return len(self._unended())
-
-    def _unended(self) -> list[Job]:
-        return [run for run in self._living if not run.ended.done()]
+        known = [*self._jobs.values()]
+        awaited = [job.ended for job in known if job.store or not stored_only]
+        return len(wait(awaited, timeout_seconds).not_done)
 
 
 def _work(key: str, job: Job, writing: Callable[[], Written]) -> Written:

@@ -155,20 +155,15 @@ def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(
     gate, store
 ):
     """Its text is neither kept nor stored, its key is free at once, and its thread counts until it ends."""
-    jobs, second = Jobs(), Gate("second")
+    jobs, second = Jobs(max_running=1), Gate("second")
     jobs.begin(gate, store=store, thread_id="t")
-    first = [run.ended for run in jobs._living]
+    first = jobs.find("key").ended
     gate.wait_entered()
     jobs.cancel_thread("t")
-    assert (jobs.find("key"), len(jobs._unended())) == (None, 1)
-    jobs.begin(second)
+    assert (jobs.find("key"), jobs.begin(second)) == (None, False)
     gate.opened.set()
-    wait(first, PATIENCE)
-    assert (jobs.told(), store.get("key"), len(jobs._unended())) == (
-        RUNNING,
-        None,
-        1,
-    )
+    wait([first], PATIENCE)
+    assert (jobs.begin(second), jobs.told(), store.get("key")) == (True, RUNNING, None)
     second.opened.set()
     assert jobs.ended() == ("second", "")
 
