@@ -143,10 +143,10 @@ def test_a_late_text_is_there_for_who_asks_again(gate, store):
     """It was paid for."""
     jobs = Jobs()
     jobs.begin(gate, store=store)
-    gate.wait_entered()
+    late = jobs.find("key").ended
     jobs.forget("key")
     gate.opened.set()
-    jobs.drain(PATIENCE)
+    wait([late], PATIENCE)
     jobs.begin(lambda: "another", store=store)
     assert jobs.ended() == ("tea", "")
 
