@@ -54,8 +54,6 @@ try:
         ToolStrategy,
     )
 except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] != "langchain":
-        raise
     raise ImportError(
         "the middleware needs langchain: pip install 'langchain-ctxwin[agents]'"
     ) from error
@@ -154,10 +152,8 @@ def tools_of(form: Any) -> list[Any]:
 
 
 Output = ToolMessage | Command[Any]
-Handler = Callable[[ModelRequest[ContextT]], ModelResponse[ResponseT] | AIMessage]
-AsyncHandler = Callable[
-    [ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT] | AIMessage]
-]
+Handler = Callable[..., Any]
+AsyncHandler = Callable[..., Awaitable[Any]]
 
 
 class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT]):
@@ -280,7 +276,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         return self._name or super().name
 
     def wrap_model_call(
-        self, request: ModelRequest[ContextT], handler: Handler[ContextT, ResponseT]
+        self, request: ModelRequest[ContextT], handler: Handler
     ) -> ExtendedModelResponse[ResponseT]:
         """Make the request fit, call the model, and recover when its provider finds the request too large.
 
@@ -292,31 +288,31 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
     async def awrap_model_call(
         self,
         request: ModelRequest[ContextT],
-        handler: AsyncHandler[ContextT, ResponseT],
+        handler: AsyncHandler,
     ) -> ExtendedModelResponse[ResponseT]:
         """Like `wrap_model_call`, awaiting the model, the summarizer and the store."""
         return await arun(self._work(request, handler))
 
-    def wrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Output]
-    ) -> Output:
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Output:
         """Call a tool, and make its result fit where there is a guard."""
-        guarded = self.guard.wrap_tool_call if self.guard else _unguarded
-        return guarded(request, handler)
+        wrap = self.guard.wrap_tool_call if self.guard else _unguarded
+        output: Output = wrap(request, handler)
+        return output
 
     async def awrap_tool_call(
         self,
         request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], Awaitable[Output]],
+        handler: AsyncHandler,
     ) -> Output:
         """Like `wrap_tool_call`, awaiting the tool."""
-        guarded = self.guard.awrap_tool_call if self.guard else _unguarded
-        return await guarded(request, handler)
+        wrap = self.guard.awrap_tool_call if self.guard else _unguarded
+        output: Output = await wrap(request, handler)
+        return output
 
     def _work(
         self,
         request: ModelRequest[ContextT],
-        handler: Callable[[ModelRequest[ContextT]], Any],
+        handler: Handler,
     ) -> Work[ExtendedModelResponse[Any]]:
         """Make the request fit, call the model through `handler`, recover, and return the response with its update."""
         if self._routed is not None:
@@ -389,7 +385,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         )
 
 
-def _unguarded(request: ToolCallRequest, handler: Callable[[ToolCallRequest], T]) -> T:
+def _unguarded(request: ToolCallRequest, handler: Handler) -> Any:
     return handler(request)
 
 

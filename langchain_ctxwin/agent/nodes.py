@@ -47,6 +47,10 @@ T = TypeVar("T")
 Do = Callable[[AgentStep, RunnableConfig | None], Work[Any]]
 """What a node does with a step; it returns what the node writes."""
 
+Builder = StateGraph[Any, Any, Any, Any]
+Model = Runnable[Any, Any] | Callable[[list[AnyMessage]], Any]
+"""What a model node calls: a chat model, a Runnable, or a callable `messages -> AIMessage`."""
+
 PerRequest = Callable[[Any, Any], T]
 """A callable `(state, runtime)` that gives a value for one request."""
 
@@ -187,9 +191,7 @@ class ContextNodes:
             return "force_compress"
         return "build_messages"
 
-    def model_node(
-        self, call: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any]
-    ) -> Runnable[Any, Any]:
+    def model_node(self, call: Model) -> Runnable[Any, Any]:
         """Wrap a chat model, a Runnable or a callable `messages -> AIMessage` as the model node.
 
         When the provider refuses a request as too large, the node compacts and calls again, at most `max_recoveries`
@@ -368,11 +370,11 @@ def _require_two(name: str, value: Any, wanted: str) -> None:
 
 
 def add_context_nodes(
-    builder: StateGraph[Any, Any, Any, Any],
+    builder: Builder,
     nodes: ContextNodes,
     *,
     model_node: str = "agent",
-    model: Runnable[Any, Any] | Callable[[list[AnyMessage]], Any],
+    model: Model,
     after: str = END,
     retry_policy: RetryPolicy | None = None,
 ) -> None:
@@ -458,7 +460,7 @@ def _over_by(state: State) -> int:
     return kept(state, "context_report").get("over_by") or 0
 
 
-def _require_messages(builder: StateGraph[Any, Any, Any, Any]) -> None:
+def _require_messages(builder: Builder) -> None:
     """Raise `ConfigError` for a state that keeps no history."""
     if isinstance(builder.channels.get("messages"), LastValue | None):
         raise ConfigError(
@@ -472,7 +474,7 @@ def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
     return make(name, fields, total=False)
 
 
-def _close(builder: StateGraph[Any, Any, Any, Any]) -> None:
+def _close(builder: Builder) -> None:
     """Let callers neither set nor get what is ours, unless the graph says what they may."""
     state, ours = builder.state_schema, {*OUR_KEYS}
     hints = get_type_hints(state, include_extras=True)

@@ -24,7 +24,12 @@ from langgraph.pregel import Pregel
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_ctxwin.agent.nodes import ContextNode, ContextNodes, add_context_nodes
+from langchain_ctxwin.agent.nodes import (
+    Builder,
+    ContextNode,
+    ContextNodes,
+    add_context_nodes,
+)
 from langchain_ctxwin.agent.state import ContextState, State, Update
 from langchain_ctxwin.agent.step import AgentStep, router_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
@@ -150,11 +155,11 @@ def create_context_agent(
 
 
 def _graph(
-    builder: StateGraph[Any, Any, Any, Any],
+    builder: Builder,
     nodes: ContextNodes,
     model: Runnable[Any, Any],
     tool_node: ToolNode,
-) -> StateGraph[Any, Any, Any, Any]:
+) -> Builder:
     """The loop of model and tools."""
     add_context_nodes(builder, nodes, model=model)
     builder.add_node("tools", tool_node)
