@@ -21,6 +21,7 @@ from langchain_ctxwin.agent.state import (
     MESSAGES_CHANNEL,
     OUR_KEYS,
     RECORD_CHANNEL,
+    Json,
 )
 from langchain_ctxwin.agent.step import AgentStep, limited_by
 from langchain_ctxwin.agent.storage import engine_of, place_of
@@ -70,28 +71,28 @@ class ContextKeys(AgentState[Any], total=False):
     context_summary: Hidden[str]
     """The one live summary of what left the view."""
 
-    context_record: Hidden[dict[str, Any]]
+    context_record: Hidden[Json]
     """Lines of what left the view, and how much left."""
 
-    context_view: Hidden[dict[str, Any]]
+    context_view: Hidden[Json]
     """How the history is shown; empty shows all of it."""
 
-    context_pending: Hidden[dict[str, Any]]
+    context_pending: Hidden[Json]
     """The summary that is due or ready."""
 
-    context_counts: Hidden[dict[str, Any]]
+    context_counts: Hidden[Json]
     """What was learned about token counts and limits."""
 
     context_tools: Hidden[list[str]]
     """Names of the selected tools, in the order in which requests show them."""
 
-    context_model: Hidden[dict[str, Any]]
+    context_model: Hidden[Json]
     """The candidate that the conversation's requests go to, and why."""
 
-    context_guard: Hidden[dict[str, Any]]
+    context_guard: Hidden[Json]
     """Compactions so far, and why automatic ones stopped."""
 
-    context_report: Hidden[dict[str, Any]]
+    context_report: Hidden[Json]
     """The last measure of the next request, in tokens per region."""
 
 
@@ -114,7 +115,7 @@ class ContextAgentState(ContextKeys, total=False):
     messages: Required[Annotated[list[AnyMessage], MESSAGES_CHANNEL]]
     """Full history; compaction never edits it."""
 
-    context_record: Annotated[dict[str, Any], PrivateStateAttr, RECORD_CHANNEL]
+    context_record: Annotated[Json, PrivateStateAttr, RECORD_CHANNEL]
     """Lines of what left the view, and how much left; a checkpoint holds them only when they changed."""
 
 
@@ -238,7 +239,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
     ) -> None:
         super().__init__()
         self._name = name
-        options: dict[str, Any] = {
+        options: Json = {
             "limits": limits,
             "summarizer": summarizer,
             "config": config,

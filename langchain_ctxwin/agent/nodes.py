@@ -327,12 +327,11 @@ class ContextNodes:
             )
 
 
-def bind_inside(call: Any, tools: Sequence[Any]) -> Runnable[Any, Any]:
+def bind_inside(call: Any, tools: Sequence[Any]) -> Any:
     """Return the model with tools bound, inside whatever was bound around it."""
     if isinstance(call, RunnableBindingBase):
         return call.model_copy(update={"bound": bind_inside(call.bound, tools)})
-    bound: Runnable[Any, Any] = call.bind_tools(list(tools)) if tools else call
-    return bound
+    return call.bind_tools(list(tools)) if tools else call
 
 
 def _fitting(step: AgentStep) -> Work[None]:
@@ -469,7 +468,7 @@ def _require_messages(builder: Builder) -> None:
         )
 
 
-def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
+def _typed_dict(name: str, fields: Update) -> Any:
     make: Any = TypedDict  # a type checker wants its fields written out
     return make(name, fields, total=False)
 

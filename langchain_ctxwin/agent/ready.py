@@ -207,13 +207,11 @@ def _limits(limits: Any, chat: BaseChatModel) -> Any:
     return NamedLimits(limits_given(limits), name)
 
 
-def _chat_model(name: str | BaseChatModel) -> BaseChatModel:
-    if not isinstance(name, str):
-        chat: BaseChatModel = expect(
-            name, Runnable, "model", "a chat model, or its name such as 'provider:name'"
-        )
-        return chat
-    return chat_model_named(name, "model")
+def _chat_model(model: str | BaseChatModel) -> Any:
+    if isinstance(model, str):
+        return chat_model_named(model, "model")
+    wanted = "a chat model, or its name such as 'provider:name'"
+    return expect(model, Runnable, "model", wanted)
 
 
 def runnable_tools(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:

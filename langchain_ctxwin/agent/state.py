@@ -28,6 +28,10 @@ from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.session import read_key
 
+State = Mapping[str, Any]
+Json = dict[str, Any]
+Update = Json
+
 SNAPSHOT_UPDATES = 100
 """Smallest number of updates between two snapshots: LangGraph's own default, so that short threads load as usual."""
 
@@ -101,7 +105,7 @@ def latest(state: Any, writes: Sequence[Any]) -> Any:
     return writes[-1] if writes else state
 
 
-RECORD_CHANNEL = DeltaChannel(latest, dict[str, Any], snapshot_frequency=RECORD_UPDATES)
+RECORD_CHANNEL = DeltaChannel(latest, Json, snapshot_frequency=RECORD_UPDATES)
 """The channel of the record: checkpoints that do not change it do not hold it again."""
 
 
@@ -134,28 +138,28 @@ class _StateKeys(TypedDict, total=False):
     context_summary: str
     """The one live summary of what left the view."""
 
-    context_record: dict[str, Any]
+    context_record: Json
     """Lines of what left the view, and how much left: `{"lines": [[kind, text, message id, uses]], "left": {...}}`."""
 
-    context_view: dict[str, Any]
+    context_view: Json
     """How the history is shown; empty shows all of it."""
 
-    context_pending: dict[str, Any]
+    context_pending: Json
     """The summary that is due or ready."""
 
-    context_counts: dict[str, Any]
+    context_counts: Json
     """What was learned about token counts and limits."""
 
     context_tools: list[str]
     """Names of the selected tools, in the order in which requests show them."""
 
-    context_model: dict[str, Any]
+    context_model: Json
     """The candidate that the conversation's requests go to, and why."""
 
-    context_guard: dict[str, Any]
+    context_guard: Json
     """Compactions so far, and why automatic ones stopped."""
 
-    context_report: dict[str, Any]
+    context_report: Json
     """The last measure of the next request, in tokens per region."""
 
 
@@ -198,7 +202,7 @@ class ContextState(_NodeKeys, total=False):
     messages: Annotated[list[AnyMessage], MESSAGES_CHANNEL]
     """Full history; compaction never edits it."""
 
-    context_record: Annotated[dict[str, Any], RECORD_CHANNEL]
+    context_record: Annotated[Json, RECORD_CHANNEL]
     """Lines of what left the view, and how much left; a checkpoint holds them only when they changed."""
 
 
@@ -244,9 +248,6 @@ class ContextOutput(TypedDict):
 
 OUR_KEYS = (*_StateKeys.__annotations__, "llm_input_messages")
 """The state keys that are no business of callers."""
-
-State = Mapping[str, Any]
-Update = dict[str, Any]
 
 SESSION = (
     *(
