@@ -41,12 +41,10 @@ try:
     from langchain.agents.middleware.types import (
         AgentMiddleware,
         AgentState,
-        ContextT,
         ExtendedModelResponse,
         ModelRequest,
         ModelResponse,
         PrivateStateAttr,
-        ResponseT,
         ToolCallRequest,
     )
     from langchain.agents.structured_output import (
@@ -61,6 +59,8 @@ except ModuleNotFoundError as error:
 
 
 T = TypeVar("T")
+AgentRequest = ModelRequest[Any]
+AgentResponse = ExtendedModelResponse[Any]
 Hidden = Annotated[T, PrivateStateAttr]
 """A state key that is checkpointed, and neither taken from a caller nor returned to one."""
 
@@ -119,7 +119,7 @@ class ContextAgentState(ContextKeys, total=False):
     """Lines of what left the view, and how much left; a checkpoint holds them only when they changed."""
 
 
-def bound_by_agent(request: ModelRequest[Any], model: Any, tools: Sequence[Any]) -> Any:
+def bound_by_agent(request: AgentRequest, model: Any, tools: Sequence[Any]) -> Any:
     """Return what an agent binds for a request; None where that depends on more than model, settings and tools."""
     if request.response_format is not None or request.tool_choice not in {None, "auto"}:
         return None
@@ -131,8 +131,8 @@ def bound_by_agent(request: ModelRequest[Any], model: Any, tools: Sequence[Any])
 
 
 def _asked(
-    request: ModelRequest[Any], attempt: Attempt, tools: Sequence[Any]
-) -> ModelRequest[Any]:
+    request: AgentRequest, attempt: Attempt, tools: Sequence[Any]
+) -> AgentRequest:
     """The agent's request with the messages of an attempt."""
     first = attempt.request[0]
     system = first if isinstance(first, SystemMessage) else None
@@ -157,7 +157,7 @@ Handler = Callable[..., Any]
 AsyncHandler = Callable[..., Awaitable[Any]]
 
 
-class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT]):
+class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
     """Makes every request of a `create_agent` agent fit the model it goes to.
 
     It stands around the model call, because only there the whole request is known: system prompt, tools, output
@@ -276,9 +276,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
         """Name in the agent: deepagents replaces a middleware of its own by one of the same name."""
         return self._name or super().name
 
-    def wrap_model_call(
-        self, request: ModelRequest[ContextT], handler: Handler
-    ) -> ExtendedModelResponse[ResponseT]:
+    def wrap_model_call(self, request: AgentRequest, handler: Handler) -> AgentResponse:
         """Make the request fit, call the model, and recover when its provider finds the request too large.
 
         Raises:
@@ -288,9 +286,9 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
 
     async def awrap_model_call(
         self,
-        request: ModelRequest[ContextT],
+        request: AgentRequest,
         handler: AsyncHandler,
-    ) -> ExtendedModelResponse[ResponseT]:
+    ) -> AgentResponse:
         """Like `wrap_model_call`, awaiting the model, the summarizer and the store."""
         return await arun(self._work(request, handler))
 
@@ -312,9 +310,9 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
 
     def _work(
         self,
-        request: ModelRequest[ContextT],
+        request: AgentRequest,
         handler: Handler,
-    ) -> Work[ExtendedModelResponse[Any]]:
+    ) -> Work[AgentResponse]:
         """Make the request fit, call the model through `handler`, recover, and return the response with its update."""
         if self._routed is not None:
             request = request.override(model=self._routed)
@@ -359,7 +357,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, ContextT, ResponseT])
             model_response=response, command=Command(update={**step.stored(), **jump})
         )
 
-    def _step(self, request: ModelRequest[ContextT]) -> AgentStep:
+    def _step(self, request: AgentRequest) -> AgentStep:
         model = (
             request.model.bind(**request.model_settings)
             if request.model_settings
