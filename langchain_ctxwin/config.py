@@ -193,7 +193,7 @@ LEAST_TRIGGER_MESSAGES = 2
 LEAST_TRIGGER_TOKENS = 256  # a few messages; a smaller number is meant as per cent
 
 
-class ContextConfig(Settings):
+class ContextConfig(Settings, env_prefix="CTXWIN_CONTEXT_"):
     """When to compact, what to keep, and how the summary is shown.
 
     Environment variables: `CTXWIN_CONTEXT_<FIELD>`, e.g. `CTXWIN_CONTEXT_TRIGGER=0.8`.
@@ -252,8 +252,6 @@ class ContextConfig(Settings):
         >>> ContextConfig(trigger=0.9, keep=0.4).trigger
         0.9
     """
-
-    model_config = SettingsConfigDict(env_prefix="CTXWIN_CONTEXT_")
 
     @classmethod
     def preset(
@@ -360,7 +358,7 @@ class ToolOverrides(_ToolSettings, _Explained):
         return {name: value for name, value in values.items() if name in names}
 
 
-class ToolResultConfig(_ToolSettings, Settings):
+class ToolResultConfig(_ToolSettings, Settings, env_prefix="CTXWIN_TOOL_RESULTS_"):
     """How much of a tool's result the model sees, and what is kept of it.
 
     Environment variables: `CTXWIN_TOOL_RESULTS_<FIELD>`, e.g. `CTXWIN_TOOL_RESULTS_MAX_TOKENS=2000`; mappings and
@@ -393,8 +391,6 @@ class ToolResultConfig(_ToolSettings, Settings):
         (1000, 4000)
     """
 
-    model_config = SettingsConfigDict(env_prefix="CTXWIN_TOOL_RESULTS_")
-
     per_tool: dict[str, ToolOverrides] = Field(default_factory=dict)
     cursor_keys: tuple[CursorKey, ...] = ()
 
@@ -409,7 +405,7 @@ class ToolResultConfig(_ToolSettings, Settings):
         return self.model_copy(update=overrides.model_dump())
 
 
-class RetrievalConfig(Settings):
+class RetrievalConfig(Settings, env_prefix="CTXWIN_RETRIEVAL_"):
     """Defaults of the retrieval budget; a `BudgetedRetriever` reads them once.
 
     Environment variables: `CTXWIN_RETRIEVAL_<FIELD>`, e.g. `CTXWIN_RETRIEVAL_MAX_CONTEXT_TOKENS=4096`.
@@ -421,15 +417,13 @@ class RetrievalConfig(Settings):
         on_overflow: Stop at the first chunk that does not fit, or skip it and go on with smaller ones.
     """
 
-    model_config = SettingsConfigDict(env_prefix="CTXWIN_RETRIEVAL_")
-
     max_context_tokens: PositiveInt = 8192
     score: str = "score"
     k: PositiveInt | None = None
     on_overflow: Literal["stop", "skip"] = "stop"
 
 
-class RoutingConfig(Settings):
+class RoutingConfig(Settings, env_prefix="CTXWIN_ROUTING_"):
     """How a `ModelRouter` chooses; whatever does not fit is never chosen.
 
     Environment variables: `CTXWIN_ROUTING_<FIELD>`, e.g. `CTXWIN_ROUTING_COMPLEXITY=high`.
@@ -450,15 +444,13 @@ class RoutingConfig(Settings):
         'low'
     """
 
-    model_config = SettingsConfigDict(env_prefix="CTXWIN_ROUTING_")
-
     quality: NonNegativeFloat = 1.0
     cost: NonNegativeFloat = 0.01
     complexity: Literal["low", "medium", "high"] | None = None
     when_full: Literal["compact", "move"] = "compact"
 
 
-class AlertConfig(Settings):
+class AlertConfig(Settings, env_prefix="CTXWIN_ALERTS_"):
     """Thresholds of `langchain_ctxwin.observe.Alerts`; None is off.
 
     Environment variables: `CTXWIN_ALERTS_<FIELD>`, e.g. `CTXWIN_ALERTS_UTILIZATION=0.8`.
@@ -483,8 +475,6 @@ class AlertConfig(Settings):
         >>> AlertConfig(utilization=0.8, accuracy=None).utilization
         0.8
     """
-
-    model_config = SettingsConfigDict(env_prefix="CTXWIN_ALERTS_")
 
     utilization: Fraction | None = 0.9
     utilization_steps: PositiveInt = 8
