@@ -21,9 +21,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     SecretStr,
-    SerializerFunctionWrapHandler,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 from pydantic_core import ErrorDetails
@@ -352,11 +350,6 @@ class _ToolSettings(BaseModel):
 class ToolOverrides(_ToolSettings, _Explained):
     """Settings of one tool; unset ones are as for all tools. See `ToolResultConfig`."""
 
-    @model_serializer(mode="wrap")
-    def _only_set(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        values, names = dump(self), self.model_fields_set
-        return {name: value for name, value in values.items() if name in names}
-
 
 class ToolResultConfig(_ToolSettings, Settings, env_prefix="CTXWIN_TOOL_RESULTS_"):
     """How much of a tool's result the model sees, and what is kept of it.
@@ -378,8 +371,8 @@ class ToolResultConfig(_ToolSettings, Settings, env_prefix="CTXWIN_TOOL_RESULTS_
         pagination: Show large results page by page; otherwise one shortened form of the whole, readable by its cursor.
         extraction: Shorten long texts to the sentences with words of the call and of the current question; otherwise to
             their beginning.
-        per_tool: What differs for single tools, by name. `CTXWIN_TOOL_RESULTS_PER_TOOL` fills in the tools and settings
-            that code or a file leaves out.
+        per_tool: What differs for single tools, by name. `CTXWIN_TOOL_RESULTS_PER_TOOL` fills in the tools that code or a
+            file leaves out.
         cursor_keys: Secrets that sign cursors, oldest first. The last one signs, all of them verify. Empty makes a
             random key, and cursors end with the process.
 
@@ -402,7 +395,7 @@ class ToolResultConfig(_ToolSettings, Settings, env_prefix="CTXWIN_TOOL_RESULTS_
     def for_tool(self, name: str) -> ToolResultConfig:
         """Return the settings of one tool, its overrides applied."""
         overrides = self.per_tool.get(name, ToolOverrides())
-        return self.model_copy(update=overrides.model_dump())
+        return self.model_copy(update=overrides.model_dump(exclude_unset=True))
 
 
 class RetrievalConfig(Settings, env_prefix="CTXWIN_RETRIEVAL_"):
