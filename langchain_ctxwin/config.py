@@ -371,8 +371,8 @@ class ToolResultConfig(_ToolSettings, Settings, env_prefix="CTXWIN_TOOL_RESULTS_
         pagination: Show large results page by page; otherwise one shortened form of the whole, readable by its cursor.
         extraction: Shorten long texts to the sentences with words of the call and of the current question; otherwise to
             their beginning.
-        per_tool: What differs for single tools, by name. `CTXWIN_TOOL_RESULTS_PER_TOOL` fills in the tools that code or a
-            file leaves out.
+        per_tool: What differs for single tools, by name. `CTXWIN_TOOL_RESULTS_PER_TOOL` fills in the tools that code
+            or a file leaves out.
         cursor_keys: Secrets that sign cursors, oldest first. The last one signs, all of them verify. Empty makes a
             random key, and cursors end with the process.
 
