@@ -13,7 +13,7 @@ messages, state, call
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -32,8 +32,11 @@ from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import (
     ModelLimits,
     asking_for,
+    checked_limits,
     for_everybody,
+    is_registry,
     limits_given,
+    listed_limits,
     media_limits,
     refusal,
     stated_limit,
@@ -48,7 +51,6 @@ from langchain_ctxwin.core.measuring import (
 from langchain_ctxwin.core.model_info import (
     ModelInfo,
     Rules,
-    arguments_of,
     family_of,
     model_name,
     rules_of,
@@ -56,7 +58,6 @@ from langchain_ctxwin.core.model_info import (
 )
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.parts import RequestSettings, merge_system
-from langchain_ctxwin.core.plan import last_request, request_until, shown_part
 from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
@@ -65,7 +66,6 @@ from langchain_ctxwin.core.session import Session, read_key, read_session, verif
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import (
-    ConfigError,
     SummarizationError,
     UnknownModelError,
     expect,
@@ -75,9 +75,9 @@ from langchain_ctxwin.protocols import Clock, LimitMemory, MetricsSink, TokenCou
 from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
 from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
 from langchain_ctxwin.summarize.jobs import (
-    checked,
     default_jobs,
     marked_in,
+    writing,
     writing_summary,
 )
 from langchain_ctxwin.summarize.model import (
@@ -88,7 +88,6 @@ from langchain_ctxwin.summarize.model import (
     native_summarizer,
     writer_of,
 )
-from langchain_ctxwin.util.log import FailureLog
 from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Work, arun, run
 
@@ -178,14 +177,12 @@ class ContextEngine:
         expect(learned, LimitMemory | None, "learned", wanted)
         expect(jobs, SummaryJobs | None, "jobs", "SummaryJobs(), or None")
         self._live: LiveConfig = ContextConfig() if config is None else config
-        self._settings = self._live.current
-        self._failures = FailureLog(active="the settings before")
         self._registry = limits if is_registry(limits) else None
         self.limits = ModelLimits()
         """Limits of requests that name no model of their own; unknown where a registry is asked about each model."""
         if self._registry is None:
             try:
-                self.limits = _checked_limits(limits_given(limits), self.config)
+                self.limits = checked_limits(limits_given(limits), self.config)
             except UnknownModelError as error:
                 name = model_name(limits) or type(unbound(limits)).__name__
                 raise UnknownModelError(f"{name}: {error}") from error
@@ -196,7 +193,6 @@ class ContextEngine:
         self.clock = clock
         self._records: Lru[tuple[Record, tuple[str, ...]]] = Lru(MAX_CONVERSATIONS)
         self._learned = learned
-        self._others: Lru[ContextEngine] = Lru(MAX_CONVERSATIONS)
         if isinstance(summarizer, str) and summarizer == NATIVE:
             writes: Any = native_summarizer(limits)
         else:
@@ -220,19 +216,8 @@ class ContextEngine:
 
     @property
     def config(self) -> ContextConfig:
-        """The settings that hold now. A request keeps those that held when it was measured.
-
-        New settings of a file that leave no room for input are passed over, and logged as `config.refused`.
-        """
-        now = self._live.current
-        if now is not self._settings and self.limits.known:
-            try:
-                self.limits.room(now.output_reserve)
-            except ConfigError as error:
-                self._failures.note("config.refused", str(error))
-                return self._settings
-        self._settings = now
-        return now
+        """The settings that hold now. A request keeps those that held when it was measured."""
+        return self._live.current
 
     def with_settings(self, settings: Mapping[str, Any]) -> ContextEngine:
         """Return this engine with some settings of its `ContextConfig` changed; what it remembers is shared.
@@ -250,22 +235,17 @@ class ContextEngine:
             >>> engine.with_settings({"keep": 0.4}).config.keep
             0.4
         """
-        before = self.config
         wanted = "settings of ContextConfig by their names, such as {'keep': 0.4}"
         changes = expect(settings, Mapping, "ctxwin", wanted)
-
-        def changed() -> ContextEngine:
-            # a file's settings of tool results, routing and alerts are none of an engine's
-            own = before.model_dump(include={*ContextConfig.model_fields})
-            config = ContextConfig(**{**own, **changes})
-            other = copy(self)
-            vars(other).update(_live=config, _settings=config)
-            if {"summary_prompt", "summary_sections"} & changes.keys():
-                other.summarizer = _written_as(self.summarizer, config)
-                other.writer = writer_of(other.summarizer)
-            return other
-
-        return once(self._others, repr((before, changes)), changed)
+        # a file's settings of tool results, routing and alerts are none of an engine's
+        own = self.config.model_dump(include={*ContextConfig.model_fields})
+        config = ContextConfig(**{**own, **changes})
+        other = copy(self)
+        vars(other).update(_live=config)
+        if {"summary_prompt", "summary_sections"} & changes.keys():
+            other.summarizer = _written_as(self.summarizer, config)
+            other.writer = writer_of(other.summarizer)
+        return other
 
     def fit(
         self,
@@ -372,7 +352,7 @@ class ContextEngine:
         limits = self.limits if model is None else ModelLimits.of(model)
         if self._registry is not None:
             guesses = settings.allow_guess
-            limits = _listed_limits(self._registry, model, may_guess=guesses)
+            limits = listed_limits(self._registry, model, may_guess=guesses)
         limits = limits if limits.known else self.limits
         if limits.requested_output_tokens is None:
             asked = ModelLimits.of(called).requested_output_tokens
@@ -495,10 +475,10 @@ class ContextEngine:
         else:
             start, stop = compaction.snapshot
             size = compaction.summary_max_tokens
-            seconds = settings_of(window).summary_timeout_seconds
+            seconds = window.settings.summary_timeout_seconds
             self.report_summary(window, "started", messages=stop - start)
             try:
-                write = self.writing(window, start, stop, size, call=call)
+                write = writing(self.summarizer, window, start, stop, size, call=call)
                 written = yield from writing_summary(write, timeout_seconds=seconds)
             except SummarizationError as error:
                 return replace(window, session=after_failure(window, str(error)))
@@ -520,7 +500,7 @@ class ContextEngine:
 
         Messages bear the breakpoints of prompt caches that have them. `call_options` has what goes along with them.
         """
-        return dressed(window, settings_of(window).prompt_cache)
+        return dressed(window)
 
     def call_options(
         self,
@@ -553,14 +533,7 @@ class ContextEngine:
             >>> engine.call_options(window, engine.build(window))
             {'cache_control': {'type': 'ephemeral'}}
         """
-        cached, own_arguments = settings_of(window).prompt_cache, arguments_of(call)
-        return call_arguments(
-            window,
-            messages,
-            cached,
-            conversation=conversation,
-            model_arguments=own_arguments,
-        )
+        return call_arguments(window, messages, conversation=conversation, call=call)
 
     def learn(
         self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True
@@ -609,7 +582,7 @@ class ContextEngine:
 
     def in_background(self, window: Window) -> bool:
         """True when summaries are written off the critical path; one that needs no model is written in place."""
-        return settings_of(window).summarize == "background" and not self.is_local
+        return window.settings.summarize == "background" and not self.is_local
 
     def info_of(self, window: Window) -> ModelInfo | None:
         """Return the facts about the model of a request, with its prices; None when it is unknown."""
@@ -657,42 +630,6 @@ class ContextEngine:
             self.prices.of(name) if name == self.model else self.prices.of_other(name)
         )
 
-    def writing(
-        self,
-        window: Window,
-        start: int,
-        stop: int,
-        max_tokens: int,
-        *,
-        call: Any,
-        conversation: str = "",
-    ) -> Callable[[], str]:
-        """Return what writes a summary of the messages in `[start, stop)`, for another thread."""
-        summarizer, messages = self.summarizer, shown_part(window, start, stop)
-        if window.focus and isinstance(summarizer, ModelSummarizer | NativeSummarizer):
-            summarizer = summarizer.focused(window.focus)
-        if isinstance(summarizer, NativeSummarizer):
-            sent = request_until(window, stop)
-            if sent is None:
-                raise SummarizationError("the request no longer shows all of it")
-            request, call = self.build(sent), summarizer.called(call, sent.tools)
-            options = self.call_options(
-                sent, request, conversation=conversation, call=call
-            )
-            summarizer = summarizer.asking(call, request, options)
-        elif isinstance(summarizer, ModelSummarizer) and call is not None:
-            summarizer = summarizer.extending(call, last_request(window, start, stop))
-
-        previous = window.session.summary
-
-        def write() -> Any:
-            text = summarizer.summarize(
-                messages, previous=previous, max_tokens=max_tokens
-            )
-            return checked(text, window.history.messages, previous)
-
-        return write
-
     def rules_of(self, model: Any) -> Rules:
         """Return the rules of a model's provider; None stands for the model of the engine's limits."""
         return self._rules if model is None else rules_of(model)
@@ -703,42 +640,8 @@ class ContextEngine:
         return measured(window, shared, was_refused=was_refused)
 
 
-def settings_of(window: Window) -> ContextConfig:
-    """Return the settings that held when the request was measured."""
-    return cast("ContextConfig", window.settings)
-
-
 def _written_as(summarizer: Any, config: ContextConfig) -> Any:
     """Return what writes summaries with the prompt and sections of settings."""
     if not isinstance(summarizer, ModelSummarizer | NativeSummarizer):
         return summarizer
     return summarizer.written_as(config.summary_prompt, config.summary_sections)
-
-
-def _checked_limits(limits: ModelLimits, config: ContextConfig) -> ModelLimits:
-    """Return the limits, guessed where that is allowed; raise for those that leave no input."""
-    if not limits.known and config.allow_guess:
-        limits = limits.guessed()
-    limits.room(config.output_reserve)
-    return limits
-
-
-def is_registry(value: Any) -> bool:
-    """True for an object that looks models up, such as a `ModelRegistry`; it is asked with each request."""
-    return not isinstance(value, type) and callable(getattr(value, "lookup", None))
-
-
-def _listed_limits(registry: Any, model: Any, *, may_guess: bool) -> ModelLimits:
-    """The limits of a model as a registry states them now, which it caches; those of a model that it does not know.
-
-    Raises:
-        UnknownModelError: neither states a limit.
-    """
-    own = ModelLimits.of(model)
-    try:
-        limits: ModelLimits = registry.lookup(model).limits
-    except UnknownModelError:
-        if not (own.known or may_guess):
-            raise
-        return own.guessed()
-    return asking_for(limits, own.requested_output_tokens)

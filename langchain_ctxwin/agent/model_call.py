@@ -41,7 +41,6 @@ from langchain_ctxwin.core.provider_call import (
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.sizing import answered_by
 from langchain_ctxwin.core.tool_schemas import name_of
-from langchain_ctxwin.engine import settings_of
 from langchain_ctxwin.errors import (
     BudgetExceededError,
     ContextWindowError,
@@ -129,7 +128,7 @@ class ModelCall:
         answered_window = step.window
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
         count_spent(step, answered_window, paid)
-        if settings_of(window).compact_when_idle:
+        if window.settings.compact_when_idle:
             counts = {**counts, "answered_seconds": float(self._engine.clock())}
         step.anew(replace(step.window.session, counts=counts))
         self._report_step(
@@ -159,7 +158,7 @@ class ModelCall:
             Exception: the provider's own, where there is no answer.
         """
         step = self._step
-        if number <= settings_of(step.window).max_recoveries:
+        if number <= step.window.settings.max_recoveries:
             try:
                 return (yield from self._recovered(attempt, overflow, number, error))
             except (BudgetExceededError, NoModelFitsError) as exhausted:

@@ -34,12 +34,12 @@ from langchain_ctxwin.agent.state import ContextState, State, Update
 from langchain_ctxwin.agent.step import AgentStep, router_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.compaction import after_undo, dropped_positions
-from langchain_ctxwin.core.limits import NamedLimits, limits_given
+from langchain_ctxwin.core.limits import NamedLimits, is_registry, limits_given
 from langchain_ctxwin.core.model_info import family_of, model_name, unbound
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import checked_tools, name_of, recall_name
 from langchain_ctxwin.core.view import message_id
-from langchain_ctxwin.engine import ContextEngine, is_registry
+from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import (
     ConfigError,
     ContextWindowError,

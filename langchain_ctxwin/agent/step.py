@@ -46,7 +46,7 @@ from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.tool_schemas import name_of
-from langchain_ctxwin.engine import ContextEngine, settings_of
+from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import (
     BudgetExceededError,
     ContextWindowError,
@@ -455,7 +455,7 @@ class AgentStep:
             prefer_reason=reason,
             requires=self.requires,
             output_tokens=self._output_tokens,
-            reserve=settings_of(window).output_reserve,
+            reserve=window.settings.output_reserve,
             sizes={one.family: size for one in measured},
             shrinks=True,
         )

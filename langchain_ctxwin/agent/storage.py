@@ -19,13 +19,18 @@ from langchain_ctxwin.core.provider_blocks import apart, digests_in, filled, med
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Pending, Session
 from langchain_ctxwin.core.sizing import Usage, as_money
-from langchain_ctxwin.engine import ContextEngine, settings_of
+from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import (
     ConfigError,
     SummarizationError,
     ThreadBudgetError,
 )
-from langchain_ctxwin.summarize.jobs import SummaryStore, too_slow, writing_summary
+from langchain_ctxwin.summarize.jobs import (
+    SummaryStore,
+    too_slow,
+    writing,
+    writing_summary,
+)
 from langchain_ctxwin.summarize.model import NativeSummarizer, Written
 from langchain_ctxwin.util.stores import ThreadStore, digest
 from langchain_ctxwin.util.work import Work
@@ -117,7 +122,7 @@ def advanced(step: AgentStep) -> Work[None]:
     else:
         job, store = step.engine.jobs.find(pending.key), step.place.summaries
         written, failure = (job.written, job.failure) if job else (None, "")
-        seconds = settings_of(window).summary_timeout_seconds
+        seconds = window.settings.summary_timeout_seconds
         age_seconds = abs(step.engine.clock() - pending.since)
         if job and age_seconds >= seconds and not (written or failure):
             failure = too_slow(seconds)
@@ -135,7 +140,7 @@ def advanced(step: AgentStep) -> Work[None]:
 
 def _written_here(step: AgentStep, pending: Pending) -> Work[None]:
     """Write a summary that was lost, while the turn waits: what was lost once may be lost again."""
-    seconds = settings_of(step.window).summary_timeout_seconds
+    seconds = step.window.settings.summary_timeout_seconds
     try:
         write = _writing(step, pending)
         written = yield from writing_summary(write, timeout_seconds=seconds)
@@ -165,7 +170,8 @@ def _begin(step: AgentStep, due: Pending, reason: str) -> None:
 
 
 def _writing(step: AgentStep, pending: Pending) -> Callable[[], Any]:
-    return step.engine.writing(
+    return writing(
+        step.engine.summarizer,
         step.window,
         pending.start.index,
         pending.stop,
@@ -224,7 +230,7 @@ def placing_media(step: AgentStep) -> Work[None]:
         ConfigError: data are to be in a store, and the run has none.
     """
     window, store = step.window, step.place.media
-    is_apart = settings_of(window).media == "store"
+    is_apart = window.settings.media == "store"
     if is_apart and step.place.thread and store is None:
         raise ConfigError(NO_STORE)
     messages, media = window.history.messages, window.history.media
@@ -275,7 +281,7 @@ def within_budget(step: AgentStep) -> None:
         ConfigError: the cost is bounded, and no source states the prices of a model.
         ThreadBudgetError: the thread spent all that it may.
     """
-    settings = settings_of(step.window)
+    settings = step.window.settings
     if settings.max_thread_cost is not None:
         _require_prices(step)
     while over := next((one for one in _bounds(step) if one.spent >= one.limit), None):
@@ -323,7 +329,7 @@ def _tokens(usage: Usage) -> int:
 
 def _bounds(step: AgentStep) -> list[Bound]:
     """The limits that are set, what was allowed since included, with what answers and summaries took."""
-    settings, guard = settings_of(step.window), step.window.session.guard
+    settings, guard = step.window.settings, step.window.session.guard
     spent, allowed = _spent(step), guard.get("allowed") or {}
     written = Usage.of(guard.get("summarizer"))
     spent["tokens"] += _tokens(written)

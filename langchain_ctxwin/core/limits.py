@@ -186,6 +186,35 @@ LIMIT_FIELDS = (
 LIMIT_NAMES = (*LIMIT_FIELDS, "requested_output_tokens")
 
 
+def is_registry(value: Any) -> bool:
+    """True for an object that looks models up, such as a `ModelRegistry`; it is asked with each request."""
+    return not isinstance(value, type) and callable(getattr(value, "lookup", None))
+
+
+def listed_limits(registry: Any, model: Any, *, may_guess: bool) -> ModelLimits:
+    """The limits of a model as a registry states them now, which it caches; those of a model that it does not know.
+
+    Raises:
+        UnknownModelError: neither states a limit.
+    """
+    own = ModelLimits.of(model)
+    try:
+        limits: ModelLimits = registry.lookup(model).limits
+    except UnknownModelError:
+        if not (own.known or may_guess):
+            raise
+        return own.guessed()
+    return asking_for(limits, own.requested_output_tokens)
+
+
+def checked_limits(limits: ModelLimits, settings: Any) -> ModelLimits:
+    """Return the limits, guessed where settings allow that; raise for those that leave no input."""
+    if not limits.known and settings.allow_guess:
+        limits = limits.guessed()
+    limits.room(settings.output_reserve)
+    return limits
+
+
 def require_tokens(
     name: str,
     value: object,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal, Protocol, cast
 
 from langchain_core.messages import (
@@ -42,52 +43,30 @@ from langchain_ctxwin.core.view import View
 
 
 class RequestSettings(Protocol):
-    """The settings of `ContextConfig` that shape a request and its compaction; shares are shares of the room."""
+    """The settings of `ContextConfig` that shape a request and its compaction: see there."""
 
     prepare: float
-    """History past which a summary is begun ahead of need."""
-
-    prompt_cache: str
-    """How long a provider is asked to keep a prefix: `5m`, `1h` or `off`."""
-
     trigger: float | None
-    """History past which something leaves; None for all of the room."""
-
     keep: float
-    """History that a compaction leaves."""
-
     trigger_messages: int | None
-    """Largest number of messages in the view; None for any."""
-
     max_history_tokens: int | None
-    """Largest history; None for all of the room."""
-
+    compact_when_idle: bool
     summarize: Literal["background", "inline", "off"]
-    """How summaries are written."""
-
     summary_max_tokens: int | None
-    """Longest summary; None sizes it by the room of the history."""
-
+    summary_timeout_seconds: float
     summary_placement: Literal["system", "user"]
-    """Where summary and record are shown."""
-
     record_share: float
-    """Part of the room, pins included, that the lines of the record may take."""
-
     rules: re.Pattern[str] | Callable[[str], bool] | None
-    """Which other sentences of people hold from then on."""
-
     clear_tools: Sequence[str]
-    """Tools whose results are cleared in place before anything is dropped."""
-
     pin_first_user: bool
-    """Keep the first user message."""
-
     constraints: tuple[str, ...]
-    """Rules that are in each request."""
-
+    prompt_cache: Literal["5m", "1h", "off"]
+    media: Literal["state", "store"]
+    max_recoveries: int
     output_reserve: int | None
-    """Tokens that are kept for the answer, where configured."""
+    max_thread_cost: Decimal | None
+    max_thread_tokens: int | None
+    on_budget: Literal["raise", "interrupt"]
 
 
 @dataclass(frozen=True, kw_only=True)

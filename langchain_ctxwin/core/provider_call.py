@@ -19,11 +19,11 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 
-from langchain_ctxwin.core.model_info import rules_of
+from langchain_ctxwin.core.model_info import arguments_of, rules_of
 from langchain_ctxwin.core.overflow import evidence_of
 from langchain_ctxwin.core.pairing import CONTINUE_TEXT, call_ids
 from langchain_ctxwin.core.parts import RECORD_ID
@@ -36,8 +36,6 @@ from langchain_ctxwin.core.provider_blocks import (
 )
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.turns import last_user
-
-PromptCache = Literal["5m", "1h", "off"]
 
 BREAKPOINT, OPENAI_BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
 # Of one request (Anthropic, prompt caching guide), more are refused; that OpenAI writes, its own included.
@@ -93,8 +91,9 @@ CLOSED_TEXT = "[The results are in.]"
 CACHE_KEY = "prompt_cache_key"
 
 
-def dressed(window: Window, prompt_cache: PromptCache) -> list[AnyMessage]:
+def dressed(window: Window) -> list[AnyMessage]:
     """Return the request as its provider wants it, in copies."""
+    prompt_cache = window.settings.prompt_cache
     messages, rules, session = window.assembled(), window.rules, window.session
     is_claude, is_cached = rules.provider == "anthropic", prompt_cache != "off"
     if is_claude and rules.calls_need_reasoning:
@@ -142,19 +141,18 @@ def readable_by(model: object, messages: Sequence[Any]) -> list[Any]:
 def call_arguments(
     window: Window,
     messages: Sequence[AnyMessage],
-    prompt_cache: PromptCache,
     *,
     conversation: str = "",
-    model_arguments: Mapping[str, Any] | None = None,
+    call: Any = None,
 ) -> dict[str, Any]:
-    """Return the arguments that go along with a request as it is sent; `model_arguments`, set on the model, stay.
+    """Return the arguments that go along with a request as it is sent; those that the called model sets stay.
 
     The name of the conversation makes the key of OpenAI's cache.
     """
-    own = model_arguments or {}
+    own = arguments_of(call)
     rules, is_claude = window.rules, window.rules.provider == "anthropic"
     arguments: dict[str, Any] = {}
-    if prompt_cache != "off":
+    if window.settings.prompt_cache != "off":
         taken = _taken(window.tools, messages)
         is_open = taken < MAX_BREAKPOINTS and not _marks(messages[-1:])
         if is_claude and is_open and own.get(BREAKPOINT) is None:

@@ -26,13 +26,18 @@ from langchain_core.runnables.config import (
 )
 from langgraph.store.base import BaseStore
 
+from langchain_ctxwin.core.plan import last_request, request_until, shown_part
+from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import EDGES, is_value
+from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.sizing import Usage
 from langchain_ctxwin.core.standing import is_standing, sentences
 from langchain_ctxwin.core.tokens import readable_text
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize.model import (
     CALL_CONFIG,
+    ModelSummarizer,
+    NativeSummarizer,
     Written,
     caller_loop,
     written_text,
@@ -191,6 +196,39 @@ def _work(key: str, job: Job, writing: Callable[[], Written]) -> Written:
 def default_jobs() -> SummaryJobs:
     """Jobs that every engine of this process shares unless it is given others."""
     return SummaryJobs()
+
+
+def writing(
+    summarizer: Any,
+    window: Window,
+    start: int,
+    stop: int,
+    max_tokens: int,
+    *,
+    call: Any,
+    conversation: str = "",
+) -> Callable[[], str]:
+    """Return what writes a summary of the messages in `[start, stop)`, for another thread."""
+    messages = shown_part(window, start, stop)
+    if window.focus and isinstance(summarizer, ModelSummarizer | NativeSummarizer):
+        summarizer = summarizer.focused(window.focus)
+    if isinstance(summarizer, NativeSummarizer):
+        sent = request_until(window, stop)
+        if sent is None:
+            raise SummarizationError("the request no longer shows all of it")
+        request, call = dressed(sent), summarizer.called(call, sent.tools)
+        options = call_arguments(sent, request, conversation=conversation, call=call)
+        summarizer = summarizer.asking(call, request, options)
+    elif isinstance(summarizer, ModelSummarizer) and call is not None:
+        summarizer = summarizer.extending(call, last_request(window, start, stop))
+
+    previous = window.session.summary
+
+    def write() -> Any:
+        text = summarizer.summarize(messages, previous=previous, max_tokens=max_tokens)
+        return checked(text, window.history.messages, previous)
+
+    return write
 
 
 def writing_summary(

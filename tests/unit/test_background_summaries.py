@@ -15,7 +15,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import ContextNodes, pin
-from langchain_ctxwin import engine as engine_module
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import NOWHERE, RunPlace
 from langchain_ctxwin.core.record import OPENING, Record
@@ -23,6 +22,7 @@ from langchain_ctxwin.core.turns import last_user
 from langchain_ctxwin.core.view import VIEW
 from langchain_ctxwin.errors import BudgetExceededError
 from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.summarize import jobs as jobs_module
 from langchain_ctxwin.summarize.jobs import SummaryStore
 from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util.work import arun, in_daemon, run
@@ -186,7 +186,7 @@ def test_a_summary_that_is_not_written_in_time_is_given_up(gate):
 
 
 def test_a_summary_that_is_longer_than_what_it_covers_is_not_shown(monkeypatch):
-    monkeypatch.setattr(engine_module, "checked", lambda text, *_: text)
+    monkeypatch.setattr(jobs_module, "checked", lambda text, *_: text)
     chat = chat_of(Writer("word " * 2_000))
     chat.until(lambda events: "summary_failed" in events)
     assert "tokens, what it covers" in chat.state["context_guard"]["reason"]

@@ -135,21 +135,6 @@ def test_an_engine_follows_the_file_from_one_request_to_the_next(file):
     assert "Be brief." not in str(engine.build(again))
 
 
-def test_settings_that_leave_the_model_no_input_are_passed_over(file):
-    """They are valid by themselves, but not for this engine: it keeps those before and says so once."""
-    engine = ContextEngine(LIMITS, config=file.settings)
-    file.becomes("keep = 0.3\noutput_reserve = 5000\n")
-    with capture_logs() as logs:
-        limits = [
-            engine.measure([HumanMessage("hello")]).budget.input_limit for _ in range(2)
-        ]
-    assert (limits, engine.config.keep, [log["event"] for log in logs]) == (
-        [900, 900],
-        0.4,
-        ["config.refused"],
-    )
-
-
 def test_a_run_changes_settings_of_a_file_that_has_tables_of_others_too(file):
     file.becomes(
         "constraints = 'Be brief.'\n[tool_results.per_tool.search]\nmax_tokens = 100\n"

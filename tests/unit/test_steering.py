@@ -311,7 +311,6 @@ def test_an_engine_with_other_settings_is_made_once_and_keeps_the_rest():
         *(0.8, 0.3),
         None,
     )
-    assert other is engine.with_settings({"trigger": 0.8})
     assert (other.summarizer, other.writer) == (engine.summarizer, engine.writer)
     own = engine.with_settings({"summary_sections": ["Decisions"]})
     assert own.writer != engine.writer
