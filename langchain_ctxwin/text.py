@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from math import log1p
 from unicodedata import normalize
 
@@ -114,8 +114,7 @@ def terms(text: str) -> list[str]:
 def query_terms(query: str) -> list[str]:
     """Return what a query asks for, each term once: without common English words, unless it has no others."""
     wanted = dict.fromkeys(terms(query))
-    common = _common_terms()
-    return [term for term in wanted if term not in common] or list(wanted)
+    return [term for term in wanted if term not in _COMMON_TERMS] or list(wanted)
 
 
 class TermIndex:
@@ -194,6 +193,4 @@ def _stem(word: str) -> str:
     return f"{found[1]}i" if found[2] or found[3] else _DOUBLED.sub(r"\1", found[1])
 
 
-@cache
-def _common_terms() -> frozenset[str]:
-    return frozenset(term for word in _COMMON.split() for term in _word_terms(word))
+_COMMON_TERMS = frozenset(term for word in _COMMON.split() for term in terms(word))

@@ -395,7 +395,7 @@ def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
     # Bytes of a unit, and its tokens: a second of compressed audio at 128 kbit/s, or of video at 2 Mbit/s, one frame
     # and the sound (Gemini API, token counting guide); three characters of a text in base64; a page of a document.
     unit_bytes, unit_tokens = {
-        "audio": (16_000, framing.audio_tokens_per_second),
+        "audio": (16_000, 32),
         "video": (250_000, 263),
         "text file": (3, 1),
     }.get(kind, (50_000, framing.page_tokens))

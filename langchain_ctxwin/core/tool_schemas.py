@@ -41,7 +41,6 @@ class Framing:
     any_tools: int  # once when any tool is bound
     tool: int  # per tool definition, beside its text
     page_tokens: int  # one page of a document, its text and its picture
-    audio_tokens_per_second: int
     plain_arguments: bool = False
     """True where models are shown the arguments of a call one by one, as they are; False where they are shown JSON. A
     program in JSON is all escapes: with the wrong one, calls that write files are off by a tenth."""
@@ -125,26 +124,26 @@ OPENAI = Framing(
     # Some models add 80 more once there are tools, depending on the endpoint: this is the more common case.
     request=3, message=4, call=6, any_tools=16, tool=4,
     fields=FieldPrices(description=2, first_property=5, more_properties=3, property_description=2, enum_item=4),
-    page_tokens=1200, audio_tokens_per_second=10,
+    page_tokens=1200,
 )  # fmt: skip
 ANTHROPIC = Framing(
     # The prompt that explains tools is 290 to 675 tokens by model (Anthropic, tool use guide); the middle of them.
     request=5, message=2, call=30, any_tools=354, tool=0, plain_arguments=True,
     # A PDF page is 1,500 to 3,000 tokens (Anthropic, PDF guide).
-    page_tokens=2250, audio_tokens_per_second=32,
+    page_tokens=2250,
 )  # fmt: skip
 # 496 or 497 in the same guide; the first of them have 313 or 346
 CLAUDE3 = replace(ANTHROPIC, any_tools=496)
 GEMINI = Framing(
     request=1, message=0, call=6, any_tools=0, tool=17,
     fields=FieldPrices(description=0, first_property=12, more_properties=10, property_description=6, enum_item=5),
-    # 258 tokens per PDF page, 32 per second of audio (Gemini API, token counting guide).
-    page_tokens=258, audio_tokens_per_second=32,
+    # 258 tokens per PDF page (Gemini API, token counting guide).
+    page_tokens=258,
 )  # fmt: skip
 LLAMA = Framing(
     # The chat template states dates in a system message of its own.
     request=31, message=4, call=16, any_tools=200, tool=4,
-    page_tokens=1200, audio_tokens_per_second=25,
+    page_tokens=1200,
 )  # fmt: skip
 QWEN = replace(LLAMA, request=3, message=5)
 DEEPSEEK = replace(
@@ -153,7 +152,7 @@ DEEPSEEK = replace(
 GENERIC = Framing(
     # From nothing to 1,400 tokens once there are tools, by model and host: the middle of them.
     request=3, message=3, call=10, any_tools=150, tool=4,
-    page_tokens=1500, audio_tokens_per_second=32,
+    page_tokens=1500,
 )  # fmt: skip
 
 FRAMING = {

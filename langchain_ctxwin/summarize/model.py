@@ -190,9 +190,10 @@ class ModelSummarizer(Instructed):
     ) -> str:
         """Ask after the request that was sent, in which `previous` stands; an empty text where that does not fit."""
         quote = next(filter(None, map(readable_text, reversed(messages))), "")
-        mark = _mark_of(quote[:QUOTE_CHARS])
+        quote = quote[:QUOTE_CHARS]
+        mark = _mark_of(quote)
         question = EXTENSION.format(
-            quote=quote[:QUOTE_CHARS],
+            quote=quote,
             mark=mark,
             sections=sections_text(self.sections),
             max_tokens=f"{max_tokens:,}",
@@ -206,8 +207,8 @@ class ModelSummarizer(Instructed):
             return ""
         if isinstance(reply, AIMessage) and reply.tool_calls:
             raise SummarizationError(
-                f"the model called {reply.tool_calls[0]['name']} instead of writing a summary: pass another model as "
-                "summarizer, which is not shown the tools"
+                "the model called a tool instead of writing a summary: pass another model as summarizer, which is not "
+                "shown the tools"
             )
         return self._accepted(reply, max_tokens, mark)
 

@@ -110,7 +110,7 @@ def test_a_tool_call_instead_of_a_summary_is_a_failure():
     state = talk(model)
     assert state["messages"][-1].text.startswith("answer")
     assert (
-        "called search instead of writing a summary" in state["context_guard"]["reason"]
+        "called a tool instead of writing a summary" in state["context_guard"]["reason"]
     )
 
 

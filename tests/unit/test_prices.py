@@ -227,8 +227,8 @@ def test_a_text_file_costs_what_its_text_costs(block):
 @pytest.mark.parametrize(
     ("block", "tokens"),
     [
-        ({"type": "input_audio", "input_audio": {"data": b64(b"\1" * 160_000), "format": "wav"}}, 110),
-        ({"type": "media", "mime_type": "audio/mpeg", "data": b"\1" * 160_000}, 110),
+        ({"type": "input_audio", "input_audio": {"data": b64(b"\1" * 160_000), "format": "wav"}}, 352),
+        ({"type": "media", "mime_type": "audio/mpeg", "data": b"\1" * 160_000}, 352),
         ({"type": "media", "mime_type": "video/mp4", "data": b"\1" * 2_500_000}, 11 * 263),
         ({"type": "file", "base64": b64(b"%PDF" + b"\1" * 149_000), "mime_type": "application/pdf"}, 3 * 1200),
         ({"type": "file", "url": "https://example.com/a.pdf"}, 11 * 1200),
