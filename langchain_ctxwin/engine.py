@@ -375,7 +375,7 @@ class ContextEngine:
                 tools=tools,
                 tool_tokens=pricing.tool_set(in_prompt(tools, rules.provider)).tokens,
                 tools_digest=pricing.tool_set(tools).digest,
-                model=model_name(model) or self.model,
+                model=model_name(model) or self.model or model_name(called),
                 declared=limits,
                 info=called if isinstance(called, ModelInfo) else None,
                 rules=rules,

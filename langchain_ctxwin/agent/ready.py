@@ -34,8 +34,7 @@ from langchain_ctxwin.agent.state import ContextState, State, Update
 from langchain_ctxwin.agent.step import AgentStep, router_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.compaction import after_undo, dropped_positions
-from langchain_ctxwin.core.limits import NamedLimits, is_registry, limits_given
-from langchain_ctxwin.core.model_info import family_of, model_name, unbound
+from langchain_ctxwin.core.model_info import family_of, unbound
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import checked_tools, name_of, recall_name
 from langchain_ctxwin.core.view import message_id
@@ -126,7 +125,7 @@ def create_context_agent(
     tools = with_recall([*tools, recall_tool()], chat) if recall else tools
     counted_by = counter or TokenEstimator(family_of(chat))
     engine = ContextEngine(
-        _limits(limits, chat),
+        chat if limits is None else limits,
         counter=counter if router_of(chat) else counted_by,
         summarizer=summarizer,
         config=config,
@@ -195,16 +194,6 @@ def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None) -> ToolNode:
         wrap_tool_call=guard.wrap_tool_call,
         awrap_tool_call=guard.awrap_tool_call,
     )
-
-
-def _limits(limits: Any, chat: BaseChatModel) -> Any:
-    if limits is None:
-        return chat
-    if is_registry(limits) or model_name(limits):
-        return limits
-    # of no model, for all candidates of a router
-    name = "" if router_of(chat) else model_name(chat)
-    return NamedLimits(limits_given(limits), name)
 
 
 def _chat_model(model: str | BaseChatModel) -> Any:
