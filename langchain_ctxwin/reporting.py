@@ -53,7 +53,7 @@ class LogSink:
     def emit(self, event: Event) -> None:
         """Write the name of the event, with what belongs to it."""
         if event.level != "debug":
-            getattr(log, event.level)(event.name, **_with_place(event))
+            getattr(log, event.level)(event.name, **event.facts())
 
 
 class StreamSink:
@@ -77,14 +77,7 @@ class StreamSink:
             KeyError,
         ):  # a node that is called outside a graph has no stream
             return
-        writer({"type": event.name, **_with_place(event), **event.quoting})
-
-
-def _with_place(event: Event) -> dict[str, Any]:
-    """The facts of an event and its model; an alert is read apart from its run, so it names its thread."""
-    thread = event.thread if isinstance(event, AlertEvent) else ""
-    place = {"thread": thread, "model": event.model}
-    return {name: value for name, value in place.items() if value} | event.facts()
+        writer({"type": event.name, **event.facts(), **event.quoting})
 
 
 class MemorySink:

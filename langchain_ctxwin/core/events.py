@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage
 
@@ -20,8 +20,27 @@ from langchain_ctxwin.core.sizing import Usage, sent_tokens, stop_reasons
 Level = Literal["debug", "info", "warning"]
 """How much an event wants to be noticed, in the words of logging."""
 
-PLACE_AND_NAME = frozenset({"event", "name", "status", "thread", "model", "time"})
-"""What logs and streams have beside the facts of an event: a status is in its name."""
+LEVELS: Mapping[str, Level] = {
+    "context.step": "debug",
+    "tool_result.guarded": "debug",
+    **dict.fromkeys(
+        (
+            "context.alert",
+            "context.budget_near",
+            "context.newest_clamped",
+            "context.overflow_recovered",
+            "context.reasoning_left_out",
+            "context.refused",
+            "context.session_mended",
+            "context.summary_failed",
+            "context.summary_refused",
+            "context.usage_ignored",
+            "models.changed",
+        ),
+        "warning",
+    ),
+}
+"""How much events want to be noticed, by name; others are `info`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +53,10 @@ class Event:
     NAME: ClassVar[str] = "context.event"
     """What logs and streams call it; a name may hold fields of the event."""
 
-    LEVEL: ClassVar[Level] = "info"
+    HIDDEN: ClassVar[frozenset[str]] = frozenset(
+        {"event", "name", "status", "notice", "about", "thread", "time"}
+    )
+    """What logs and streams show apart, or not at all: a status is in the name, and a run knows its thread."""
 
     thread: str = ""
     """Thread id of the run; empty outside of one."""
@@ -56,7 +78,7 @@ class Event:
     @property
     def level(self) -> Level:
         """How much it wants to be noticed."""
-        return self.LEVEL
+        return LEVELS.get(self.name, "info")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the name and all fields as JSON values; money as text, so that it stays exact."""
@@ -65,11 +87,12 @@ class Event:
         return {"event": type(self).__name__, "name": self.name, **values}
 
     def facts(self) -> dict[str, Any]:
-        """Return the fields of this kind of event alone, as logs and streams show them."""
+        """Return what is known of this kind of event, as logs and streams show it."""
+        values = self.to_dict()
         return {
             name: value
-            for name, value in self.to_dict().items()
-            if name not in PLACE_AND_NAME and value not in (None, "")
+            for name, value in (values | values.get("about", {})).items()
+            if name not in self.HIDDEN and value not in (None, "")
         }
 
 
@@ -78,7 +101,6 @@ class StepEvent(Event):
     """A model answered: what its request held, and what it came to."""
 
     NAME: ClassVar[str] = "context.step"
-    LEVEL: ClassVar[Level] = "debug"
 
     provider: str = ""
     """Who serves the model; empty when unknown."""
@@ -280,18 +302,12 @@ class SummaryEvent(Event):
     cost: Decimal | None = None
     """USD, by the prices of the summarizer's model; None when they are unknown."""
 
-    @property
-    def level(self) -> Level:
-        """What failed is a warning."""
-        return "info" if self.status in {"started", "ready"} else "warning"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverflowEvent(Event):
     """A request was too large: a smaller one follows, or one that asks for less output, or the step failed."""
 
     NAME: ClassVar[str] = "context.refused"
-    LEVEL: ClassVar[Level] = "warning"
 
     attempt: int = 0
     """Number of the refused call, where another one follows; 0 when the step failed."""
@@ -346,11 +362,6 @@ class ToolResultEvent(Event):
         """What logs and streams call it."""
         return "tool_result.reduced" if self.is_reduced else self.NAME
 
-    @property
-    def level(self) -> Level:
-        """A result that fits is nothing to be told."""
-        return "info" if self.is_reduced else "debug"
-
 
 Notice = Literal[
     "usage_ignored",
@@ -374,22 +385,12 @@ class NoticeEvent(Event):
     notice: Notice
     about: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def level(self) -> Level:
-        """What somebody chose is no trouble."""
-        return "info" if self.notice == "compaction_undone" else "warning"
-
-    def facts(self) -> dict[str, Any]:
-        """Return the facts in `about`."""
-        return cast("dict[str, Any]", as_json(self.about))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChangeEvent(Event):
     """A source states another limit or price of a model than before."""
 
     NAME: ClassVar[str] = "models.changed"
-    LEVEL: ClassVar[Level] = "warning"
     field: str = ""
     """Name of the field of `ModelInfo`."""
 
@@ -403,6 +404,7 @@ class AlertEvent(Event):
     """A measure passed its threshold, or is back within it; about one conversation, one model, or all of them."""
 
     NAME: ClassVar[str] = "context.alert"
+    HIDDEN: ClassVar[frozenset[str]] = Event.HIDDEN - {"thread"}
     alert: str = ""
     """Name of the threshold in the configuration."""
 
@@ -411,11 +413,6 @@ class AlertEvent(Event):
     is_cleared: bool = False
     detail: str = ""
     """What the value is of, in a few words."""
-
-    @property
-    def level(self) -> Level:
-        """One that is over is good news."""
-        return "info" if self.is_cleared else "warning"
 
 
 TYPES: tuple[type[Event], ...] = (

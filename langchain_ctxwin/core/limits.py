@@ -525,36 +525,36 @@ class TokenBudget:
 
 
 def refusal(report: Mapping[str, Any]) -> BudgetExceededError:
-    """Build the error for a request that nothing can make fit: a sentence, the table of regions, and what to change.
+    """Build the error for a request that nothing can make fit: a sentence with what to change, and the regions.
 
     `report` is that of the request at its smallest.
     """
-    limit, needed = report["input_limit"], report["total_tokens"]
+    limit, total = report["input_limit"], report["total_tokens"]
     regions = {name: report[key] for name, key in REGIONS.items()}
-    by_size = sorted(regions, key=lambda name: -regions[name])
-    changes = [ADVICE[name] for name in by_size if regions[name] >= LARGE_SHARE * limit]
+    subject, needed, taking = "the request needs", total, {**regions}
+    if (fixed_tokens := total - taking["history"]) > limit:
+        subject, needed = "fixed regions need", fixed_tokens
+        del taking["history"]
+    changes = [
+        ADVICE[name]
+        for name in sorted(regions, key=lambda name: -regions[name])
+        if regions[name] >= LARGE_SHARE * limit
+    ]
     if report["reserved_tokens"] >= LARGE_SHARE * report["context_window"]:
         changes.append("lower output_reserve")
-    first_changes = " or ".join([*changes[:1], "raise context_window"])
-    changes.append("raise context_window (use a model with a larger one)")
-    subject, taking = "the request needs", [*regions]
-    if (fixed_tokens := sum(regions.values()) - regions["history"]) > limit:
-        subject, needed = "fixed regions need", fixed_tokens
-        taking.remove("history")
-    sizes = ", ".join(f"{name} {regions[name]:,}" for name in taking if regions[name])
+    changes.append("raise context_window")
+    sizes = ", ".join(f"{name} {size:,}" for name, size in taking.items() if size)
     rows = {
         "context window": report["context_window"],
         "output reserve": report["reserved_tokens"],
         "input limit": limit,
         **regions,
-        "total": report["total_tokens"],
+        "total": total,
     }
-    table = (
-        f"{name:<14}{size:>14,}{size / limit:>11.1%}" for name, size in rows.items()
-    )
-    parts = [
-        f"{subject} {needed:,} of {limit:,} tokens ({sizes}): {first_changes}",
-        "\n".join(["region                tokens   of limit", *table]),
-        "\n- ".join(["What to change:", *changes]),
+    lines = [
+        f"{subject} {needed:,} of {limit:,} tokens ({sizes}): {' or '.join(changes)}",
+        "",
+        "region                tokens   of limit",
+        *(f"{name:<14}{size:>14,}{size / limit:>11.1%}" for name, size in rows.items()),
     ]
-    return BudgetExceededError("\n\n".join(parts), report=report)
+    return BudgetExceededError("\n".join(lines), report=report)
