@@ -362,7 +362,9 @@ PATTERNS = [
 HEADER_CHARS = 131_072  # of base64 that is decoded for the size of an image: enough to pass the metadata of photos
 # A data URL states its media type and encoding in fewer characters, and so do names, addresses and ids.
 HEAD_CHARS = 256
-DATA_KEYS = frozenset({"data", "base64", "file_data"})  # where a short file stands
+SPELLED = {"text file": (3, 1), "encrypted": (4, 1)}
+"""Bytes of a token of what is a text in base64, whatever its length."""
+
 # assumed width and height of an image whose size cannot be seen
 DEFAULT_SIDE_PIXELS = 1024
 UNKNOWN_BYTES = 500_000  # assumed size of media that is only referenced
@@ -385,21 +387,24 @@ def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
         for leaf in leaves(media.block)
     ]
     data = max(texts, key=len, default="")
-    if kind == "encrypted":  # about as long as its text
-        return 1 + len(data) * 3 // 16
     if kind in {"file", "text file", "blob"}:
         stated = (_FORMAT.match(text) for text in texts if isinstance(text, str))
         kind = next((found[1] or "text file" for found in stated if found), kind)
     if kind == "image":
         return image_tokens(*image_size(_beginning(data)))
     # Bytes of a unit, and its tokens: a second of compressed audio at 128 kbit/s, or of video at 2 Mbit/s, one frame
-    # and the sound (Gemini API, token counting guide); three characters of a text in base64; a page of a document.
+    # and the sound (Gemini API, token counting guide); a page of a document.
     unit_bytes, unit_tokens = {
         "audio": (16_000, 32),
         "video": (250_000, 263),
-        "text file": (3, 1),
+        **SPELLED,
     }.get(kind, (50_000, framing.page_tokens))
-    return (1 + _size_bytes(media.block, data) // unit_bytes) * unit_tokens
+    num_bytes = len(data)
+    if isinstance(data, str):  # in base64, or an address or id, which does not tell it
+        is_name = len(data) <= HEAD_CHARS or "://" in data[:HEAD_CHARS]
+        is_known = kind in SPELLED or not is_name
+        num_bytes = num_bytes * 3 // 4 if is_known else UNKNOWN_BYTES
+    return (1 + num_bytes // unit_bytes) * unit_tokens
 
 
 def image_size(raw: bytes) -> tuple[int, int]:
@@ -429,16 +434,6 @@ def _beginning(data: str | bytes) -> bytes:
         return urlsafe_b64decode(f"{data[start : start + HEADER_CHARS]}==")
     except ValueError:
         return b""
-
-
-def _size_bytes(block: Mapping[str, Any], data: str | bytes) -> int:
-    """The size of what stands in a block; a link or an id does not tell it."""
-    if isinstance(data, bytes):
-        return len(data)
-    parts = [block, *(part for part in block.values() if isinstance(part, Mapping))]
-    is_inline = len(data) > HEAD_CHARS or any(DATA_KEYS & part.keys() for part in parts)
-    is_link = "://" in data[:HEAD_CHARS]
-    return len(data) * 3 // 4 if is_inline and not is_link else UNKNOWN_BYTES
 
 
 def _plain_text(block: Mapping[str, Any]) -> str | None:
