@@ -161,10 +161,9 @@ class StepEvent(Event):
         """
         usage = Usage.of_answer(answer)
         metadata = answer.response_metadata
-        provider = metadata.get("model_provider") or (info.provider if info else "")
-        route = metadata.get("route")
+        served_by = metadata.get("model_provider") or (info and info.provider)
         return cls(
-            provider=provider if isinstance(provider, str) else "",
+            provider=served_by or "",
             answer_id=answer.id or "",
             reported_tokens=sent_tokens(answer),
             cached_tokens=usage.cached_tokens,
@@ -173,7 +172,7 @@ class StepEvent(Event):
             cost=usage.cost(info),
             finish_reason=next(iter(stop_reasons(answer)), ""),
             tools_called=tuple(call["name"] for call in answer.tool_calls),
-            route=route if isinstance(route, Mapping) else {},
+            route=metadata.get("route") or {},
             **request,
         )
 
