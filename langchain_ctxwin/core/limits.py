@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from math import inf
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
@@ -234,8 +234,7 @@ def require_tokens(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class NamedLimits:
+class NamedLimits(NamedTuple):
     """Limits under the name of their model, so that what a provider states is remembered for it."""
 
     limits: ModelLimits

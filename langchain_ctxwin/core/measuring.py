@@ -73,16 +73,16 @@ def measured(
         request, learned, 0 if was_refused else min(fixed)
     )
     limit = limits.input_limit(reserved_tokens)
-    bounds: dict[str, Any] = {
-        "limits": limits,
-        "reserved_tokens": reserved_tokens,
-        "input_limit": limit,
-        "limit": limit,
-    }
-    request = replace(request, **bounds)
+    request = replace(
+        request,
+        limits=limits,
+        reserved_tokens=reserved_tokens,
+        input_limit=limit,
+        limit=limit,
+    )
     for change in CHANGES:
         if changed := change(request):
-            request = replace(_sized(replace(request, session=changed)), **bounds)
+            request = _sized(replace(request, session=changed))
     return request
 
 
@@ -206,11 +206,8 @@ def last_report_of(
         at, messages = anchor["index"], request.history.messages
         if at > len(messages) or anchor["digest"] != request.digest_until(at):
             return None
-        newest = ReportedSize(anchor["tokens"], anchor["estimate"], at)
-    if newest is None:
-        return None
-    later = request.steps[request.steps.place(newest.at) :][:1]
-    return newest if later and later[0].index == newest.at else None
+        return ReportedSize(anchor["tokens"], anchor["estimate"], at)
+    return newest
 
 
 def _unbound(request: Request) -> int:

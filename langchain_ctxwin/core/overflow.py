@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from langchain_ctxwin.errors import ContextWindowError
 
 
-@dataclass(frozen=True, slots=True)
-class ContextOverflow:
+class ContextOverflow(NamedTuple):
     """A request that was refused as too large; sizes are None where the provider does not state them."""
 
     limit: int | None = None
@@ -34,10 +32,10 @@ class ContextOverflow:
     requested_output: int | None = None
     """Tokens that were requested for the answer."""
 
-    unit: Literal["tokens", "bytes", "images"] = field(default="tokens", kw_only=True)
+    unit: Literal["tokens", "bytes", "images"] = "tokens"
     """What there was too much of. Pictures have few tokens and many bytes, and their number is limited, too."""
 
-    most: int | None = field(default=None, kw_only=True)
+    most: int | None = None
     """Bytes or images that a request may have, where those were too many."""
 
 

@@ -60,8 +60,7 @@ LEAST_FIXED_SHARE = 0.1
 FIXED_REGIONS = ("system_tokens", "tool_tokens", "summary_tokens", "pinned_tokens")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
+class Doubt(NamedTuple):
     """How far a counter may be off before any report: learned when it was fitted, or stated by the counter."""
 
     ratio_sd: float = 1.0
@@ -116,8 +115,7 @@ class Regions:
         return Regions(**fixed, history_tokens=max(0, total - sum(fixed.values())))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizeEstimate:
+class SizeEstimate(NamedTuple):
     """A size in the provider's counts and how sure it is. The regions add up to the median."""
 
     regions: Regions
@@ -202,7 +200,7 @@ class Sizes:
         regions = plain.with_offset(self.offset)
         total, doubt = regions.total_tokens, self.doubt
         if doubt is None:
-            return SizeEstimate(regions=regions, upper_tokens=total, lower_tokens=total)
+            return SizeEstimate(regions, total, total)
         squares, others, lower_share = TYPICAL_TEXT_TOKENS * text, 0.0, 1.0
         if added is not None:
             text, squares = sum(added), sum(tokens * tokens for tokens in added)
@@ -220,11 +218,8 @@ class Sizes:
         ratio_spread = doubt.ratio_sd * unlearned * text
         spread = hypot(ratio_spread, noise, others, TEXT_NOISE_TOKENS)
         margin = QUANTILE_SD * spread
-        return SizeEstimate(
-            regions=regions,
-            upper_tokens=ceil(total + margin),
-            lower_tokens=max(0, floor(total - lower_share * margin)),
-        )
+        lower = max(0, floor(total - lower_share * margin))
+        return SizeEstimate(regions, ceil(total + margin), lower)
 
     def scaled(self, estimates: Regions, steps: Steps) -> tuple[Regions, int]:
         """Return the regions as counted in spans or scaled by the ratio, without the offset; and what no span has.

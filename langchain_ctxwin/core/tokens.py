@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import (
     AIMessage,
@@ -180,8 +180,7 @@ REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_details")
 """Where in `additional_kwargs` integrations keep reasoning that they send again, such as those of Ollama."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One tool call or the reference of a result to its call: adds framing beside its text."""
 
     name: str = ""
