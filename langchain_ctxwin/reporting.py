@@ -159,9 +159,10 @@ class Reporter:
 
     def emit(self, event: Event) -> None:
         """Hand an event to every sink; an alert about several conversations stays without a thread."""
-        thread = event.thread or (
-            "" if isinstance(event, AlertEvent) else thread_of_run()
-        )
+        settings = ensure_config().get("configurable", {})
+        thread = event.thread
+        if not isinstance(event, AlertEvent):
+            thread = thread or str(settings.get("thread_id") or "")
         event = replace(event, thread=thread, time=event.time or self._clock())
         for sink, failures in self._failures:
             try:
@@ -174,11 +175,6 @@ class Reporter:
     def notice(self, notice: Notice, model: str = "", **about: Any) -> None:
         """Report something that an operator may want to look at."""
         self.emit(NoticeEvent(notice=notice, model=model, about=about))
-
-
-def thread_of_run() -> str:
-    """Return the thread id of the run; empty outside of one."""
-    return str(ensure_config().get("configurable", {}).get("thread_id") or "")
 
 
 class Prices:

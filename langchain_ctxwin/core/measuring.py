@@ -393,19 +393,16 @@ def silent_overflow(
     if doubted and doubted.tokens < doubted.estimate:
         before = doubted
         added = max(0, window.estimates.total_tokens - doubted.estimate)
-    if not before or reported >= least or not _is_cut(reported, before.tokens, added):
+    if before is None or reported >= least or added < GROWTH_TOKENS:
+        return None
+    uncached = added / ADDED_DOUBT, added * ADDED_DOUBT + CACHE_BLOCK_TOKENS
+    is_same = abs(reported - before.tokens) <= SAME_TOKENS
+    if not is_same or uncached[0] <= reported <= uncached[1]:
         return None
     # Some servers keep half their window of a prompt that exceeds it.
     accepted = extended.tokens if extended else 0
     is_half = accepted <= 2 * reported < least
     return ContextOverflow(2 * reported if is_half else max(reported, accepted))
-
-
-def _is_cut(reported: int, before: int, added: int) -> bool:
-    """True for the same size again although the request grew, where that is not what a cache did not hold."""
-    is_same = abs(reported - before) <= SAME_TOKENS
-    least, most = added / ADDED_DOUBT, added * ADDED_DOUBT + CACHE_BLOCK_TOKENS
-    return is_same and added >= GROWTH_TOKENS and not least <= reported <= most
 
 
 # ---- after a refusal ------------------------------------------------------------------------------------------------

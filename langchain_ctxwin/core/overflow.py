@@ -106,7 +106,7 @@ OVERFLOW_CODE = re.compile(
     r"(?:exceeded|too_?long|too_?large|overflow)(?:_?(?:error|exception))?)\b",
     re.IGNORECASE | re.ASCII,
 )
-"""Values of `code` or `type` that say overflow, whatever the text."""
+"""Codes that say overflow, whatever else the text says."""
 
 # HTTP statuses that are never an overflow: credentials, payment, missing, conflict, rate, overload.
 OTHER_STATUSES = frozenset({401, 402, 403, 404, 408, 409, 429, 529})
@@ -259,14 +259,13 @@ def _judge(evidence: Evidence) -> ContextOverflow | Literal[False] | None:
     names, status, text = evidence
     if status in OTHER_STATUSES or OTHER_CLASS.search(names):
         return False
-    has_code = any(map(OVERFLOW_CODE.search, _CODE.findall(text)))
+    has_code = OVERFLOW_CODE.search(text)
     if not has_code and _first(OTHER_FAILURES, text):
         return False
     for unit, wordings in MEDIA.items():
         if match := _first(wordings, text):
             return ContextOverflow(unit=unit, most=_numbers(match).get("most"))
-    is_stated = OVERFLOW_CODE.search(text) or _first(JOINT_SIZES, text)
-    if has_code or is_stated or CORE_CLASS in names:
+    if has_code or CORE_CLASS in names or _first(JOINT_SIZES, text):
         return _sized(text)
     is_parameter = _first(PARAMETERS, text) and not _first(JOINT, text)
     is_named = OVERFLOW_CLASS.search(f"{names} {text}")
@@ -321,7 +320,6 @@ BODY_ATTRIBUTES = ("body", "details", "response", "error")
 CODE_ATTRIBUTES = ("code", "type")
 """Where clients keep a provider's own error code."""
 
-_CODE = re.compile(r"\b(?:code|type): ?(\w+)", re.ASCII)
 _NOISE = re.compile(r"https?://\S{1,200}|[\\\"'`\u2018\u2019]+")
 _SPACE = re.compile(r"\\{1,8}[nrt](?![a-z]{2})|\s+")
 _STATUS = re.compile(r"[45][0-9]{2}")
@@ -358,7 +356,7 @@ def evidence_of(source: object) -> Iterator[Evidence]:
         if getattr(response, "is_closed", None) is True:
             texts.append(getattr(response, "text", None))
         texts = [one for one in texts if isinstance(one, str | bytes | Mapping | list)]
-        codes = [f"code: {getattr(error, name, '')}" for name in CODE_ATTRIBUTES]
+        codes = [getattr(error, name, "") for name in CODE_ATTRIBUTES]
         statuses = (
             str(getattr(place, name, ""))  # LiteLLM keeps it as text at times
             for place in (error, response)

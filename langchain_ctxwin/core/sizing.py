@@ -43,6 +43,9 @@ TYPICAL_TEXT_TOKENS = 500
 PRIOR_TOKENS = 800
 """Tokens of text that the estimate counts for beside the spans."""
 
+MAX_LEARNED_TOKENS = 10_000
+"""Tokens of counted text that make the ratio surer; more may be of another kind than what comes."""
+
 PLAUSIBLE_RATIO, PLAUSIBLE_TOKENS = 4.0, 300
 """A reported difference is that of the text between when it is within this factor and this constant of its estimate."""
 
@@ -201,23 +204,25 @@ class Sizes:
         total, doubt = regions.total_tokens, self.doubt
         if doubt is None:
             return SizeEstimate(regions, total, total)
-        squares, others, lower_share = TYPICAL_TEXT_TOKENS * text, 0.0, 1.0
+        learned = min(self.learned_tokens, MAX_LEARNED_TOKENS)
+        ratio_sd = doubt.ratio_sd * sqrt(PRIOR_TOKENS / (PRIOR_TOKENS + learned))
+        ratio_spread, squares = ratio_sd * text, TYPICAL_TEXT_TOKENS * text
+        others, lower_share = 0.0, 1.0
         if added is not None:
-            text, squares = sum(added), sum(tokens * tokens for tokens in added)
+            squares = sum(tokens * tokens for tokens in added)
+            ratio_spread = ratio_sd * sum(added)
         elif self.is_reported:
-            # the offset holds for the text that it was taken from: the ratio is in doubt for what is more or less
+            # The offset holds for the text that it was taken from: the ratio is in doubt for what is more or less.
+            # Where most of that is gone, what is left is in doubt as if nothing was reported, and so is the offset.
+            changed = ratio_sd * abs(text - self.offset_text)
+            ratio_spread = min(changed, hypot(ratio_spread, self.offset))
             others = FIXED_NOISE_SHARE * (plain.total_tokens - text)
-            text = min(text, abs(text - self.offset_text))
         else:
             tools, lower_share = estimates.tool_tokens, doubt.lower_share
             tools_sd = TOOLS_SD_SHARE * tools + TOOLS_SD_TOKENS if tools else 0.0
             others = hypot(doubt.ratio_sd * estimates.system_tokens, tools_sd)
-        # the ratio is surer the more text was counted
-        unlearned = sqrt(PRIOR_TOKENS / (PRIOR_TOKENS + self.learned_tokens))
         noise = doubt.noise_share * sqrt(squares)
-        ratio_spread = doubt.ratio_sd * unlearned * text
-        spread = hypot(ratio_spread, noise, others, TEXT_NOISE_TOKENS)
-        margin = QUANTILE_SD * spread
+        margin = QUANTILE_SD * hypot(ratio_spread, noise, others, TEXT_NOISE_TOKENS)
         lower = max(0, floor(total - lower_share * margin))
         return SizeEstimate(regions, ceil(total + margin), lower)
 
@@ -306,7 +311,9 @@ class Sizes:
         spans = self.spans
         if extended and extended.at >= (spans[-1].stop if spans else 0):
             grown, added = tokens - extended.tokens, estimate - extended.estimate
-            if is_plausible(grown, added):
+            most = PLAUSIBLE_RATIO * added + PLAUSIBLE_TOKENS
+            fewest = added / PLAUSIBLE_RATIO - PLAUSIBLE_TOKENS
+            if added > 0 and max(1, fewest) <= grown <= most:
                 span = Span(extended.at, report.at, added, grown)
                 spans = (*spans, span)[-MAX_SPANS:]
         return replace(self, doubted=None, is_reported=True, spans=spans)
@@ -335,14 +342,6 @@ class Sizes:
 
 
 STORED_SIZES = TypeAdapter(Sizes)
-
-
-def is_plausible(tokens: int, estimate: int) -> bool:
-    """True when a reported difference can be the size of a text with this estimate."""
-    if tokens <= 0 or estimate <= 0:
-        return False
-    largest = PLAUSIBLE_RATIO * estimate + PLAUSIBLE_TOKENS
-    return estimate / PLAUSIBLE_RATIO - PLAUSIBLE_TOKENS <= tokens <= largest
 
 
 # ---- which reports are believed -------------------------------------------------------------------------------------
@@ -378,23 +377,15 @@ _VERSION = re.compile(r"|[-@:_](?:\d{3,}+|\d\d-\d\d|v?\d++$|latest|preview|exp|b
 def sent_tokens(reply: AIMessage) -> int | None:
     """Return the size of the request behind an answer as its provider states it; None when it does not.
 
-    What it cleared itself counts, too. One that compacted the conversation before it answered states the size of what
-    it made of it.
+    What the provider cleared itself (Anthropic's `context_management`) was sent all the same, and counts again in the
+    next request. One that compacted the conversation before it answered states the size of what it made of it.
     """
     tokens = Usage.of(reply.usage_metadata).input_tokens
     if not tokens or compaction_in(reply):
         return None
-    return tokens + cleared_tokens(reply)
-
-
-def cleared_tokens(reply: AIMessage) -> int:
-    """Return what the provider left out of the prompt by its own edits, Anthropic's `context_management`, in tokens.
-
-    It was sent all the same, and counts again in the next request.
-    """
-    managed = reply.response_metadata.get("context_management")
-    edits = managed.get("applied_edits") if isinstance(managed, Mapping) else None
-    return sum(edit.get("cleared_input_tokens") or 0 for edit in edits or ())
+    managed = reply.response_metadata.get("context_management") or {}
+    edits = managed.get("applied_edits") or ()
+    return tokens + sum(edit.get("cleared_input_tokens") or 0 for edit in edits)
 
 
 def count_of(value: object) -> int | None:
