@@ -346,7 +346,8 @@ class ContextEngine:
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
         rules = self.rules_of(called if called is not None else model)
-        settings, pricing = self.config, self._pricing.of(model)
+        settings = self.config
+        pricing = self._pricing.of(model if model is not None else called)
         history = pricing.history(messages)
         system = merge_system(system_prompt, history.messages[: history.first])
         limits = self.limits if model is None else ModelLimits.of(model)

@@ -34,8 +34,7 @@ from langchain_ctxwin.agent.state import ContextState, State, Update
 from langchain_ctxwin.agent.step import AgentStep, router_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.compaction import after_undo, dropped_positions
-from langchain_ctxwin.core.model_info import family_of, unbound
-from langchain_ctxwin.core.tokens import TokenEstimator
+from langchain_ctxwin.core.model_info import unbound
 from langchain_ctxwin.core.tool_schemas import checked_tools, name_of, recall_name
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine
@@ -123,10 +122,9 @@ def create_context_agent(
     expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
     chat, tools = _chat_model(model), checked_tools(tools)
     tools = with_recall([*tools, recall_tool()], chat) if recall else tools
-    counted_by = counter or TokenEstimator(family_of(chat))
     engine = ContextEngine(
         chat if limits is None else limits,
-        counter=counter if router_of(chat) else counted_by,
+        counter=counter,
         summarizer=summarizer,
         config=config,
         learned=learned,
@@ -136,7 +134,7 @@ def create_context_agent(
     )
     tool_node = _tool_node(
         runnable_tools(tools, tool_selector),
-        guard and guard.within(engine.reporter, counted_by),
+        guard and guard.within(engine.reporter),
     )
     bound: list[Any] = [
         *tool_node.tools_by_name.values(),

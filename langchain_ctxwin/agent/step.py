@@ -38,8 +38,6 @@ from langchain_ctxwin.core.limits import (
 from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.model_info import (
     arguments_of,
-    family_of,
-    model_name,
     unbound,
 )
 from langchain_ctxwin.core.provider_blocks import in_prompt
@@ -515,14 +513,13 @@ def router_of(model: Any) -> ModelRouter | None:
 
 
 def limited_by(engine: ContextEngine, model: Any) -> Any:
-    """Return the model of a request, or the limits that its engine was given as numbers, where those are smaller."""
-    if engine.model or not engine.limits.known:
-        return model
-    model_limits, own, reserve = (
-        ModelLimits.of(model),
+    """Return the model of a request; None where its engine was given smaller limits, as numbers."""
+    own, limits, reserve = (
         engine.limits,
+        ModelLimits.of(model),
         engine.config.output_reserve,
     )
-    if model_limits.known and model_limits.room(reserve) < own.room(reserve):
+    if engine.model or not own.known:
         return model
-    return NamedLimits(own, model_name(model), family_of(model))
+    is_smaller = limits.known and limits.room(reserve) < own.room(reserve)
+    return model if is_smaller else None

@@ -145,7 +145,6 @@ class ToolResultGuard:
         self._clock = clock
         self._scope = thread_of if scope is None else scope
         self._new_id = new_id
-        self._counter = counter
         self._prices = ContentPrices(counter)
         self._reporter = Reporter.of(sinks)
 
@@ -160,13 +159,9 @@ class ToolResultGuard:
         """The tools that the model needs to read on: bind them beside your own."""
         return [read_more_tool(self.read, self.aread)]
 
-    def within(
-        self, reporter: Reporter, counter: TokenCounter | None = None
-    ) -> ToolResultGuard:
-        """Return this guard with the sinks and the counter of an agent, where it was made without any."""
+    def within(self, reporter: Reporter) -> ToolResultGuard:
+        """Return this guard with the sinks of an agent, where it was made without any."""
         other = copy(self)
-        if self._counter is None:
-            other._prices = ContentPrices(counter)  # noqa: SLF001  # a copy of this one
         if not self._reporter.sinks:
             other._reporter = reporter  # noqa: SLF001
         return other
