@@ -93,19 +93,13 @@ class Compaction:
         return self.after.upper_tokens + self.summary_max_tokens <= self.after.limit
 
     @property
-    def dropped(self) -> list[int]:
-        """Positions of the messages that leave without a summary."""
-        if self.snapshot:
-            return []
-        covered = uncovered(self.view, self.after.history.first)
-        dropped = dropped_positions(self.before, self.after)
-        return [index for index in dropped if index >= covered]
-
-    @property
     def dropped_turns(self) -> int:
         """How many turns leave without a summary."""
         messages = self.after.history.messages
-        return sum(isinstance(messages[index], HumanMessage) for index in self.dropped)
+        covered = uncovered(self.view, self.after.history.first)
+        dropped = dropped_positions(self.before, self.after)
+        users = (i for i in dropped if isinstance(messages[i], HumanMessage))
+        return sum(index >= covered for index in users)
 
     def applied(self, window: Window, request: Request | None = None) -> Request:
         """Return the request afterwards, priced already, with the session that is stored from now on.
@@ -476,14 +470,10 @@ def _accepted(
         most_tokens = accepted_tokens(planned)
         summary = first_part(summary, most_tokens, window.price_text)
     candidate = after.shown_as(replace(view, block=block), summary)
-    if not (summary or block):
-        raise SummarizationError(
-            f"not a word of it fits in {planned:,} tokens: raise summary_max_tokens"
-        )
-    if candidate.total_tokens >= before_tokens:
+    if not (summary or block) or candidate.total_tokens >= before_tokens:
         raise SummarizationError(
             f"with {planned:,} tokens of the summary the request has {candidate.total_tokens:,} tokens, before it "
-            f"had {before_tokens:,}: lower summary_max_tokens"
+            f"had {before_tokens:,}: change summary_max_tokens"
         )
     return candidate
 

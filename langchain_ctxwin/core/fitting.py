@@ -73,14 +73,8 @@ def take_while_fits(
 
 def first_enough(cuts: Sequence[int], ok: Callable[[int], bool]) -> int:
     """Return the first of the cuts for which `ok` holds, if it holds for all later ones; the last when for none."""
-    best = first_that(cuts, ok)
-    return cuts[-1] if best is None else best
-
-
-def first_that(values: Sequence[int], ok: Callable[[int], bool]) -> int | None:
-    """Return the first of the ascending values for which `ok` holds, if `ok` stays true once it is."""
-    place = bisect_left(values, x=True, key=ok)
-    return values[place] if place < len(values) else None
+    place = bisect_left(cuts, x=True, key=ok)
+    return cuts[min(place, len(cuts) - 1)]
 
 
 def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
@@ -92,10 +86,10 @@ def first_part(text: str, room_tokens: int, price: Callable[[str], int]) -> str:
         return "\n".join(fit.kept)
     line = fit.dropped[0]
     room = room_tokens - fit.tokens
-    stop = first_that(
-        range(len(line) - 1, 0, -1),
+    stop = first_enough(
+        range(len(line) - 1, -1, -1),
         lambda stop: price(f"{line[:stop]}{CUT_MARK}") < room,
     )
     # a word or value is never cut in two
-    head = _LAST_WORD.sub("", line[:stop]) if stop else ""
+    head = _LAST_WORD.sub("", line[:stop])
     return "\n".join((*fit.kept, f"{head}{CUT_MARK}" if head.strip() else "")).strip()

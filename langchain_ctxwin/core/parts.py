@@ -31,7 +31,6 @@ from langchain_ctxwin.core.provider_blocks import (
 )
 from langchain_ctxwin.core.record import (
     CLOSING,
-    FENCE,
     NO_MARKS,
     OPENING,
     Record,
@@ -146,16 +145,6 @@ class Parts:
         return max(first, view.start.index) if view.start else first
 
 
-_OPENERS = r"<\uff1c\ufe64"
-# or in full width
-_SPELLED = rf"[^\w{_OPENERS}]*".join(
-    f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in FENCE
-)
-_LETTER_LIKE = r"[^\W\x00-\x7f]"  # letters of other alphabets have the same shapes
-_FENCE = re.compile(
-    rf"[{_OPENERS}](?:[^\w{_OPENERS}]*{_SPELLED}|[^\s{_OPENERS}]*{_LETTER_LIKE})",
-    re.IGNORECASE,
-)
 CONSTRAINTS_TEXT = "Rules that hold for the whole conversation:"
 RECORD_ID = "ctxwin-record"
 
@@ -195,10 +184,7 @@ def record_text(summary: str, record: Record) -> str:
     """Return the fenced account of what left the view, the summary above the record; empty when nothing left."""
     lines = record.beside(summary)
     dropped_note = f"({record.messages:,} left out)" if record.messages else ""
-    # nothing quoted closes the fence
-    safe_summary = _FENCE.sub(
-        lambda match: match[0].translate(NO_MARKS), summary.strip()
-    )
+    safe_summary = summary.strip().translate(NO_MARKS)  # nothing quoted closes it
     parts = [part for part in (safe_summary, lines, dropped_note) if part]
     return "\n".join((OPENING, *parts, CLOSING)) if parts else ""
 

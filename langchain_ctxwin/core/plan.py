@@ -282,7 +282,7 @@ def emergency(request: Request, target_tokens: int | None = None) -> Compaction 
     need = before.need()
     if need is None or need.level != "hard":
         return None
-    compaction = _compaction(before, need.reason)
+    compaction = _compaction(before, need.reason, must_pay=False)
     after = compaction.after if compaction else before
     # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
     if target_tokens is None and after.lower_tokens > limit:
@@ -295,7 +295,7 @@ def relieve(request: Request) -> Compaction | None:
     need = request.need()
     if need is None or need.level == "hard":
         return None
-    return _worthwhile(request, need.reason)
+    return _compaction(request, need.reason)
 
 
 def summary_due(request: Request, *, is_local: bool) -> Compaction | None:
@@ -303,7 +303,7 @@ def summary_due(request: Request, *, is_local: bool) -> Compaction | None:
     need = request.need("" if is_local else "inline")
     if need is None or not request.may_summarize:
         return None
-    planned = _worthwhile if is_local else _summary
+    planned = _compaction if is_local else _summary
     return planned(request, need.reason)
 
 
@@ -312,19 +312,16 @@ def compaction_on_request(request: Request, *, is_local: bool) -> Compaction | N
     may_write = not is_local and request.settings.summarize != "off"
     before = replace(request, needs_room=True)
     summary = _summary(before, ASKED_BY_HOST) if may_write and before.fits else None
-    return summary or _worthwhile(before, ASKED_BY_HOST)
+    return summary or _compaction(before, ASKED_BY_HOST)
 
 
-def _worthwhile(request: Request, reason: str) -> Compaction | None:
-    compaction = _compaction(request, reason)
-    if compaction is None or not pays(request, compaction.tokens_after):
-        return None
-    return compaction
-
-
-def _compaction(before: Request, reason: str) -> Compaction | None:
+def _compaction(
+    before: Request, reason: str, *, must_pay: bool = True
+) -> Compaction | None:
+    """What should leave; None where nothing can, or it frees too little."""
     after = smaller(before)
-    if after.view == before.view and after.summary == before.summary:
+    is_same = after.view == before.view and after.summary == before.summary
+    if is_same or (must_pay and not pays(before, after.total_tokens)):
         return None
     return Compaction(kind="force", reason=reason, before=before, after=after)
 
@@ -474,22 +471,18 @@ def last_request(request: Request, start: int, stop: int) -> list[AnyMessage] | 
     """
     compacted_at = request.session.stop_at("since")
     answers = [
-        s
-        for s in request.steps
-        if s.index >= compacted_at
-        and s.messages
-        and isinstance(s.messages[0], AIMessage)
+        step
+        for step in request.steps
+        if step.index >= compacted_at
+        and step.messages
+        and isinstance(step.messages[0], AIMessage)
     ]
     if not answers or start < request.start:
         return None
     newest = answers[-1]
-    end = max(stop, newest.index if call_ids(newest.messages[0]) else newest.stop)
-    steps = list(request.steps)
-    room_tokens = request.input_limit - request.upper_tokens
-    while steps[-1].index >= end or (
-        steps[-1].index >= stop and room_tokens < QUESTION_TOKENS
-    ):
-        room_tokens += steps.pop().tokens
-    if room_tokens < QUESTION_TOKENS:
-        return None
-    return replace(request, steps=Steps(steps)).assembled()
+    is_final = not call_ids(newest.messages[0])
+    for end in (max(stop, newest.stop if is_final else newest.index), stop):
+        sent = request_until(request, end)
+        if sent and sent.upper_tokens + QUESTION_TOKENS <= sent.input_limit:
+            return sent.assembled()
+    return None

@@ -507,14 +507,12 @@ class Request(Parts):
         A reported size is only comparable under the same one.
         """
         settings = self.settings
-        covered = self.view.covered if self.view.block else None
-        view = replace(self.view, covered=covered, left_checksum=None)
         return _digest(
             self.tied_to,
             constraints_text(settings.constraints),
             self.record,
             settings.summary_placement,
-            json.dumps(view.to_json()),
+            json.dumps(self.view.to_json()),
         )
 
     def digest_until(self, stop: int) -> str:
@@ -534,21 +532,20 @@ class Request(Parts):
             return Need("hard", f"a request of up to {sizes}")
         if reason := self.past_bound or self._went_cold:
             return Need("soft", reason)
-        settings, share = self.settings, WRITTEN_SHARE
         if not writer or not self.may_summarize:
             return None
-        latest, most_messages = self.most_history, settings.trigger_messages
+        settings, room = self.settings, self.room
+        most_tokens, most_messages = self.most_history, settings.trigger_messages
+        begin = portion(WRITTEN_SHARE, room)
         if writer != "inline":
-            share = settings.prepare
             # begun below what a compaction keeps, one summary would follow the other for ever
-            least = settings.keep, ON_DEMAND_SHARE if writer == "provider" else 0
-            if share <= 1:
-                share = max(share, *(one for one in least if one <= 1))
+            least = ON_DEMAND_SHARE if writer == "provider" else settings.keep
+            begin = max(portion(settings.prepare, room), portion(least, room))
             if settings.trigger is not None:
-                latest = int(PREPARED_SHARE * latest)
+                most_tokens = int(PREPARED_SHARE * most_tokens)
             if most_messages is not None:
-                most_messages = int(min(share, 1.0) * most_messages)
-        reason = self._past(min(portion(share, self.room), latest), most_messages)
+                most_messages = int(PREPARED_SHARE * most_messages)
+        reason = self._past(min(begin, most_tokens), most_messages)
         return Need("ahead", reason) if reason else None
 
     @property

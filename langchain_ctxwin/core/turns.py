@@ -413,11 +413,15 @@ class MessageHistory:
         return f"{(self.checksums[stop] - before) % CHECKSUM_MODULUS:x}"
 
     def checksum_of(self, view: View) -> int | None:
-        """Return the checksum of what is before the start of a view, and record and summary may tell of.
+        """Return the checksum of what record and summary may tell of; None where nothing left.
 
-        Leading system messages are shown as they are now. None where nothing left.
+        It is what is before the start of a view, leading system messages apart, and what is shown shorter than it is.
         """
-        return self.checksums[view.start.index] or None if view.start else None
+        short = view.cleared.union(view.clamped)
+        shown = self.messages if short else ()
+        cut = (message for message in shown if message.id in short)
+        start = view.start.index if view.start else 0
+        return checksums(cut, self.checksums[start])[-1] or None
 
     def with_checksum(self, view: View) -> View:
         """Return the view with a checksum of the messages that left it, so that later edits of them are noticed."""
