@@ -240,7 +240,7 @@ def from_history(request: Request, sizes: Sizes) -> tuple[Sizes, ReportedSize | 
             continue
         report = ReportedSize(tokens, estimate, step.index)
         planned = newest.tokens + estimate - newest.estimate if newest else estimate
-        sizes = _after(sizes, report, request, planned, newest)
+        sizes = sizes.after(report, planned, newest, _limit_of(request))
         if not sizes.doubted:
             newest, sizes = report, replace(sizes, model=name or sizes.model)
     if newest is None:
@@ -250,22 +250,9 @@ def from_history(request: Request, sizes: Sizes) -> tuple[Sizes, ReportedSize | 
     return replace(learned, doubted=sizes.doubted), newest
 
 
-def _after(
-    sizes: Sizes,
-    report: ReportedSize,
-    request: Request,
-    planned: int,
-    extended: ReportedSize | None,
-) -> Sizes:
-    """The sizes after a report about a request like this one."""
-    declared = request.declared
-    return sizes.after(
-        report,
-        planned,
-        extended,
-        tool_tokens=request.fixed_estimates.tool_tokens,
-        limit_tokens=declared.input_limit(0) if declared.known else None,
-    )
+def _limit_of(request: Request) -> float:
+    """What the model of a request takes at most."""
+    return request.declared.input_limit(0) if request.declared.known else inf
 
 
 def sizes_for(request: Request) -> Sizes:
@@ -313,7 +300,7 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
         planned = window.estimates.total_tokens
     report = ReportedSize(tokens, window.estimates.total_tokens, window.stop)
     sizes = replace(sizes, model=name or sizes.model)
-    sizes = _after(sizes, report, window, planned, extended)
+    sizes = sizes.after(report, planned, extended, _limit_of(window))
     if sizes.doubted:
         far_off = f"{tokens:,} input tokens, far from our count of {planned:,}"
         ignored = f"the provider reported {far_off}"

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from math import ceil, floor, hypot, sqrt
+from math import ceil, floor, hypot, inf, sqrt
 from typing import Annotated, Any, NamedTuple
 
 from langchain_core.messages import AIMessage
@@ -282,9 +282,7 @@ class Sizes:
         report: ReportedSize,
         planned: int,
         extended: ReportedSize | None,
-        *,
-        tool_tokens: int,
-        limit_tokens: int | None,
+        limit_tokens: float = inf,
     ) -> Sizes:
         """Return the sizes after a report: with the text since the one that it extends as counted, or in doubt of it.
 
@@ -294,16 +292,14 @@ class Sizes:
             report: the reported size, and our own count of the request.
             planned: the size by the reports before it.
             extended: the report about a request that this one extends, if there is one.
-            tool_tokens: our count of its tools, which some servers leave out.
             limit_tokens: what the model takes: a request that it answered cannot be larger.
         """
         tokens, estimate, _ = report
         largest = LARGEST_JUMP * max(planned, estimate)
         if not self.is_reported:
             largest = max(LARGEST_FIRST_JUMP * estimate, estimate + HIDDEN_TOKENS)
-        if limit_tokens is not None:
-            largest = min(largest, limit_tokens)
-        least = LEAST_SHARE * min(planned, estimate - tool_tokens)
+        largest = min(largest, limit_tokens)
+        least = LEAST_SHARE * min(planned, estimate)
         if extended and tokens < extended.tokens:
             least = LEAST_SHARE_AFTER_FALL * min(planned, estimate)
         if not least <= tokens <= largest and not self._agrees(report):
@@ -416,6 +412,7 @@ def may_be(model: str, answering_model: str) -> bool:
 PRICED_TOKENS = 1_000_000
 """Tokens that a price is stated for."""
 
+SIZE_KEYS = ("input_tokens", "output_tokens")
 CACHE_KEYS = (
     "cache_read",
     "cache_creation",
@@ -472,11 +469,10 @@ class Usage:
         """Read the `usage_metadata` of an answer."""
         reported = usage or {}
         parts = reported.get("input_token_details") or {}
-        size = count_of(reported.get("input_tokens"))
-        output = count_of(reported.get("output_tokens"))
+        size, output = map(count_of, map(reported.get, SIZE_KEYS))
         if size is None:
             return cls(output_tokens=output)
-        cached, total, minutes, hour = (count_of(parts.get(key)) for key in CACHE_KEYS)
+        cached, total, minutes, hour = map(count_of, map(parts.get, CACHE_KEYS))
         # Where writes are told apart by how long they are kept, the total is those of both kinds.
         written = total or (minutes or 0) + (hour or 0) or total
         room = size - min(size, cached or 0)

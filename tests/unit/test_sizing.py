@@ -36,7 +36,7 @@ def after(sizes, *texts):
         end = ReportedSize(
             start.tokens + tokens, start.estimate + estimate, start.at + 1
         )
-        sizes = sizes.after(end, end.tokens, start, tool_tokens=0, limit_tokens=None)
+        sizes = sizes.after(end, end.tokens, start)
     return sizes
 
 
