@@ -82,7 +82,7 @@ class Event:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the name and all fields as JSON values; money as text, so that it stays exact."""
-        names = [one.name for one in fields(self) if one.name != "quoting"]
+        names = (one.name for one in fields(self) if one.name != "quoting")
         values = as_json({name: getattr(self, name) for name in names})
         return {"event": type(self).__name__, "name": self.name, **values}
 

@@ -292,11 +292,11 @@ def _of_part(part: Any, bound: Mapping[str, Any]) -> ModelLimits:
     ]
     profile = getattr(part, "profile", None)
     stated = profile if isinstance(profile, Mapping) else {}
-    window = _tokens(stated.get("max_input_tokens"))
+    window = count_of(stated.get("max_input_tokens")) or None
     return ModelLimits(
         window,
-        max_output_tokens=_tokens(stated.get("max_output_tokens")),
-        requested_output_tokens=next(filter(None, map(_tokens, outputs)), None),
+        max_output_tokens=count_of(stated.get("max_output_tokens")) or None,
+        requested_output_tokens=next(filter(None, map(count_of, outputs)), None),
         source=UNKNOWN_SOURCE if window is None else "profile",
     )
 
@@ -320,10 +320,15 @@ def least(*sizes: int | None) -> int | None:
     return min((size for size in sizes if size is not None), default=None)
 
 
-def _tokens(value: Any) -> int | None:
-    """A positive whole number, else None."""
-    is_size = isinstance(value, int) and not isinstance(value, bool) and value > 0
-    return value if is_size else None
+MAX_TOKENS = 100_000_000
+"""Above this no count has ever been."""
+
+
+def count_of(value: object) -> int | None:
+    """Return a stated value as a whole number of at least 0; None for anything else, and for impossible sizes."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= MAX_TOKENS else None
 
 
 # ---- heard from providers -------------------------------------------------------------------------------------------
@@ -412,7 +417,7 @@ EDGE_TOKENS = 16  # room between input and output: servers count a stop token or
 
 def output_tokens_of(arguments: Mapping[str, Any]) -> int | None:
     """Return the output that the arguments of a call ask for; None when they do not say."""
-    return next(filter(None, map(_tokens, map(arguments.get, CALL_ARGUMENTS))), None)
+    return next(filter(None, map(count_of, map(arguments.get, CALL_ARGUMENTS))), None)
 
 
 def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:

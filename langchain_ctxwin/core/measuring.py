@@ -13,6 +13,7 @@ from langchain_ctxwin.core.compaction import cut, with_new_pins, with_view
 from langchain_ctxwin.core.limits import (
     OUTPUT_SHARE,
     ModelLimits,
+    count_of,
     is_possible,
     least,
     lowered,
@@ -35,7 +36,6 @@ from langchain_ctxwin.core.sizing import (
     ReportedSize,
     Sizes,
     answered_by,
-    count_of,
     may_be,
     sent_tokens,
     stop_reasons,
@@ -306,7 +306,6 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
         ignored = f"the provider reported {far_off}"
         return _with_sizes(counts, asked, sizes), ignored
     counts["anchor"] = {
-        "model": asked,
         "digest": window.digest_until(window.stop),
         "tokens": tokens,
         "estimate": report.estimate,
@@ -387,7 +386,7 @@ def silent_overflow(
     if not is_same or uncached[0] <= reported <= uncached[1]:
         return None
     # Some servers keep half their window of a prompt that exceeds it.
-    accepted = extended.tokens if extended else 0
+    accepted = accepted_tokens(window)
     is_half = accepted <= 2 * reported < least
     return ContextOverflow(2 * reported if is_half else max(reported, accepted))
 
@@ -457,10 +456,8 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
 
 
 def accepted_tokens(window: Window) -> int:
-    """Return the largest input that the model of a request is known to have taken; 0 when none is."""
-    anchor = window.session.counts.get("anchor") or {}
-    own = anchor["tokens"] if anchor.get("model") == window.model else 0
-    return max(own, window.last_report.tokens if window.last_report else 0)
+    """Return the largest input that is known to have been taken before a request; 0 when none is."""
+    return window.last_report.tokens if window.last_report else 0
 
 
 def remembered_limit(session: Session, model: str) -> int | None:

@@ -22,6 +22,7 @@ from typing import Annotated, Any, NamedTuple
 from langchain_core.messages import AIMessage
 from pydantic import Field, TypeAdapter
 
+from langchain_ctxwin.core.limits import count_of
 from langchain_ctxwin.core.model_info import ModelInfo, exact
 from langchain_ctxwin.core.provider_blocks import COMPACTION_TYPE, compaction_in
 from langchain_ctxwin.core.turns import Steps
@@ -342,9 +343,6 @@ STORED_SIZES = TypeAdapter(Sizes)
 
 # ---- which reports are believed -------------------------------------------------------------------------------------
 
-MAX_TOKENS = 100_000_000
-"""Above this no count has ever been: nothing that a provider reports is believed."""
-
 LEAST_SHARE = 0.5
 """Share of our count below which a size is not that of this request: rules of thumb count twice too much at most."""
 
@@ -382,13 +380,6 @@ def sent_tokens(reply: AIMessage) -> int | None:
     managed = reply.response_metadata.get("context_management") or {}
     edits = managed.get("applied_edits") or ()
     return tokens + sum(edit.get("cleared_input_tokens") or 0 for edit in edits)
-
-
-def count_of(value: object) -> int | None:
-    """Return a stated value as a whole number of at least 0; None for anything else, and for impossible sizes."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        return None
-    return value if 0 <= value <= MAX_TOKENS else None
 
 
 def answered_by(reply: AIMessage) -> str:
