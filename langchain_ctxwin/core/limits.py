@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from math import inf
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.runnables import RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
@@ -234,7 +234,8 @@ def require_tokens(
     )
 
 
-class NamedLimits(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class NamedLimits:
     """Limits under the name of their model, so that what a provider states is remembered for it."""
 
     limits: ModelLimits
