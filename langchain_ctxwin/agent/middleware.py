@@ -378,7 +378,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
             model=limited_by(engine, model),
             call=model,
             requires=("structured_output",) if is_native else (),
-            bind=lambda call, tools: bound_by_agent(request, call, tools),
+            bind=partial(bound_by_agent, request),
             place=place_of(request.runtime),
             stored_messages=stored["messages"],
         )

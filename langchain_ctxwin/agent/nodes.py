@@ -28,7 +28,6 @@ from langchain_ctxwin.agent.state import (
 )
 from langchain_ctxwin.agent.step import (
     AgentStep,
-    as_bound,
 )
 from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.core.model_info import arguments_of
@@ -69,16 +68,13 @@ class ContextNode(Runnable[Any, Any]):
 
     def __init__(self, name: str, do: Do, start: Callable[[State], AgentStep]) -> None:
         self.name = name
+        self.step = start
+        """Returns the step of a state, also outside of a run."""
         self._do = do
-        self._start = start
-
-    def step(self, state: Any) -> AgentStep:
-        """Return the step of this state, outside of a run."""
-        return self._start(state)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002  # base class
         """Return the state update."""
-        return run(self._do(self._start(input), config))
+        return run(self._do(self.step(input), config))
 
     async def ainvoke(
         self,
@@ -87,7 +83,7 @@ class ContextNode(Runnable[Any, Any]):
         **_: Any,
     ) -> Any:
         """Return the state update, awaiting models and summarizers."""
-        return await arun(self._do(self._start(input), config))
+        return await arun(self._do(self.step(input), config))
 
 
 class HookNode(ContextNode):
@@ -213,12 +209,10 @@ class ContextNodes:
 
         def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
             def send(attempt: Attempt) -> Work[Any]:
-                options = attempt.arguments
+                request, options = attempt.request, attempt.arguments
                 # with the tools chosen now: a recovery may choose others
-                bound = step.bind(runnable, step.tools)
-                return (
-                    yield Wait.on(bound, "invoke", attempt.request, config, **options)
-                )
+                bound = step.bind(runnable, step.tools) if step.bind else runnable
+                return (yield Wait.on(bound, "invoke", request, config, **options))
 
             message = yield from ModelCall(step, runnable, send).answer()
             return {**step.stored(), "messages": [message]}
@@ -260,7 +254,7 @@ class ContextNodes:
             all_tools=tools,
             model=_resolved(self._model, state, runtime),
             call=self._call,
-            bind=bind_inside if selector else as_bound,
+            bind=bind_inside if selector else None,
             place=place_of(runtime),
         )
         if before := self._steps.get(step.identity):
@@ -286,9 +280,7 @@ class ContextNodes:
             step: AgentStep, _: RunnableConfig | None
         ) -> Work[Update | Command[Any]]:
             yield from work(step)
-            update: Update = {}
-            if shows_request:
-                step.flags, update = {}, {"llm_input_messages": step.request()}
+            update = {"llm_input_messages": step.request()} if shows_request else {}
             update |= step.stored()
             self._steps.put(step.identity, step)
             if not shows_request or current_runtime() is None:
@@ -309,13 +301,9 @@ class ContextNodes:
         last = next((one for one in messages if isinstance(one, AIMessage)), None)
         if last is None or "ctxwin" in last.response_metadata:
             return
-        built, reported = (
-            kept(state, "context_report").get("total_tokens") or 0,
-            sent_tokens(last),
-        )
-        is_unread = state.get("context_view") and (
-            (reported or 0) > UNREAD_RATIO * built > 0
-        )
+        built = kept(state, "context_report").get("total_tokens") or 0
+        reported = sent_tokens(last) or 0
+        is_unread = state.get("context_view") and reported > UNREAD_RATIO * built > 0
         if is_unread and not self._is_unread_told:
             self._is_unread_told = True
             log.warning(
@@ -337,6 +325,7 @@ def bind_inside(call: Any, tools: Sequence[Any]) -> Any:
 def _fitting(step: AgentStep) -> Work[None]:
     """Make the request fit, where no edge led through the nodes that do."""
     yield from ()
+    step.flags = {}
     with step.reporting_refusal():
         step.fit()
 

@@ -70,11 +70,6 @@ COMPACTS = "compacts: the conversation stays with its model"
 """Why a full conversation does not move."""
 
 
-def as_bound(call: Any, _: Sequence[Any]) -> Any:
-    """Return a model whose tools are bound already."""
-    return call
-
-
 FLAGS = ("due", "compress")
 """What `context_pending` says of the way of a step until its request is built: a summary is due; something else leaves,
 although the request fits."""
@@ -112,8 +107,8 @@ class AgentStep:
     requires: tuple[str, ...] = ()
     """Capabilities that the model needs beside those that tools and media show."""
 
-    bind: Callable[[Any, Sequence[Any]], Any] = as_bound
-    """Returns the call with these tools bound; None when that is unknown."""
+    bind: Callable[[Any, Sequence[Any]], Any] | None = None
+    """Returns the call with these tools bound, or None when that is unknown; None where they are bound already."""
 
     place: RunPlace = NOWHERE
     """Where the conversation runs."""
@@ -215,7 +210,7 @@ class AgentStep:
         """What the request goes to, tools bound; None when that is unknown. A router's choice may change until then."""
         if self.router is not None or self.call is None:
             return None
-        return self.bind(self.call, self.tools)
+        return self.bind(self.call, self.tools) if self.bind else self.call
 
     def rewrite(
         self, keys: Collection[str | None], change: Callable[[AnyMessage], AnyMessage]
