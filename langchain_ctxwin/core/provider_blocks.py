@@ -131,7 +131,7 @@ def kind_of(block: Any) -> str:
     if not isinstance(block, Mapping):
         return "other"
     kind = block.get("type", "text" if "text" in block else "")
-    return BLOCK_KINDS.get(kind, "other") if isinstance(kind, str) else "other"
+    return BLOCK_KINDS.get(kind, "other")
 
 
 def blocks_of(content: Any) -> Iterator[Mapping[str, Any]]:
@@ -264,23 +264,23 @@ UNREADABLE_TEXT = (
 
 def provider_named(name: object) -> str:
     """Return the provider that a name belongs to; empty where it says nothing."""
-    lowered = name.lower() if isinstance(name, str) else ""
+    lowered = str(name or "").lower()
     return next(
         (provider for word, provider in PROVIDERS.items() if word in lowered), ""
     )
 
 
-def compaction_in(message: BaseMessage) -> Mapping[str, Any] | None:
-    """Return the newest compaction by a provider that a message brings; None without one, or for one that failed."""
+def compaction_in(message: BaseMessage) -> Mapping[str, Any]:
+    """Return the newest compaction by a provider that a message brings; empty without one, or for one that failed."""
     if not isinstance(message, AIMessage):
-        return None
+        return {}
     finished = [
         block
         for block in blocks_of(message.content)
         if kind_of(block) == "compaction"
         and (block.get("content") or block.get("encrypted_content"))
     ]
-    return finished[-1] if finished else None
+    return finished[-1] if finished else {}
 
 
 def compaction_use(
@@ -291,24 +291,23 @@ def compaction_use(
     An unknown provider may have made it.
     """
     block = compaction_in(message)
-    if block is None:
+    if not block:
         return ""
     if provider in {"", _maker(message, block)}:
         return "native"
     return "text" if block.get("content") else ""
 
 
-def block_message(block: Mapping[str, Any] | None, provider: str) -> AIMessage | None:
+def block_message(block: Mapping[str, Any], provider: str) -> AIMessage | None:
     """Return the message that begins a request to the provider that made a block on demand; None for any other."""
-    message = AIMessage([dict(block or {})], id=BLOCK_ID)
-    maker = _maker(message, block) if block else ""
-    return message if maker and maker == provider else None
+    message = AIMessage([dict(block)], id=BLOCK_ID)
+    return message if _maker(message, block) == provider != "" else None
 
 
 def only_compaction(message: BaseMessage) -> AIMessage:
     """Return a message with the compaction alone: what stays in the request when the rest of its step has left."""
     return AIMessage(
-        content=[dict(compaction_in(message) or {})],
+        content=[dict(compaction_in(message))],
         id=message.id,
         response_metadata=message.response_metadata,
     )
@@ -558,8 +557,7 @@ def filled(message: AnyMessage, data: Mapping[str, str]) -> AnyMessage:
 
 def digest_of(block: Block) -> str:
     """Return the digest of what a block stands for; empty where it is no reference."""
-    digest = block.get(DIGEST)
-    return digest if isinstance(digest, str) else ""
+    return str(block.get(DIGEST) or "")
 
 
 def digests_in(message: AnyMessage) -> frozenset[str]:

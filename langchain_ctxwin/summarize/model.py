@@ -626,7 +626,7 @@ class NativeSummarizer(Instructed):
         model_arguments |= dict.fromkeys(("context_management", "stop_sequences"))
         compaction = {"type": "summarize", "instructions": instructions}
         asked = model.bind(**model_arguments, compaction=compaction)
-        block = compaction_in(asked.invoke(messages)) or {}
+        block = compaction_in(asked.invoke(messages))
         return Written(text=str(block.get("content") or ""), block=_bare(block))
 
 
@@ -676,7 +676,7 @@ def _openai_compact(
     details = usage.get("input_tokens_details") or {}
     return Written(
         text="",
-        block=_bare(compaction_in(answer) or {}),
+        block=_bare(compaction_in(answer)),
         calls=1,  # LangChain's callbacks do not see it
         tokens={
             "input_tokens": usage["input_tokens"],
