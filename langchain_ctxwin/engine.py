@@ -482,18 +482,19 @@ class ContextEngine:
                 write = writing(self.summarizer, window, start, stop, size, call=call)
                 written = yield from writing_summary(write, timeout_seconds=seconds)
             except SummarizationError as error:
-                return replace(window, session=after_failure(window, str(error)))
-            after = after_summary(
-                compaction, window, written.text, written.cost, block=written.block
-            )
-            self.report_summary(window, "ready", written, messages=stop - start)
-        report_compaction(
-            self.reporter,
-            compaction,
-            window,
-            after,
-            seconds=time.perf_counter() - began,
-        )
+                session = after_failure(window, str(error))
+                after = replace(window, session=session)
+            else:
+                after = after_summary(
+                    compaction, window, written.text, written.cost, block=written.block
+                )
+                self.report_summary(window, "ready", written, messages=stop - start)
+        if after.session.compactions > window.session.compactions:
+            seconds = time.perf_counter() - began
+            report_compaction(self.reporter, compaction, window, after, seconds=seconds)
+        elif compaction.snapshot:
+            reason = str(after.session.guard["reason"])
+            self.report_summary(window, "refused", reason=reason)
         return after
 
     def build(self, window: Window) -> list[AnyMessage]:

@@ -228,9 +228,7 @@ def report_compaction(
     *,
     seconds: float,
 ) -> None:
-    """Report a compaction and its duration; nothing where there was none."""
-    if after.session.compactions <= window.session.compactions:
-        return
+    """Report a compaction and its duration."""
     before, model = window.view.clamped, window.model
     gone = dropped_positions(window, compaction.after)
     event = CompactionEvent(

@@ -371,7 +371,7 @@ def _compacting(
     summary = window.session.summary if compaction.snapshot else after.summary
     if not is_preview:
         after = yield from engine.applying(compaction, window, call=step.called)
-        step.compacted(after)
+        step.take(after)
         yield from _stored(agent, config, step.stored())
         # the summarizer failed, and the thread keeps its view
         if compaction.snapshot and after.session.view == window.session.view:

@@ -281,7 +281,7 @@ class AgentStep:
             yield from advanced(self)
         elif plan := self.planned or self._summary(window):
             after = yield from self.engine.applying(plan, window, call=self.called)
-            self.compacted(after)
+            self.take(after)
 
     def compressing(self) -> Work[None]:
         """Shrink the request to what is planned, or make it fit, without calling a model.
@@ -295,21 +295,14 @@ class AgentStep:
             with self.reporting_refusal():
                 self.fit()
         else:
-            self.compacted((yield from self.engine.applying(compaction, self.window)))
+            self.take((yield from self.engine.applying(compaction, self.window)))
 
     def fit(self) -> None:
         """Make a request fit that is too large, whatever changed since it was checked: state, tools or model."""
         window = self.window
         compaction = self.engine.emergency(window)
         if compaction is not None:
-            self.compacted(run(self.engine.applying(compaction, window)))
-
-    def compacted(self, after: Window) -> None:
-        """Take up the request after a compaction."""
-        window, reason = self.window, str(after.session.guard.get("reason", ""))
-        if after.session.compactions <= window.session.compactions and reason:
-            self.engine.report_summary(window, "refused", reason=reason)
-        self.take(after)
+            self.take(run(self.engine.applying(compaction, window)))
 
     @contextmanager
     def reporting_refusal(self) -> Iterator[None]:
