@@ -216,11 +216,10 @@ def functions_of(tool: Any) -> Iterator[Mapping[str, Any]]:
         definition = tool_definition(part)
         if not isinstance(definition, Mapping):
             yield {"description": name_of(definition) or type(definition).__name__}
-            continue
-        function = definition.get("function", definition)
-        # what a provider's own tool is, is often said by a key or by its type alone
-        is_own = "name" not in function
-        yield {"description": compact_json(definition)} if is_own else function
+        elif "name" in (function := definition.get("function", definition)):
+            yield function
+        else:  # what a provider's own tool is, is often said by a key or by its type alone
+            yield {"description": compact_json(definition)}
 
 
 def _tool_tokens(

@@ -73,6 +73,11 @@ class Instructed:
     focus: str = ""
 
     @property
+    def model_name(self) -> str:
+        """Name of the model that writes; empty when it has none, or nobody knows it."""
+        return model_name(getattr(self, "model", None))
+
+    @property
     def focus_text(self) -> str:
         """The sentence about the focus; empty without one."""
         return FOCUS.format(focus=self.focus) if self.focus else ""
@@ -137,11 +142,6 @@ class ModelSummarizer(Instructed):
         object.__setattr__(self, "model", _as_runnable(self.model))
         if self.prompt:
             checked_prompt(self.prompt)
-
-    @property
-    def model_name(self) -> str:
-        """Name of the model that writes; empty when it has none."""
-        return model_name(self.model)
 
     @property
     def writer(self) -> str:
@@ -217,9 +217,9 @@ class ModelSummarizer(Instructed):
     ) -> str:
         """Ask with a transcript; where it is larger than the model's window, of the newest messages that fit."""
         pieces = _transcript(messages)
-        if not pieces and previous.strip():
-            return previous
         if not pieces:
+            if previous.strip():
+                return previous
             raise SummarizationError(
                 f"none of {len(messages)} messages has anything to show: there is nothing to summarize"
             )
@@ -553,11 +553,6 @@ class NativeSummarizer(Instructed):
 
     ask: Callable[[int], Written] | None = None
     """Asks about a request that was sent, for a summary of so many tokens."""
-
-    @property
-    def model_name(self) -> str:
-        """Name of the model that writes; empty while nobody knows."""
-        return model_name(self.model)
 
     @property
     def writer(self) -> str:
