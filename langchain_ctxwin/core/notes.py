@@ -19,6 +19,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 
 from langchain_ctxwin.core.provider_blocks import said_in, text_of
 from langchain_ctxwin.core.record import (
+    ARROW,
     EARLIER,
     EDGES,
     HOLDS,
@@ -65,13 +66,9 @@ OUTPUT_CHARS = 400  # the same for one that answers a block of code, as agents w
 FEW_LINES = 3  # of a result: it says all that came of a call
 SHORT_CHARS = 40  # an answer that says no more than that it was one
 # read at a glance
-ANSWER_CHARS, CALL_CHARS, ARGUMENT_CHARS, SCRIPT_CHARS, OUTCOME_CHARS = (
-    200,
-    200,
-    120,
-    60,
-    120,
-)
+ANSWER_CHARS = CALL_CHARS = 200
+ARGUMENT_CHARS = OUTCOME_CHARS = 120
+SCRIPT_CHARS = 60
 # of a row: an object of more fields is several, or none of it would have room; of a text field kept whole, and its name
 ROW_CHARS, TEXT_VALUE_CHARS, LABEL_CHARS = 480, 48, 40
 SHORT_WORD = 5  # of a field: "yes" and "False" say nothing without its name
@@ -152,6 +149,8 @@ _PROMPT = re.compile(
 )
 _SENTENCE = re.compile(r"[A-Z][\w'-]+[:,]?(?: [\w'()./:,%-]+){1,20}[.!]?")
 _TAG = re.compile(r"</?\w+>")
+# before a word of a numbered line
+_LINE_NUMBER = re.compile(r"^\d+[:-](?=[A-Za-z_]+$)")
 _CLOSING_TAG = re.compile(r"</[\w:.-]+>")
 # a line of `ls -l`
 _LISTED = re.compile(r"(?:total \d+|[-dlbcps][-rwxsStT]{9}[.+@]?\s.*)")
@@ -259,17 +258,17 @@ def _of_answer(
     results: Sequence[Result | None],
     parameters: Collection[str],
 ) -> Iterator[RecordLine]:
-    text = said_in(message)
-    commands = [] if message.tool_calls else _CODE.findall(text[:MAX_SCAN_CHARS])
+    said = said_in(message)
+    commands = [] if message.tool_calls else _CODE.findall(said[:MAX_SCAN_CHARS])
     for command in commands:
         yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, USED)
-    if len(text.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
-        yield RecordLine("done", f"answered: {_clipped(text, ANSWER_CHARS)}", key, USED)
-    for sentence in sentences(text[:DOCUMENT_CHARS]) if message.tool_calls else ():
+    if len(said.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
+        yield RecordLine("done", f"answered: {_clipped(said, ANSWER_CHARS)}", key, USED)
+    for sentence in sentences(said[:DOCUMENT_CHARS]) if message.tool_calls else ():
         if _FINDING.search(sentence) and not _NEXT.search(sentence):
             noted = f"noted: {_clipped(sentence, STATEMENT_CHARS)}"
             yield RecordLine("done", noted, key, USED)
-    yield from _values(text, key, uses=NAMED)
+    result_key = key
     for call, keyed_result in zip(message.tool_calls, results, strict=True):
         # who deletes a result takes back what it said
         result, result_key = keyed_result or (None, key)
@@ -278,21 +277,20 @@ def _of_answer(
             for name, value in call["args"].items()
             if (call["name"], name) != (READ_MORE, CURSOR)
         }
-        outcome = (
-            "no result"
-            if result is None
-            else _outcome(_result_text(result), is_error=result.status == "error")
-        )
-        yield RecordLine(
-            "done", f"{_call(call['name'], args)} → {outcome}", result_key, USED
-        )
         texts = [str(value) for _, value in _leaves(args)]
-        yield from _values("\n".join(texts), result_key, uses=USED)
+        text, outcome = "", "no result"
         if result is not None:
-            yield from _seen(_result_text(result), result_key, parameters, {*texts})
+            text = _without_echo(_result_text(result), texts)
+            outcome = _outcome(text, is_error=result.status == "error")
+        call_text = _call(call["name"], args)
+        yield RecordLine("done", f"{call_text}{ARROW}{outcome}", result_key, USED)
+        yield from _values("\n".join(texts), result_key, uses=USED)
+        yield from _seen(text, result_key, parameters, {*texts})
+    # below the last call, as what its result showed
+    yield from _values(said, result_key, uses=NAMED)
     intents = [
         sentence
-        for sentence in sentences(text[-DOCUMENT_CHARS:])
+        for sentence in sentences(said[-DOCUMENT_CHARS:])
         if _NEXT.search(sentence)
     ]
     # an answer that leaves nothing open closes what was
@@ -307,7 +305,7 @@ def _of_person(
 ) -> Iterator[RecordLine]:
     if commands := _commands_before(text, previous):
         text = _PROMPT.sub("", text)
-        ran = f"ran {_clipped(commands[-1], CALL_CHARS)} → {_outcome(text)}"
+        ran = f"ran {_clipped(commands[-1], CALL_CHARS)}{ARROW}{_outcome(text)}"
         yield RecordLine("done", ran, key, USED)
         yield from _seen(text, key, ())
         return
@@ -416,6 +414,13 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
     if len(text) < 4 * OUTCOME_CHARS and len(plain) <= OUTCOME_CHARS:
         return plain or "ok"
     return f"{len(data):,} rows" if data else _told(text, plain)
+
+
+def _without_echo(text: str, asked: Iterable[str]) -> str:
+    """A result without the command above it, as a terminal shows it."""
+    for command in asked:
+        text = text.removeprefix(f"{command}\n")
+    return text
 
 
 def _told(text: str, plain: str) -> str:
@@ -631,10 +636,13 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     """Yield what a text names and numbers, each with the word before it."""
     if len(text) > MAX_SCAN_CHARS:
         text = f"{text[: MAX_SCAN_CHARS * 2 // 3]}\n{text[-MAX_SCAN_CHARS // 3 :]}"
-    for line in _CLOSING_TAG.sub(" ", text).split("\n"):
+    text = _CLOSING_TAG.sub(" ", text)
+    if text.count("\\n") > text.count("\n"):  # a text in data
+        text = text.replace("\\n", "\n")
+    for line in text.split("\n"):
         start = 0
         for match in _SIGNED.finditer(line):
-            value = match[0].strip(EDGES)
+            value = _LINE_NUMBER.sub("", match[0].strip(EDGES))
             if is_value(value):
                 yield _label(line[start : match.start()]), value
                 start = match.end()

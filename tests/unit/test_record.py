@@ -279,6 +279,40 @@ LEAVES = {
             "open a used: I'll look.",
         ],
     ),
+    "an output without the command above it": (
+        [
+            called("bash", {"command": "make check"}),
+            result("make check\nAll is well."),
+        ],
+        ["done r used: bash(make check) → All is well."],
+    ),
+    "names without the numbers of their lines": (
+        [called("grep", {}), result("12:from 14:total_sum\n17-class 18-kept_sum")],
+        [
+            "done r used: grep() → 12:from 14:total_sum 17-class 18-kept_sum",
+            "seen r shown: total_sum",
+            "seen r shown: kept_sum",
+        ],
+    ),
+    "the lines of a text in data": (
+        [called("look", {}), result('"Heights:\\nWidth 4471\\nDepth 4482"')],
+        [
+            r'done r used: look() → "Heights:\nWidth 4471\nDepth 4482"',
+            "seen r shown: Width=4471",
+            "seen r shown: Depth=4482",
+        ],
+    ),
+    "what the agent names, below its last call": (
+        [
+            AIMessage(
+                "The file is src/cart.py.",
+                tool_calls=[{"name": "run", "args": {}, "id": "c"}],
+                id="a",
+            ),
+            result("1 passed"),
+        ],
+        ["done r used: run() → 1 passed", "seen r named: src/cart.py"],
+    ),
     "how a long output ends in words": (
         [
             called("bash", {"command": "check"}),
@@ -731,6 +765,24 @@ def test_of_an_object_without_room_its_first_fields_are_left():
     answer = result(json.dumps({"order_id": "W-77", **fields}))
     record = record_of(called("look", {}), answer, room=1_000)
     assert "order_id=W-77 KX-0000 KX-0001" in render_record(record)
+
+
+def test_a_finding_that_is_noted_again_stands_once_and_a_call_each_time():
+    noted, ran = "The problem is the cache.", {"command": "make check"}
+    steps = [
+        one
+        for key in "ab"
+        for one in (
+            called("bash", ran, key=key, text=noted),
+            result(key, key=f"r{key}"),
+        )
+    ]
+    record = added(record_of(*steps[:2]), lines_of(*steps[2:]))
+    assert render_record(record).split("\n") == [
+        f"noted: {noted}",
+        "bash(make check) → a",
+        "bash(make check) → b",
+    ]
 
 
 def test_a_call_of_many_values_leaves_each_of_them_and_no_long_line():
