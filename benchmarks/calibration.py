@@ -230,7 +230,7 @@ class Replay:
             return None
         messages = self.messages[:point]
         before = range(window.history.first, begin)
-        pinned = tuple(position_of(messages, i) for i in before)
+        pinned = tuple(before)
         view = View(start=position_of(messages, cut), pinned=pinned)
         compaction = Compaction(
             kind="force",

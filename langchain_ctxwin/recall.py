@@ -342,7 +342,7 @@ def _out_of_sight(
     seen = {*range(first_after_system(messages)), last_user(messages)}
     if view != View():
         start = view.start.index if view.start else 0
-        shown = (*places[start:], *(position.index for position in view.pinned))
+        shown = (*places[start:], *view.pinned)
         seen |= {at for at in shown if message_id(messages, at) not in view.edited}
 
     def is_own(message: AnyMessage) -> bool:

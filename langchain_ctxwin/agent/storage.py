@@ -164,7 +164,7 @@ def _begin(step: AgentStep, due: Pending, reason: str) -> None:
         thread_id=place.thread_id,
     )
     if is_begun:
-        size = pending.stop - pending.start.index
+        size = pending.stop - pending.start
         engine.report_summary(window, "started", key=key, reason=reason, messages=size)
         _go_on(step, replace(window.session, pending=pending))
 
@@ -173,7 +173,7 @@ def _writing(step: AgentStep, pending: Pending) -> Callable[[], Any]:
     return writing(
         step.engine.summarizer,
         step.window,
-        pending.start.index,
+        pending.start,
         pending.stop,
         pending.max_tokens,
         call=step.called,
@@ -185,7 +185,7 @@ def _finish(step: AgentStep, pending: Pending, written: Written) -> None:
     """Have a finished summary wait to be shown; one that is longer than what it covers is refused."""
     window, block = step.window, written.block
     session = with_cost(window.session, written.cost)
-    covered = window.history.messages[pending.start.index : pending.stop]
+    covered = window.history.messages[pending.start : pending.stop]
     covered_tokens = sum(map(window.price, covered), window.price_text(session.summary))
     tokens = window.price(AIMessage([block] if block else written.text))
     _go_on(step, session)

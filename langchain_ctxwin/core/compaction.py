@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -118,7 +118,7 @@ class Compaction:
         )
         unbound = request.left_unbound
         if request.swaps_prefix:
-            guard["unbound"] = asdict(position_of(history.messages, unbound - 1))
+            guard["unbound"] = unbound
         is_summary = self.kind == "summarize" or self.summary is not None
         if is_summary:
             is_enough = pays(self.before, request.total_tokens)
@@ -179,20 +179,15 @@ def step_cuts(request: Request) -> list[int]:
 def cut(request: Request, start: int) -> View:
     """Return the view that starts at `start`, with pins frozen; its record is still that of the view before."""
     view = request.view
-    pinned = tuple(
-        position_of(request.history.messages, index)
-        for index in sorted(_pinned_before(request, start))
-    )
+    pinned = tuple(sorted(_pinned_before(request, start)))
     moved = replace(
         view, start=position_of(request.history.messages, start), pinned=pinned
     )
     if not (view.cleared or view.clamped):
         return moved
-    visible_ids = {
-        message_id(request.history.messages, index)
-        for index in range(start, len(request.history.messages))
-    }
-    visible_ids.update(position.id for position in pinned)
+    messages = request.history.messages
+    visible = (*pinned, *range(start, len(messages)))
+    visible_ids = {message_id(messages, index) for index in visible}
     clamped = {key: clamp for key, clamp in view.clamped.items() if key in visible_ids}
     return replace(moved, cleared=view.cleared & visible_ids, clamped=clamped)
 
@@ -232,7 +227,7 @@ def with_new_pins(request: Request) -> Session | None:
     wanted = {
         index for index in request.verbatim if request.history.first <= index < start
     }
-    is_shown = wanted.issubset(position.index for position in old.pinned)
+    is_shown = wanted.issubset(old.pinned)
     view = old if is_shown else cut(request, start)
     clamped = {key: one for key, one in view.clamped.items() if key not in shortened}
     view = replace(view, cleared=view.cleared - pinned, clamped=clamped)

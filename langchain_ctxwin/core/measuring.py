@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -29,7 +29,7 @@ from langchain_ctxwin.core.provider_blocks import (
     learned_limits,
 )
 from langchain_ctxwin.core.request import Request, Window
-from langchain_ctxwin.core.session import Session, last_position
+from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import (
     LEAST_SHARE,
     STORED_SIZES,
@@ -41,7 +41,7 @@ from langchain_ctxwin.core.sizing import (
     stop_reasons,
 )
 from langchain_ctxwin.core.turns import Steps
-from langchain_ctxwin.core.view import View, message_id, position_of
+from langchain_ctxwin.core.view import View, message_id
 
 
 def measured(
@@ -115,12 +115,11 @@ def started_by_provider(request: Request) -> Session | None:
         return None
     else:
         begun_by = message_id(request.history.messages, lead)
-        view = replace(cut(request, start), covered=None, block=None, begun_by=begun_by)
+        view = replace(cut(request, start), covered=0, block=None, begun_by=begun_by)
         reason = "the provider compacted what was before"
         # what follows is tied to its compaction
-        unbound = asdict(position_of(request.history.messages, start - 1))
         bare = replace(request, summary="")
-        later = with_view(bare, view, reason, unbound=unbound)
+        later = with_view(bare, view, reason, unbound=start)
     faults = (*session.faults, f"{reason}: the view begins anew")
     return replace(later, summary="", pending=None, faults=faults)
 
@@ -136,7 +135,7 @@ def with_reasoning_untied(request: Request) -> Session | None:
         or not request.rules.binds_reasoning
     ):
         return None
-    last = last_position(request.history.messages)
+    last = len(request.history.messages)
     return replace(
         session,
         counts={**session.unanchored, "tied_to": tied_to},
@@ -402,7 +401,7 @@ def without_reasoning(window: Window, refused: str = "unbound") -> Session:
 
     Of `unsealed`, of what the provider itself had signed or encrypted, a block on demand is left out, too.
     """
-    session, last = window.session, last_position(window.history.messages)
+    session, last = window.session, len(window.history.messages)
     guard, view = {**session.guard, refused: last}, session.view
     if refused == "unbound":
         guard["binding_model"] = window.model

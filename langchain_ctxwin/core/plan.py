@@ -38,7 +38,6 @@ from langchain_ctxwin.core.view import (
     Clamp,
     clampable_chars,
     message_id,
-    position_of,
 )
 
 # Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
@@ -101,8 +100,7 @@ def show_summary(request: Request) -> Request:
     if summary is None:
         return request
     moved = cut(request, summary.stop) if summary.stop > request.start else request.view
-    covered = position_of(request.history.messages, summary.stop - 1)
-    view = replace(moved, covered=covered, block=summary.block)
+    view = replace(moved, covered=summary.stop, block=summary.block)
     return request.shown_as(view, summary.text)
 
 
@@ -268,7 +266,7 @@ def _clamped_to(request: Request, lengths: dict[int, int], chars: int) -> Reques
 def _without_record(request: Request) -> Request:
     """The request without a summary, and with the frame of its record alone."""
     record = fitted(request.view.record, 0, request.text_tokens)
-    view = replace(request.view, record=record, covered=None, block=None)
+    view = replace(request.view, record=record, covered=0, block=None)
     return request.shown_as(view, "")
 
 
@@ -329,9 +327,7 @@ def _compaction(
 def ready(request: Request) -> Pending | None:
     """Return the finished summary that can be shown, if there is one and its messages are unchanged."""
     pending = request.session.pending
-    if pending and pending.is_written and pending.matches(request.history):
-        return pending
-    return None
+    return pending if pending and pending.is_written else None
 
 
 # ---- summaries ------------------------------------------------------------------------------------------------------
@@ -412,8 +408,8 @@ def prepare(
         return None
     pending = Pending(
         key="",
-        start=position_of(request.history.messages, start),
-        through=position_of(request.history.messages, stop - 1),
+        start=start,
+        stop=stop,
         digest=request.history.digest(start, stop),
         since=0.0,
         max_tokens=max_tokens,
@@ -423,10 +419,7 @@ def prepare(
 
 def _without(request: Request, stop: int) -> Request:
     """The request without everything before `stop`, which a summary is to cover that is not written yet."""
-    covered = position_of(request.history.messages, stop - 1)
-    return request.shown_as(
-        replace(cut(request, stop), covered=covered, block=None), ""
-    )
+    return request.shown_as(replace(cut(request, stop), covered=stop, block=None), "")
 
 
 def summary_size(request: Request) -> int:

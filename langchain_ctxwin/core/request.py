@@ -144,7 +144,7 @@ class Request(Parts):
     @property
     def visible(self) -> list[int]:
         """Positions of what is shown: pins, then the history from the start of the view."""
-        pins = (place.index for place in self.view.pinned if place.index < self.start)
+        pins = (index for index in self.view.pinned if index < self.start)
         return [*pins, *range(self.start, len(self.history.messages))]
 
     @property
@@ -198,7 +198,7 @@ class Request(Parts):
         view, old, start = self.view, self.session.view, self.start
         is_new = view.block != old.block and self.block is not None
         is_bound = self.rules.binds_reasoning
-        is_whole = view.covered is not None and start == view.covered.index + 1
+        is_whole = start == view.covered
         old_start = self.start_of(old)
         is_cut = (
             view.cleared - old.cleared or view.clamped.items() - old.clamped.items()
@@ -220,10 +220,10 @@ class Request(Parts):
         It is that of the question that was the newest message at the latest compaction, or behind a newest result;
         without a compaction it is the start of the view.
         """
-        messages, since = self.history.messages, self.session.since
-        if since is None or not since.is_in(messages):
+        messages, stop = self.history.messages, self.session.stop_at("since")
+        if not 0 < stop <= len(messages):
             return start
-        return since.index + (not isinstance(messages[since.index], HumanMessage))
+        return stop - isinstance(messages[stop - 1], HumanMessage)
 
     def shown_media(self) -> dict[int, int]:
         """Return where pictures and files are in the view, and how many of the first of a message have no room.
@@ -262,7 +262,7 @@ class Request(Parts):
 
     def _shown_of(self, indexes: Collection[int]) -> list[int]:
         """Those of some positions that the view shows, in order."""
-        pinned = {position.index for position in self.view.pinned}
+        pinned = self.view.pinned
         return sorted(i for i in indexes if i >= self.start or i in pinned)
 
     @property
@@ -336,7 +336,7 @@ class Request(Parts):
         messages, steps = self.history.messages, list[Step]()
         view, start, lead = self.view, self.start, self.lead
         provider_compaction = self.kept_compaction
-        pinned = {position.index for position in view.pinned if position.index < start}
+        pinned = [index for index in view.pinned if index < start]
         groups = sorted(
             pinned_groups(messages, pinned),
             key=lambda group: lead != group.index,

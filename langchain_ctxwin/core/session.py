@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.record import Record
@@ -17,10 +17,8 @@ from langchain_ctxwin.core.view import (
     VIEW,
     Block,
     Count,
-    Position,
     View,
     message_id,
-    position_of,
 )
 
 Limit = Annotated[Count, Field(gt=0)]
@@ -35,8 +33,8 @@ class Pending:
     """One summary on its way: at most one per conversation, valid only for the history it was begun for."""
 
     key: str  # names the work for every process: conversation and content
-    start: Position  # first message that the summary adds to the one before it
-    through: Position  # last message that it covers
+    start: Count  # position of the first message that the summary adds to the one before it
+    stop: Count  # position behind the last one that it covers
     digest: str  # fingerprint of the messages from `start` to `through`
     since: float  # when it was begun, seconds since the epoch
     max_tokens: int  # length asked for
@@ -48,11 +46,6 @@ class Pending:
         """True when the summary is finished."""
         return bool(self.text or self.block)
 
-    @property
-    def stop(self) -> int:
-        """Position after the last message that it covers."""
-        return self.through.index + 1
-
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {key: one for key, one in asdict(self).items() if one is not None}
@@ -62,20 +55,17 @@ class Pending:
         """Read what `to_json` returns; None when there is no summary on its way."""
         return PENDING.validate_python(value) if "key" in value else None
 
-    def matches(self, history: MessageHistory) -> bool:
-        """True when the messages are unchanged since the summary was started."""
-        return history.digest(self.start.index, self.stop) == self.digest
-
-    def is_of(self, messages: Sequence[AnyMessage], view: View, first: int) -> bool:
-        """False when its messages left this branch, are summarized already, or nothing follows them any more."""
-        is_there = self.start.is_in(messages) and self.through.is_in(messages)
-        is_next = self.start.index == uncovered(view, first)
-        return is_there and is_next and self.stop < len(messages)
+    def is_of(self, history: MessageHistory, view: View) -> bool:
+        """False where its messages changed, are summarized already, or nothing follows them any more."""
+        is_next = self.start == uncovered(view, history.first)
+        if not (is_next and self.stop < len(history.messages)):
+            return False
+        return history.digest(self.start, self.stop) == self.digest
 
 
 def uncovered(view: View, first: int) -> int:
     """Return the position of the first message that no summary covers; `first` is the first one of the history."""
-    return max(first, view.covered.index + 1) if view.covered else first
+    return max(first, view.covered)
 
 
 PENDING = TypeAdapter(Pending)
@@ -114,20 +104,13 @@ class Session:
         """The counts without the last reported size: the request that it is of is no prefix of the next one."""
         return {key: value for key, value in self.counts.items() if key != "anchor"}
 
-    @property
-    def since(self) -> Position | None:
-        """The last message at the time of the latest compaction."""
-        since = self.guard.get("since")
-        return Position(since["id"], since["index"]) if since else None
-
     def stop_at(self, name: str) -> int:
-        """Position behind the message that a key of the guard names; 0 where it names none.
+        """Position up to which something of the guard holds; 0 where it says nothing.
 
-        `since` is the last message at the latest compaction, `unbound` the last one whose reasoning is left out where
-        that is not decided by it, `unsealed` the last one when a provider refused what it had signed itself.
+        `since` is that of the latest compaction, `unbound` that before which reasoning is left out where that is not
+        decided by it, `unsealed` the same after a provider refused what it had signed itself.
         """
-        position = self.guard.get(name)
-        return int(position["index"]) + 1 if position else 0
+        return int(self.guard.get(name, 0))
 
     def has_given_up(self, messages: Sequence[AnyMessage]) -> bool:
         """True while no summary is tried: after two failures in a row, until the next user message."""
@@ -170,7 +153,6 @@ def read_key(name: str, value: Any) -> tuple[Any, tuple[str, ...]]:
     return known, ()
 
 
-Place = Annotated[Position | None, BeforeValidator(lambda value: value or None)]
 Money = Annotated[Any, AfterValidator(as_money)]
 
 
@@ -199,9 +181,9 @@ class _Guard(TypedDict, total=False):
     dropped_turns: Count
     ineffective: Count
     asked: Count | None
-    since: Place
-    unbound: Place
-    unsealed: Place
+    since: Count
+    unbound: Count
+    unsealed: Count
     reason: str
     binding_model: str
     summarizer: dict[str, Count]
@@ -277,7 +259,7 @@ def verified(session: Session, history: MessageHistory) -> Session:
         # Sizes that were reported so far belong to requests that the dropped view made.
         guard = _since_now(session.guard, messages)
         return Session(counts=session.unanchored, guard=guard, faults=tuple(faults))
-    if pending and not pending.is_of(messages, view, history.first):
+    if pending and not pending.is_of(history, view):
         pending = None
         faults.append(
             "the summary on its way is of messages that are not in this branch: it was dropped"
@@ -315,17 +297,13 @@ def _since_now(
 ) -> dict[str, Any]:
     """The guard of a request that begins anew: all reasoning so far is tied to another beginning."""
     lasting = {key: value for key, value in guard.items() if key != "unbound"}
-    return {**lasting, "since": last_position(messages)}
-
-
-def last_position(messages: Sequence[AnyMessage]) -> dict[str, Any]:
-    """Return the stored form of the position of the newest message; empty when there is none."""
-    return asdict(position_of(messages, len(messages) - 1)) if messages else {}
+    return {**lasting, "since": len(messages)}
 
 
 def _holds(view: View, history: MessageHistory) -> bool:
-    """True where every stored position is what it was, and nothing that left was edited since."""
-    ends = (position for position in (view.start, view.covered) if position)
-    if not all(one.is_in(history.messages) for one in (*ends, *view.pinned)):
+    """True where the start is what it was, all else lies before it, and nothing that left was edited since."""
+    start = view.start.index if view.start else 0
+    if view.start and not view.start.is_in(history.messages):
         return False
-    return view.left_checksum in {None, history.checksum_of(view)}
+    is_before = all(index <= start for index in (view.covered, *view.pinned))
+    return is_before and view.left_checksum in {None, history.checksum_of(view)}

@@ -69,8 +69,8 @@ class View:
     """The part of the history that the model sees, and how."""
 
     start: Position | None = None  # first message of the view; None from the beginning
-    # messages before the start that are shown all the same, in order
-    pinned: tuple[Position, ...] = ()
+    # positions of messages before the start that are shown all the same, in order
+    pinned: tuple[Count, ...] = ()
     # ids of tool results whose content is replaced by a stub
     cleared: Annotated[frozenset[str], PlainSerializer(sorted)] = frozenset()
     # ids of messages that are shown by head and tail
@@ -79,7 +79,9 @@ class View:
     """How many of the first pictures and files of a message are not shown, by its id: worked out with each request,
     and no part of what is stored."""
 
-    covered: Position | None = None  # last message that the summary covers
+    covered: Count = (
+        0  # position up to which the summary covers messages; 0 where there is none
+    )
     block: Block | None = None
     """What a provider wrote on demand of the messages that are covered: the summary, as that provider reads it."""
 

@@ -139,9 +139,8 @@ class Chat:
 def check_record(state):
     """What is no longer shown is counted, whether a summary covers it or not, and all of it was said by somebody."""
     view = VIEW.validate_python(state["context_view"])
-    left = state["messages"][: view.start.index if view.start else 0]
-    pinned = {position.id for position in view.pinned}
-    left = [message for message in left if message.id not in pinned]
+    before = enumerate(state["messages"][: view.start.index if view.start else 0])
+    left = [message for index, message in before if index not in view.pinned]
     counts = state["context_record"]["left"]
     assert counts["messages"] == len(left)
     assert {line[2] for line in state["context_record"]["lines"]} <= {

@@ -433,12 +433,11 @@ class Conversation:
         told = sources | view.cleared | view.clamped.keys()
         assert told <= {message.id for message in self.history}
         start = view.start.index if view.start else 0
-        covered = view.covered.index if view.covered else -1
-        assert covered < max(start, 1)
+        assert view.covered <= start
         if old.start and not self.was_rewritten:
             assert start >= old.start.index
         if not self.was_rewritten:
-            assert bool(self.session.get("context_summary")) is (covered >= 0)
+            assert bool(self.session.get("context_summary")) is (view.covered > 0)
             assert record.messages == start - len(view.pinned)
 
 

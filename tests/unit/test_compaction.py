@@ -1,5 +1,7 @@
 """What leaves a request and in which order, what a summarizer is given, and how a failing one is asked less."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,8 @@ from langchain_ctxwin import (
 from langchain_ctxwin.core.fitting import first_part, take_while_fits
 from langchain_ctxwin.core.plan import last_request, shown_part
 from langchain_ctxwin.core.session import Pending, Session
-from langchain_ctxwin.core.view import Position, View
+from langchain_ctxwin.core.turns import read_history
+from langchain_ctxwin.core.view import View
 from langchain_ctxwin.testing import request_faults
 from support import agents
 from support.agents import WORD, called
@@ -148,7 +151,7 @@ def test_a_summary_covers_what_left_and_the_next_one_starts_where_it_ended():
     state = engine.apply(plan, window)
     last = messages[plan.snapshot[1] - 1].id
     assert state["context_summary"].startswith(f"[q0..{last}")
-    assert state["context_view"]["covered"]["id"] == last
+    assert state["context_view"]["covered"] == plan.snapshot[1]
     grown = [
         *messages,
         AIMessage("ok"),
@@ -253,7 +256,7 @@ def test_a_summarizer_is_given_what_the_view_shows_and_the_request_that_a_provid
     assert request[-1].id == "a1"
     session = {
         "context_view": VIEW,
-        "context_guard": {"compactions": 1, "since": {"id": "q2", "index": 6}},
+        "context_guard": {"compactions": 1, "since": 7},
     }
     assert last_request(window, 0, 4) is None  # a part of it has left
     # the view was just changed
@@ -291,12 +294,12 @@ def test_after_two_failures_no_summary_is_tried_until_the_next_user_message():
 @pytest.mark.parametrize(
     ("covered", "first", "is_kept"),
     [
+        (1, 0, False),
+        (2, 0, True),
+        (4, 0, False),
+        (6, 0, False),
         (0, 0, False),
-        (1, 0, True),
-        (3, 0, False),
-        (5, 0, False),
-        (None, 0, False),
-        (None, 2, True),
+        (0, 2, True),
     ],
 )
 def test_a_summary_on_its_way_has_to_begin_where_the_one_before_it_ends(
@@ -308,11 +311,13 @@ def test_a_summary_on_its_way_has_to_begin_where_the_one_before_it_ends(
         for n in range(4)
         for m, kind in enumerate((HumanMessage, AIMessage))
     ]
-    positions = [Position(id=f"m{index}", index=index) for index in range(8)]
-    view = View() if covered is None else View(covered=positions[covered])
-    span = {"start": positions[2], "through": positions[5]}
-    pending = Pending(key="key", digest="digest", since=0.0, max_tokens=100, **span)
-    assert pending.is_of(chat, view, first) is is_kept
+    history = replace(read_history(chat), first=first)
+    view = View(covered=covered)
+    digest = history.digest(2, 6)
+    pending = Pending(
+        key="key", start=2, stop=6, digest=digest, since=0.0, max_tokens=100
+    )
+    assert pending.is_of(history, view) is is_kept
 
 
 # Cases that a careful reader found: each once lost something, or said something untrue.

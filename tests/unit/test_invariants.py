@@ -158,9 +158,8 @@ def check_monotonic(history, window, state, old):
     )
     start = new.start.index if new.start else 0
     assert start >= (old.start.index if old.start else 0)
-    ids = {message_id(history, i) for i in range(start, len(history))} | {
-        p.id for p in new.pinned
-    }
+    shown = (*new.pinned, *range(start, len(history)))
+    ids = {message_id(history, index) for index in shown}
     assert old.cleared & ids <= new.cleared
     assert old.clamped.keys() & ids <= new.clamped.keys()
     assert window.view == new
@@ -269,8 +268,7 @@ def test_every_message_is_shown_counted_by_the_record_or_repaired_away(
     for history, measured_, _ in requests(engine, messages):
         view, first = measured_.view, measured_.history.first
         start = measured_.start
-        pinned = {position.index for position in view.pinned}
-        left = [i for i in range(first, start) if i not in pinned]
+        left = [i for i in range(first, start) if i not in view.pinned]
         assert view.record.messages == len(left)
         everything = measured(engine_of(10**6), history, None)
         for index in range(start, len(history)):

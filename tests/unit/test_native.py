@@ -29,7 +29,7 @@ from langchain_ctxwin.core.provider_blocks import (
     readable,
 )
 from langchain_ctxwin.core.session import Pending, uncovered
-from langchain_ctxwin.core.view import Clamp, position_of
+from langchain_ctxwin.core.view import Clamp
 from langchain_ctxwin.observe import StepEvent
 from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util.work import run
@@ -439,8 +439,8 @@ def test_reasoning_stays_behind_a_block_where_all_in_between_does(
     window = measured(history, "anthropic", session)
     summary = Pending(
         key="",
-        start=position_of(history, uncovered(window.view, 0)),
-        through=position_of(history, stop - 1),
+        start=uncovered(window.view, 0),
+        stop=stop,
         digest=window.history.digest(uncovered(window.view, 0), stop),
         since=0.0,
         max_tokens=99,

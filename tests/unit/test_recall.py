@@ -311,7 +311,7 @@ def test_what_the_model_sees_in_full_is_not_returned():
         SystemMessage("Rules about keys.", id="s"),
         *(told(n, f"Key number {n}.") for n in range(6)),
     ]
-    state = calling(*messages, view=view("m3", 4, pinned=[{"id": "m1", "index": 2}]))
+    state = calling(*messages, view=view("m3", 4, pinned=[2]))
     page = run(state, query="key number")
     assert page.startswith("2 of 2 matching messages")
     assert shown(page) == [1, 3]
