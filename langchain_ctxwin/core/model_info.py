@@ -188,12 +188,8 @@ class ModelInfo:
     )
 
     def __post_init__(self) -> None:
-        if not expect(
-            self.name, str, "name", "the model's name as its provider spells it"
-        ):
-            raise ConfigError(
-                "name='': give the model's name as its provider spells it"
-            )
+        wanted = "the model's name as its provider spells it"
+        expect(self.name or None, str, "name", wanted)
         try:
             _ = self.limits
         except ConfigError as error:
@@ -201,7 +197,7 @@ class ModelInfo:
         for name in PRICE_FIELDS:
             value = getattr(self, name)
             price = exact(value)
-            if value is not None and (price is None or price < 0):
+            if value is not None and price is None:
                 raise ConfigError(
                     f"{self.name}: {name}={brief(value)}: give USD per million tokens as a number such as 0.25, at "
                     "least 0, or None when it is unknown"
@@ -221,11 +217,11 @@ class ModelInfo:
 
 
 def exact(number: object) -> Decimal | None:
-    """Return a finite number exactly as it is written; None for anything else.
+    """Return a finite number of at least 0 exactly as it is written; None for anything else.
 
     Examples:
-        >>> exact(0.1), exact("0.10"), exact(True), exact("free")
-        (Decimal('0.1'), Decimal('0.10'), None, None)
+        >>> exact(0.1), exact("0.10"), exact(True), exact("free"), exact(-1)
+        (Decimal('0.1'), Decimal('0.10'), None, None, None)
     """
     if isinstance(number, bool) or not isinstance(number, str | int | float | Decimal):
         return None
@@ -233,7 +229,7 @@ def exact(number: object) -> Decimal | None:
         read = number if isinstance(number, Decimal) else Decimal(str(number))
     except DecimalException:
         return None
-    return read if read.is_finite() else None
+    return read if read.is_finite() and read >= 0 else None
 
 
 CLASS_FAMILIES = {
@@ -310,6 +306,9 @@ def rules_of(model: object) -> Rules:
     takes_cache_key = rules.provider == "openai" and not is_azure
     is_new = (profile.get("release_date") or "") >= BREAKPOINTS_SINCE
     capabilities = getattr(inner, "capabilities", None) or ()
+    edits = arguments.get("context_management")
+    if isinstance(edits, Mapping):  # Anthropic's; OpenAI's is a list
+        edits = edits.get("edits")
     thinking = arguments.get("thinking")
     is_manual = (
         isinstance(thinking, Mapping) and thinking.get("type") == MANUAL_THINKING
@@ -325,16 +324,9 @@ def rules_of(model: object) -> Rules:
         and profile.get("mid_conversation_system_messages") is True,
         takes_betas=rules.provider == "anthropic" and hasattr(inner, "betas"),
         media_in_results=uses_responses or family not in CHAT_COMPLETIONS,
-        compacts_itself=_compacts(arguments.get("context_management")),
+        compacts_itself=any("compact" in str(edit.get("type")) for edit in edits or ()),
         keeps_history=getattr(inner, "use_previous_response_id", False) is True,
     )
-
-
-def _compacts(management: Any) -> bool:
-    """True where a setting asks the server to compact: Anthropic's has edits, OpenAI's is a list."""
-    has_edits = isinstance(management, Mapping)
-    edits = management.get("edits") if has_edits else management
-    return any("compact" in str(edit.get("type")) for edit in edits or ())
 
 
 def arguments_of(model: Any) -> dict[str, Any]:

@@ -420,7 +420,7 @@ def as_money(value: object) -> Decimal:
         ValueError: it is none.
     """
     amount = exact(value)
-    if amount is None or amount < 0:
+    if amount is None:
         raise ValueError(f"{value!r} is no amount")
     return amount
 

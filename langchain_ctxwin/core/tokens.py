@@ -38,10 +38,11 @@ from langchain_ctxwin.core.provider_blocks import (
     spoken,
 )
 from langchain_ctxwin.core.token_weights import (
-    BOUNDS,
     COMMON,
     COUNTED,
     FEATURES,
+    LOWER,
+    UPPER,
     WEIGHTS,
 )
 from langchain_ctxwin.core.tool_schemas import (
@@ -102,11 +103,11 @@ class TokenEstimator:
 
     def upper(self, tokens: int) -> int:
         """Size that the true count exceeds for one text in twenty."""
-        return ceil(tokens * BOUNDS[self.family][0])
+        return ceil(tokens * UPPER[self.family][0])
 
     def lower(self, tokens: int) -> int:
         """Size that the true count falls below for one text in twenty."""
-        return int(tokens * BOUNDS[self.family][1])
+        return int(tokens * LOWER[self.family][0])
 
     def _text(self, text: str) -> float:
         # calls without arguments, answers that only call

@@ -426,7 +426,7 @@ def price(value: Any, *, per: int = MILLION) -> Decimal | None:
         (Decimal('0.25'), None, Decimal('0'))
     """
     number = exact(value)
-    if number is None or not 0 <= number * MILLION / per <= MAX_PRICE:
+    if number is None or number * MILLION / per > MAX_PRICE:
         return None
     # 10, where normalize alone writes 1E+1
     return Decimal(format((number * MILLION / per).normalize(), "f"))

@@ -212,7 +212,7 @@ def test_what_is_said_about_a_name_holds_under_it(said, facts):
             {"small": {"window": 8192}},
             "small: unknown field window: give some of provider, context_window",
         ),
-        ({"": 8192}, "give the model's name"),
+        ({"": 8192}, "pass the model's name"),
         ([("small", 8192)], "a mapping of model names"),
     ],
 )
