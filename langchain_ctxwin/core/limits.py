@@ -69,8 +69,8 @@ class ModelLimits:
     def __post_init__(self) -> None:
         for name in LIMIT_NAMES:
             unit = name.rpartition("_")[2].replace("window", "tokens")
-            value = getattr(self, name)
-            require_tokens(name, value, minimum=1, optional=True, unit=unit)
+            if (value := getattr(self, name)) is not None:
+                require_tokens(name, value, minimum=1, unit=unit)
 
     @classmethod
     def of(cls, model: Any) -> ModelLimits:
@@ -132,8 +132,8 @@ class ModelLimits:
         `configured` if given, else what requests ask for where that leaves input, else the smaller of the output limit
         and a quarter of the window. 0 when only an input limit is known: such an input is not shared with the output.
         """
-        require_tokens("output_reserve", configured, optional=True)
         if configured is not None:
+            require_tokens("output_reserve", configured)
             return configured
         window, requested = self.context_window, self.requested_output_tokens
         if requested is not None and (window is None or requested < window):
@@ -216,22 +216,13 @@ def checked_limits(limits: ModelLimits, settings: Any) -> ModelLimits:
 
 
 def require_tokens(
-    name: str,
-    value: object,
-    *,
-    minimum: int = 0,
-    optional: bool = False,
-    unit: str = "tokens",
+    name: str, value: object, *, minimum: int = 0, unit: str = "tokens"
 ) -> None:
-    """Raise `ConfigError` unless `value` is a whole number of at least `minimum` (or None, where optional)."""
-    if value is None and optional:
-        return
-    if isinstance(value, int) and not isinstance(value, bool) and value >= minimum:
-        return
-    otherwise = ", or None when it is unknown" if optional else ""
-    raise ConfigError(
-        f"{name}={value!r}: give a whole number of {unit}, at least {minimum}{otherwise}"
-    )
+    """Raise `ConfigError` unless `value` is a whole number of at least `minimum`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+        raise ConfigError(
+            f"{name}={value!r}: give a whole number of {unit}, at least {minimum}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
