@@ -219,14 +219,12 @@ def pieces(raw_message: MessageLikeRepresentation) -> Iterator[Piece]:
 
 def _said(message: BaseMessage, *left_out: str) -> Iterator[Piece]:
     """What is in a message without its name, its calls included; without blocks of some kinds."""
-    if not isinstance(message, AIMessage):
-        yield from _pieces_in(message.content, left_out)
-        return
     yield from _pieces_in(message.content, ("call", *left_out))
-    for call in calls_of(*standard(message)):
-        yield Call(call["name"] or "", call["args"])
-    if text := spoken(message):
-        yield text
+    if isinstance(message, AIMessage):
+        for call in calls_of(*standard(message)):
+            yield Call(call["name"] or "", call["args"])
+        if text := spoken(message):
+            yield text
 
 
 def _pieces_in(content: Any, left_out: tuple[str, ...] = ()) -> Iterator[Piece]:
