@@ -302,8 +302,6 @@ class ContextEngine:
         self, messages: Any, session: Mapping[str, Any] | None, **fixed: Any
     ) -> Work[Fitted]:
         window = self.measure(messages, session=session, **fixed)
-        for fault in window.session.faults:
-            self.reporter.notice("session_mended", fault=fault)
         for planned in (self.plan, self.emergency, self.relieve):
             compaction = planned(window)
             if compaction is not None:
@@ -362,6 +360,8 @@ class ContextEngine:
             session = verified(session, history)
         else:
             session = read_session(session, history, self._read_key)
+            for fault in session.faults:
+                self.reporter.notice("session_mended", fault=fault)
         return self._measured(
             Window(
                 history=history,

@@ -242,8 +242,6 @@ class AgentStep:
         Raises:
             NoModelFitsError: no candidate can do what the request asks for.
         """
-        for fault in self.window.session.faults:
-            self.engine.reporter.notice("session_mended", fault=fault)
         yield from placing_media(self)
         selection = yield from self.selected(self.window)
         if selection is not None:
