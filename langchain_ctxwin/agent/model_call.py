@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from time import perf_counter
 from typing import Any
@@ -54,10 +54,10 @@ class Attempt:
     """One call of the model."""
 
     request: list[AnyMessage]
-    options: dict[str, int] = field(default_factory=dict)
+    options: dict[str, int]
     """Arguments that ask for less output than the model was set to."""
 
-    extras: dict[str, Any] = field(default_factory=dict)
+    extras: dict[str, Any]
     """Arguments for the provider's prompt cache and its own compaction, or for the candidate of a routed model."""
 
     @property
@@ -112,7 +112,9 @@ class ModelCall:
                 raise error
             if isinstance(reply, AIMessage):
                 paid.append(reply)
-                overflow = self._silent(attempt, reply)
+                # an overflow that shows in the answer only
+                asked = next(iter(attempt.options.values()), self._requested_output)
+                overflow = silent_overflow(step.window, reply, asked)
             number += 1
             attempt = (
                 (yield from self._next(attempt, overflow, number, error))
@@ -157,23 +159,21 @@ class ModelCall:
         Raises:
             Exception: the provider's own, where there is no answer.
         """
-        step = self._step
+        step, reason = self._step, error
         if number <= step.window.settings.max_recoveries:
             try:
                 return (yield from self._recovered(attempt, overflow, number, error))
             except (BudgetExceededError, NoModelFitsError) as exhausted:
-                step.report_refusal(exhausted)
-                if error is None:
-                    step.take(
-                        self._engine.learn(step.window, overflow, is_stated=False)
-                    )
-                else:
-                    error.add_note(str(exhausted))
-        elif error is not None:
-            step.report_refusal(error)
-        if error is not None:
-            raise error
-        return None
+                reason = exhausted
+        if reason is not None:
+            step.report_refusal(reason)
+        if error is None:
+            if reason is not None:
+                step.take(self._engine.learn(step.window, overflow, is_stated=False))
+            return None
+        if reason is not error:
+            error.add_note(str(reason))
+        raise error
 
     def _mended(self, attempt: Attempt, refusal: Exception) -> Attempt:
         """The attempt without the parts that the provider refused; the same one where they are unknown or absent.
@@ -279,20 +279,13 @@ class ModelCall:
                 window, request, conversation=thread, call=self._call
             )
         size, requested = window.limits.context_window, self._requested_output
-        if size is None or requested is None:
-            return Attempt(request, extras=extras)
-        room = size - window.upper_tokens
-        options = fitting_output(
-            self._call, requested_tokens=requested, room_tokens=room
-        )
+        options = dict[str, int]()
+        if size is not None and requested is not None:
+            room = size - window.upper_tokens
+            options = fitting_output(
+                self._call, requested_tokens=requested, room_tokens=room
+            )
         return Attempt(request, options, extras)
-
-    def _silent(self, attempt: Attempt, reply: Any) -> ContextOverflow | None:
-        """An overflow that shows in the answer only."""
-        if not isinstance(reply, AIMessage):
-            return None
-        requested = next(iter(attempt.options.values()), self._requested_output)
-        return silent_overflow(self._step.window, reply, requested)
 
     def _learned(
         self, window: Window, reply: Any, *, was_cut: bool
