@@ -62,15 +62,8 @@ def _checked_path(path: str) -> str:
 def _size(value: Any) -> Any:
     """Read a size as LangChain's own middleware writes them, too: `("tokens", 2000)` or `("fraction", 0.8)`."""
     match value:
-        case ("tokens", int() | float() as number) if number > 1:
+        case ("tokens" | "fraction", number):
             return number
-        case ("fraction", int() | float() as number) if number <= 1:
-            return number
-        case tuple() | list():
-            raise ValueError(
-                'give ("tokens", 2000), ("fraction", 0.8), the number alone, or as trigger ("messages", n) with an n '
-                f"of at least {LEAST_TRIGGER_MESSAGES + 1} and no trigger_messages beside it"
-            )
     return value
 
 
@@ -187,7 +180,6 @@ class Settings(_Explained, BaseSettings):
 
 PARSERS = {".json": json.loads, ".toml": tomllib.loads}
 
-LEAST_TRIGGER_MESSAGES = 2
 LEAST_TRIGGER_TOKENS = 256  # a few messages; a smaller number is meant as per cent
 
 
@@ -276,7 +268,7 @@ class ContextConfig(Settings, env_prefix="CTXWIN_CONTEXT_"):
     prepare: Share = 0.6
     trigger: Share | None = None
     keep: Share = 0.25
-    trigger_messages: Annotated[int, Field(ge=LEAST_TRIGGER_MESSAGES)] | None = None
+    trigger_messages: Annotated[int, Field(ge=2)] | None = None
     max_history_tokens: PositiveInt | None = None
     compact_when_idle: bool = False
     summarize: Literal["background", "inline", "off"] = "background"
@@ -308,9 +300,7 @@ class ContextConfig(Settings, env_prefix="CTXWIN_CONTEXT_"):
     def _read_messages(cls, values: Any) -> Any:
         """Read a trigger in messages as LangChain's own middleware does: it is reached at so many."""
         match values:
-            case {"trigger": ("messages", int() as number)} if (
-                number > LEAST_TRIGGER_MESSAGES and not values.get("trigger_messages")
-            ):
+            case {"trigger": ("messages", int() as number)}:
                 return {**values, "trigger": None, "trigger_messages": number - 1}
         return values
 
