@@ -239,7 +239,7 @@ def from_history(request: Request, sizes: Sizes) -> tuple[Sizes, ReportedSize | 
             continue
         report = ReportedSize(tokens, estimate, step.index)
         planned = newest.tokens + estimate - newest.estimate if newest else estimate
-        sizes = sizes.after(report, planned, newest, _limit_of(request))
+        sizes = sizes.after(report, planned, newest, *_bounds_of(request))
         if not sizes.doubted:
             newest, sizes = report, replace(sizes, model=name or sizes.model)
     if newest is None:
@@ -249,9 +249,10 @@ def from_history(request: Request, sizes: Sizes) -> tuple[Sizes, ReportedSize | 
     return replace(learned, doubted=sizes.doubted), newest
 
 
-def _limit_of(request: Request) -> float:
-    """What the model of a request takes at most."""
-    return request.declared.input_limit(0) if request.declared.known else inf
+def _bounds_of(request: Request) -> tuple[float, int]:
+    """What the model of a request takes at most, and our count of its tools: by which a report is judged."""
+    declared, tools = request.declared, request.fixed_estimates.tool_tokens
+    return declared.input_limit(0) if declared.known else inf, tools
 
 
 def sizes_for(request: Request) -> Sizes:
@@ -299,7 +300,7 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
         planned = window.estimates.total_tokens
     report = ReportedSize(tokens, window.estimates.total_tokens, window.stop)
     sizes = replace(sizes, model=name or sizes.model)
-    sizes = sizes.after(report, planned, extended, _limit_of(window))
+    sizes = sizes.after(report, planned, extended, *_bounds_of(window))
     if sizes.doubted:
         far_off = f"{tokens:,} input tokens, far from our count of {planned:,}"
         ignored = f"the provider reported {far_off}"

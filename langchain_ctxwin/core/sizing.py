@@ -284,6 +284,7 @@ class Sizes:
         planned: int,
         extended: ReportedSize | None,
         limit_tokens: float = inf,
+        tool_tokens: int = 0,
     ) -> Sizes:
         """Return the sizes after a report: with the text since the one that it extends as counted, or in doubt of it.
 
@@ -294,13 +295,14 @@ class Sizes:
             planned: the size by the reports before it.
             extended: the report about a request that this one extends, if there is one.
             limit_tokens: what the model takes: a request that it answered cannot be larger.
+            tool_tokens: our count of its tools, which is the least sure, and which some servers leave out.
         """
         tokens, estimate, _ = report
         largest = LARGEST_JUMP * max(planned, estimate)
         if not self.is_reported:
             largest = max(LARGEST_FIRST_JUMP * estimate, estimate + HIDDEN_TOKENS)
         largest = min(largest, limit_tokens)
-        least = LEAST_SHARE * min(planned, estimate)
+        least = LEAST_SHARE * min(planned, estimate - tool_tokens)
         if extended and tokens < extended.tokens:
             least = LEAST_SHARE_AFTER_FALL * min(planned, estimate)
         if not least <= tokens <= largest and not self._agrees(report):
