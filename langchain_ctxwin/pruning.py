@@ -93,24 +93,23 @@ def _renew(saver: Saver, checkpoints: list[CheckpointTuple], thread_id: str) -> 
 
 def _finish(saver: Saver, thread_id: str) -> None:
     """Bring to an end what a process left in the middle; the root of a thread is written last."""
-    _, spare = _newest(saver, spare_of(thread_id))
+    spare_id = spare_of(thread_id)
+    _, spare = _newest(saver, spare_id)
     if not spare:
         return
-    _, there = _newest(saver, thread_id)
-    has_root, is_whole = (
-        bool(tuples) and not _namespace(tuples[-1]) for tuples in (there, spare)
-    )
-    place = {"thread_id": thread_id, "checkpoint_ns": ""}
-    place["checkpoint_id"] = spare[-1].checkpoint["id"]
-    if is_whole and not has_root:
-        _renew(saver, spare, thread_id)
-    elif not is_whole or saver.get_tuple({"configurable": place}):
-        saver.delete_thread(spare_of(thread_id))
-    else:
-        raise ContextWindowError(
-            f"thread {thread_id!r} was begun anew while its history was in thread {spare_of(thread_id)!r}: "
-            "delete the one that you do not need, or write its messages to the other"
-        )
+    if not _namespace(spare[-1]):
+        _, there = _newest(saver, thread_id)
+        if not there or _namespace(there[-1]):
+            _renew(saver, spare, thread_id)
+            return
+        place = {"thread_id": thread_id, "checkpoint_ns": ""}
+        place["checkpoint_id"] = spare[-1].checkpoint["id"]
+        if not saver.get_tuple({"configurable": place}):
+            raise ContextWindowError(
+                f"thread {thread_id!r} was begun anew while its history was in thread {spare_id!r}: delete the one "
+                "that you do not need, or write its messages to the other"
+            )
+    saver.delete_thread(spare_id)
 
 
 def _newest(saver: Saver, thread_id: str) -> tuple[int, list[CheckpointTuple]]:

@@ -249,17 +249,7 @@ class ContextOutput(TypedDict):
 OUR_KEYS = (*_StateKeys.__annotations__, "llm_input_messages")
 """The state keys that are no business of callers."""
 
-SESSION = (
-    *(
-        "context_view",
-        "context_record",
-        "context_summary",
-        "context_pending",
-        "context_counts",
-        "context_guard",
-    ),
-    *("context_tools", "context_model"),
-)
+SESSION = [key for key in _StateKeys.__annotations__ if key != "context_report"]
 """The keys that a conversation goes on from; `context_report` is made anew with each request."""
 
 
