@@ -336,8 +336,6 @@ CUT_SHARE, EDGE_SHARE = 0.95, 0.01
 SAME_TOKENS = 8
 # A request that grew by less may be counted as large as before: templates drop old reasoning blocks.
 GROWTH_TOKENS = 64
-# A report below this part of our own lower bound is no counting error; that bound alone is wrong by less than 20 %.
-CERTAIN_SHARE = 0.8
 # Servers that leave cached tokens out report what was added since the last request, and up to a block of their cache:
 # OpenAI's and Gemini's begin at 1,024 tokens. Our estimate of what was added may be this far off.
 CACHE_BLOCK_TOKENS, ADDED_DOUBT = 1_024, 1.25
@@ -367,8 +365,7 @@ def silent_overflow(
         sizes, extended, least = Sizes(), None, 0
     total, context = reported + output, window.limits.context_window or 0
     reasons = {reason.rpartition(".")[2].lower() for reason in stop_reasons(reply)}
-    is_whole = reported >= CERTAIN_SHARE * least
-    is_at_edge = abs(total - context) <= EDGE_SHARE * context and is_whole
+    is_at_edge = abs(total - context) <= EDGE_SHARE * context
     is_cut_early = output < CUT_SHARE * (requested_output_tokens or inf)
     if is_at_edge and is_cut_early and reasons & LENGTH_STOPS:
         return ContextOverflow(

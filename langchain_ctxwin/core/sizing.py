@@ -270,7 +270,7 @@ class Sizes:
         fits, and the next answer tells whether it was right.
         """
         estimate, sizes = steps.total_tokens, replace(self, spans=())
-        if steps and estimate:
+        if estimate:
             counted = tokens - self.offset - estimates.fixed_tokens
             least, most = estimate / PLAUSIBLE_RATIO, estimate * PLAUSIBLE_RATIO
             counted = round(min(max(counted, least), most))
@@ -386,8 +386,8 @@ def sent_tokens(reply: AIMessage) -> int | None:
 
 def answered_by(reply: AIMessage) -> str:
     """Name of the model that answered, as the provider states it; another one after a fallback."""
-    names = map(reply.response_metadata.get, ("model_name", "model"))
-    return next((name for name in names if isinstance(name, str) and name), "")
+    metadata = reply.response_metadata
+    return str(metadata.get("model_name") or metadata.get("model") or "")
 
 
 def may_be(model: str, answering_model: str) -> bool:
@@ -448,11 +448,10 @@ class Usage:
         """Read all that a provider billed for an answer; Anthropic states its compactions apart from the usage."""
         if not isinstance(answer, AIMessage):
             return cls()
-        raw = answer.response_metadata.get("usage")
-        rounds = raw.get("iterations") if isinstance(raw, Mapping) else None
+        raw = answer.response_metadata.get("usage") or {}
         spent = (
             cls.of(_as_metadata(one))
-            for one in rounds or ()
+            for one in raw.get("iterations") or ()
             if one.get("type") == COMPACTION_TYPE
         )
         return replace(cls.of(answer.usage_metadata), compactions=tuple(spent))
@@ -524,4 +523,4 @@ def stop_reasons(reply: AIMessage) -> list[str]:
     metadata = reply.response_metadata
     incomplete = metadata.get("incomplete_details") or {}  # OpenAI's Responses API
     reasons = [*map(metadata.get, STOP_KEYS), incomplete.get("reason")]
-    return [reason for reason in reasons if isinstance(reason, str) and reason]
+    return [str(reason) for reason in reasons if reason]

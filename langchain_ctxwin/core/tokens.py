@@ -389,7 +389,7 @@ def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
         stated = (_FORMAT.match(text) for text in texts if isinstance(text, str))
         kind = next((found[1] or "text file" for found in stated if found), kind)
     if kind == "image":
-        return image_tokens(*image_size(_beginning(data)))
+        return image_tokens(*image_size(data))
     # Bytes of a unit, and its tokens: a second of compressed audio at 128 kbit/s, or of video at 2 Mbit/s, one frame
     # and the sound (Gemini API, token counting guide); a page of a document.
     unit_bytes, unit_tokens = {
@@ -405,33 +405,29 @@ def media_tokens(media: Media, framing: Framing, price: TextPrice) -> float:
     return (1 + num_bytes // unit_bytes) * unit_tokens
 
 
-def image_size(raw: bytes) -> tuple[int, int]:
-    """Return width and height in pixels; assumed ones when the bytes do not say, or are no PNG or JPEG.
+def image_size(data: str | bytes) -> tuple[int, int]:
+    """Return width and height in pixels; assumed ones when the data does not say, or is no PNG or JPEG.
+
+    It is what stands in a block: bytes, base64, a data URL, or a link, which says nothing.
 
     Examples:
         >>> image_size(bytes.fromhex("89504e47") + bytes(15) + b"@" + bytes(3) + b"0")
         (64, 48)
     """
-    png, jpeg = _PNG_SIZE.match(raw), _JPEG_SIZE.findall(raw)
+    if isinstance(data, str):
+        start = data.find(",", 0, HEAD_CHARS) + 1
+        try:
+            data = urlsafe_b64decode(f"{data[start : start + HEADER_CHARS]}==")
+        except ValueError:
+            data = b""
+    png, jpeg = _PNG_SIZE.match(data), _JPEG_SIZE.findall(data)
+    height, width = jpeg[-1] if jpeg else (b"", b"")
     if png:
         width, height = png.groups()
-    else:
-        height, width = jpeg[-1] if jpeg else (b"", b"")
     return (
         int.from_bytes(width) or DEFAULT_SIDE_PIXELS,
         int.from_bytes(height) or DEFAULT_SIDE_PIXELS,
     )
-
-
-def _beginning(data: str | bytes) -> bytes:
-    """The first bytes of what stands in a block, in base64 or as a data URL; none of a link."""
-    if isinstance(data, bytes):
-        return data
-    start = data.find(",", 0, HEAD_CHARS) + 1
-    try:
-        return urlsafe_b64decode(f"{data[start : start + HEADER_CHARS]}==")
-    except ValueError:
-        return b""
 
 
 def _plain_text(block: Mapping[str, Any]) -> str | None:

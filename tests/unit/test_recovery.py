@@ -58,7 +58,6 @@ FULL = ("length", "MAX_TOKENS", "FinishReason.MAX_TOKENS", "model_length")
         (900, 600, {"context_window": None}, False),
         # a cap of the server, of a proxy or of a run ends an answer with the same reason
         (900, 600, {"requested": 600}, False),
-        (900, 600, {"least": 9_000}, False),  # without the cached input
     ],
 )
 def test_an_answer_that_the_window_ended_states_the_window(
