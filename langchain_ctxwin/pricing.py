@@ -19,7 +19,7 @@ from langchain_ctxwin.core.sizing import MAX_NUMBER, QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import ToolSet, tool_definition
 from langchain_ctxwin.core.turns import MessageHistory, read_history
-from langchain_ctxwin.protocols import TokenCounter, takes_tools
+from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.util.log import log
 from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, once
 
@@ -143,13 +143,9 @@ class Pricing:
 
     def _priced(self, tools: tuple[Any, ...]) -> ToolSet:
         texts = [compact_json(tool_definition(tool)) for tool in tools]
-        if takes_tools(self.counter):
-            tokens = self._net([], list(tools))
-        else:
-            tokens = sum(self._net([SystemMessage(content=text)]) for text in texts)
         joined = "\0".join(texts).encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(joined, digest_size=12).hexdigest()
-        return ToolSet(tools, tokens, digest)
+        return ToolSet(tools, self._net([], list(tools)), digest)
 
 
 def _fault(value: object, messages: Sequence[AnyMessage]) -> str:

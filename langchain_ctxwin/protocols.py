@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,23 +18,13 @@ class TokenCounter(Protocol):
     """Counts the input tokens of a request; `count_tokens_approximately` has this shape.
 
     A counter may also have `exact = True` (its counts are reported as exact), and `upper(tokens)` and
-    `lower(tokens)`, the bounds of the true count behind an estimate; without them the count is taken as it is.
+    `lower(tokens)`, the bounds of the true count behind an estimate; without them the count is taken as it is. What a
+    counter raises, such as for tools that it does not take, is logged once, and estimated.
     """
 
     def __call__(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
         """Return the tokens of `messages` (role overhead included) and of the tool definitions."""
         ...
-
-
-def takes_tools(counter: TokenCounter) -> bool:
-    """True for a counter that can be given `tools=`; a plain callable may count messages alone."""
-    try:
-        parameters = inspect.signature(counter).parameters
-    except (TypeError, ValueError):
-        return False
-    return "tools" in parameters or any(
-        p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()
-    )
 
 
 @runtime_checkable
