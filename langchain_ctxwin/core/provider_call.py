@@ -191,14 +191,12 @@ def _counted_down(window: Window, config: Any) -> dict[str, Any]:
 
     The API counts what it sees of the turn by itself, so that what remains is the same between compactions.
     """
-    budget = (config or {}).get("task_budget") or {}
-    question_index = last_user(window.history.messages)
-    if "total" not in budget or "remaining" in budget or question_index is None:
+    budget, messages = (config or {}).get("task_budget"), window.history.messages
+    gone = messages[(last_user(messages) or 0) + 1 : window.start]
+    if not budget or not gone or "remaining" in budget:
         return {}
-    gone = window.history.messages[question_index + 1 : window.start]
-    remaining = max(0, budget["total"] - sum(map(window.price, gone)))
-    countdown = {**config, "task_budget": {**budget, "remaining": remaining}}
-    return countdown if gone else {}
+    remaining = max(0, budget.get("total", 0) - sum(map(window.price, gone)))
+    return {**config, "task_budget": {**budget, "remaining": remaining}}
 
 
 def dropped_reasoning(answer: Any) -> str:
