@@ -69,15 +69,6 @@ class Compaction:
         return self.after.view
 
     @property
-    def summary(self) -> str | None:
-        """A finished summary that is shown from now on; None leaves the summary as it is."""
-        is_same = (
-            self.after.summary == self.before.summary
-            and self.view.block == self.before.view.block
-        )
-        return None if self.snapshot or is_same else self.after.summary
-
-    @property
     def tokens_before(self) -> int:
         """Input tokens of the request before."""
         return self.before.total_tokens
@@ -119,7 +110,11 @@ class Compaction:
         unbound = request.left_unbound
         if request.swaps_prefix:
             guard["unbound"] = unbound
-        is_summary = self.kind == "summarize" or self.summary is not None
+        is_summary = (
+            self.kind == "summarize"
+            or request.summary != self.before.summary
+            or request.view.block != self.before.view.block
+        )
         if is_summary:
             is_enough = pays(self.before, request.total_tokens)
             guard |= {"ineffective": 0} if is_enough else _ineffective(window)
@@ -221,15 +216,16 @@ def with_new_pins(request: Request) -> Session | None:
     """
     old, start = request.view, request.start
     pinned = {message_id(request.history.messages, index) for index in request.pins}
-    shortened = {
-        key for key, clamp in old.clamped.items() if key in pinned and not clamp.pin
-    }
     wanted = {
         index for index in request.verbatim if request.history.first <= index < start
     }
     is_shown = wanted.issubset(old.pinned)
     view = old if is_shown else cut(request, start)
-    clamped = {key: one for key, one in view.clamped.items() if key not in shortened}
+    clamped = {
+        key: clamp
+        for key, clamp in view.clamped.items()
+        if clamp.pin or key not in pinned
+    }
     view = replace(view, cleared=view.cleared - pinned, clamped=clamped)
     if view == old:
         return None

@@ -335,47 +335,50 @@ def ready(request: Request) -> Pending | None:
 
 def _summary(request: Request, reason: str) -> Compaction | None:
     """The summary that is due; None when it would not pay for itself."""
-    summary_tokens = summary_size(request)
-    start = _summary_stop(request, summary_tokens)
-    if start is None:
+    covering = _to_cover(request)
+    if covering is None:
         return None
-    after = _without(request, start)
-    after = recorded(after, request, summary_tokens=summary_tokens)
-    if not pays(request, after.total_tokens + summary_tokens):
-        return None
+    start, stop, size = covering
     return Compaction(
         kind="summarize",
         reason=reason,
         before=request,
-        after=after,
-        snapshot=(uncovered(request.view, request.history.first), start),
-        summary_max_tokens=summary_tokens,
+        after=recorded(_without(request, stop), request, summary_tokens=size),
+        snapshot=(start, stop),
+        summary_max_tokens=size,
     )
 
 
-def _summary_stop(
-    request: Request, summary_tokens: int, *, is_ahead: bool = False
-) -> int | None:
-    """Position up to which a summary has to cover messages, so that the request with it is at its low-water mark.
+def _to_cover(
+    request: Request, *, is_ahead: bool = False
+) -> tuple[int, int, int] | None:
+    """Positions between which a summary brings the request to its low-water mark, and its size in tokens.
 
-    One that is prepared ahead is shown once the request has grown to its ceiling, so it covers that growth, too.
+    One that is prepared ahead is shown once the request has grown to its ceiling, so it covers that growth, too. None
+    where a summary would not pay for itself.
     """
-    messages = len(request.history.messages)
+    messages, room = len(request.history.messages), request.room
     is_by_number = request.settings.trigger_messages is not None
     most_kept = request.kept_messages if is_by_number else messages
+    share = min(MOST_SUMMARY_TOKENS, int(SUMMARY_SHARE * room))
+    size = request.settings.summary_max_tokens or max(LEAST_SUMMARY_TOKENS, share)
     target = request.low_water
     if is_ahead:
         growth = request.fixed_tokens + request.most_history - request.total_tokens
-        least = request.fixed_tokens + int(LEAST_KEPT * request.room)
+        least = request.fixed_tokens + int(LEAST_KEPT * room)
         target = max(least, target - max(0, growth))
 
     def is_enough(stop: int) -> bool:
         after = _without(request, stop)
-        fits = after.upper_tokens + summary_tokens <= after.limit
+        fits = after.upper_tokens + size <= after.limit
         return fits and messages - stop <= most_kept and after.total_tokens <= target
 
+    start = uncovered(request.view, request.history.first)
     cuts = [*turn_cuts(request), *step_cuts(request)]
-    return first_enough(cuts, is_enough) if cuts else None
+    stop = first_enough(cuts, is_enough) if cuts else 0
+    if stop <= start or not pays(request, _without(request, stop).total_tokens + size):
+        return None
+    return start, stop, size
 
 
 def prepare(
@@ -389,11 +392,10 @@ def prepare(
     need = request.need("provider" if is_on_demand else "background")
     if need is None or request.session.pending or not request.may_summarize:
         return None
-    max_tokens = summary_size(request)
-    start = uncovered(request.view, request.history.first)
-    stop = _summary_stop(request, max_tokens, is_ahead=True)
-    if stop is None or stop <= start:
+    covering = _to_cover(request, is_ahead=True)
+    if covering is None:
         return None
+    start, stop, size = covering
     if is_on_demand and request_until(request, stop) is None:
         return None
     steps = request.history.steps_from(start)
@@ -403,16 +405,9 @@ def prepare(
     is_cheap = request.block is not None and request.rules.binds_reasoning
     if request.summary and is_early and not is_cheap:
         return None
-    after_tokens = _without(request, stop).total_tokens + max_tokens
-    if not pays(request, after_tokens):
-        return None
+    digest = request.history.digest(start, stop)
     pending = Pending(
-        key="",
-        start=start,
-        stop=stop,
-        digest=request.history.digest(start, stop),
-        since=0.0,
-        max_tokens=max_tokens,
+        key="", start=start, stop=stop, digest=digest, since=0.0, max_tokens=size
     )
     return pending, need.reason
 
@@ -420,14 +415,6 @@ def prepare(
 def _without(request: Request, stop: int) -> Request:
     """The request without everything before `stop`, which a summary is to cover that is not written yet."""
     return request.shown_as(replace(cut(request, stop), covered=stop, block=None), "")
-
-
-def summary_size(request: Request) -> int:
-    """The length of a summary in tokens: as configured, else by the room of the history."""
-    share = int(SUMMARY_SHARE * request.room)
-    return request.settings.summary_max_tokens or max(
-        LEAST_SUMMARY_TOKENS, min(MOST_SUMMARY_TOKENS, share)
-    )
 
 
 # ---- what a summary is written from ---------------------------------------------------------------------------------

@@ -51,9 +51,10 @@ from langchain_ctxwin.core.turns import (
     Steps,
     Turn,
     group_turns,
-    pinned_groups,
+    runs,
     show_step,
     show_steps,
+    split_steps,
 )
 from langchain_ctxwin.core.view import View, edit, message_id
 
@@ -336,22 +337,21 @@ class Request(Parts):
         messages, steps = self.history.messages, list[Step]()
         view, start, lead = self.view, self.start, self.lead
         provider_compaction = self.kept_compaction
-        pinned = [index for index in view.pinned if index < start]
-        groups = sorted(
-            pinned_groups(messages, pinned),
-            key=lambda group: lead != group.index,
-        )
-        for group, following in zip(
-            groups, [*(group.index for group in groups[1:]), start], strict=False
-        ):
+        groups = [
+            step
+            for run in runs([index for index in view.pinned if index < start])
+            for step in split_steps(messages, run[0], run[-1] + 1, self.price)
+        ]
+        groups.sort(key=lambda group: lead != group.index)
+        behind = [*(group.index for group in groups[1:]), start]
+        for group, following in zip(groups, behind, strict=False):
             step = group
             if group.size == 1 and group.index == provider_compaction:
                 step = replace(
                     group, messages=(only_compaction(messages[group.index]),), calls=()
                 )
-            step = show_step(replace(step, price=self.price), view, before)
-            after = messages[following] if following < len(messages) else None
-            is_last = after is None or isinstance(after, HumanMessage)
+            step = show_step(step, view, before)
+            is_last = isinstance(messages[following], HumanMessage)
             is_question = isinstance(messages[group.index], HumanMessage)
             if following > group.stop and is_question and is_last:
                 key = f"{message_id(messages, group.index)}:answered"

@@ -10,7 +10,7 @@ to the next. Losing it loses time only. Messages are replaced, as LangGraph does
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby, repeat
@@ -48,7 +48,7 @@ from langchain_ctxwin.core.provider_blocks import (
     unsealed,
     without_bound_reasoning,
 )
-from langchain_ctxwin.core.view import View, edit, first_after_system
+from langchain_ctxwin.core.view import View, edit, first_after_system, message_id
 from langchain_ctxwin.errors import ConfigError, expect
 
 M = TypeVar("M", bound=BaseMessage)
@@ -90,14 +90,6 @@ def last_user(messages: Sequence[AnyMessage]) -> int | None:
     """Return the position of the current user message; None when there is none."""
     places = reversed(range(len(messages)))
     return next((i for i in places if isinstance(messages[i], HumanMessage)), None)
-
-
-def pinned_groups(
-    messages: Sequence[AnyMessage], pinned: Collection[int]
-) -> Iterator[Step]:
-    """Yield the pinned messages by step; where something between has left, another step begins."""
-    for run in runs(sorted(pinned)):
-        yield from split_steps(messages, run[0], run[-1] + 1)
 
 
 def runs(positions: Sequence[int]) -> Iterator[list[int]]:
@@ -418,8 +410,10 @@ class MessageHistory:
         It is what is before the start of a view, leading system messages apart, and what is shown shorter than it is.
         """
         short = view.cleared.union(view.clamped)
-        shown = self.messages if short else ()
-        cut = (message for message in shown if message.id in short)
+        places = range(len(self.messages)) if short else ()
+        cut = (
+            self.messages[i] for i in places if message_id(self.messages, i) in short
+        )
         start = view.start.index if view.start else 0
         return checksums(cut, self.checksums[start])[-1] or None
 
