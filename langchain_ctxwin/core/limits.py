@@ -94,8 +94,7 @@ class ModelLimits:
             return cls(context_window=model)
         if isinstance(model, Mapping):
             model = SimpleNamespace(profile=model)
-        parts = [_of_part(part, bound) for part, bound in models_behind(model)]
-        return parts[0] if len(parts) == 1 else smallest(parts)
+        return smallest([_of_part(*part) for part in models_behind(model)])
 
     @property
     def known(self) -> bool:

@@ -151,16 +151,15 @@ def request_tokens(
     """Return the tokens of a request: text at `price`, all else by the constants of a family."""
     tokens = float(framing.request)
     for message in messages:
-        message_tokens = 0.0
+        tokens += framing.message
         for piece in pieces(message):
             if isinstance(piece, str):
-                message_tokens += price(piece)
+                tokens += price(piece)
             elif isinstance(piece, Call):
                 text = piece.text(is_plain=framing.plain_arguments)
-                message_tokens += framing.call + price(text)
+                tokens += framing.call + price(text)
             else:
-                message_tokens += media_tokens(piece, framing, price)
-        tokens += framing.message + message_tokens
+                tokens += media_tokens(piece, framing, price)
     return tokens + schema_tokens(tools, framing, price) if tools else tokens
 
 
