@@ -83,8 +83,9 @@ class Event:
     def to_dict(self) -> dict[str, Any]:
         """Return the name and all fields as JSON values; money as text, so that it stays exact."""
         names = (one.name for one in fields(self) if one.name != "quoting")
-        values = as_json({name: getattr(self, name) for name in names})
-        return {"event": type(self).__name__, "name": self.name, **values}
+        values = {name: getattr(self, name) for name in names}
+        plain = json.loads(json.dumps(values, default=str))
+        return {"event": type(self).__name__, "name": self.name, **plain}
 
     def facts(self) -> dict[str, Any]:
         """Return what is known of this kind of event, as logs and streams show it."""
@@ -100,7 +101,7 @@ class Event:
 class StepEvent(Event):
     """A model answered: what its request held, and what it came to."""
 
-    NAME: ClassVar[str] = "context.step"
+    NAME = "context.step"
 
     provider: str = ""
     """Who serves the model; empty when unknown."""
@@ -227,7 +228,7 @@ class StepEvent(Event):
 class CompactionEvent(Event):
     """A compaction happened."""
 
-    NAME: ClassVar[str] = "context.compacted"
+    NAME = "context.compacted"
     kind: str = ""
     """`summarize` when a summary was written for it, `force` when no model was called."""
 
@@ -253,7 +254,7 @@ class CacheMissEvent(Event):
     What a compaction explains is not told.
     """
 
-    NAME: ClassVar[str] = "context.cache_missed"
+    NAME = "context.cache_missed"
     changed: ChangedPart = "nothing"
     """The first part that differs from the request before; of `nothing` the cache had expired, or was passed by."""
 
@@ -271,7 +272,7 @@ SummaryStatus = Literal["started", "ready", "failed", "refused"]
 class SummaryEvent(Event):
     """Something became of a summary; its name is `context.summary_started`, and so on."""
 
-    NAME: ClassVar[str] = "context.summary_{0.status}"
+    NAME = "context.summary_{0.status}"
     status: SummaryStatus
     """`refused` is one that failed or would not have made the request smaller."""
 
@@ -306,7 +307,7 @@ class SummaryEvent(Event):
 class OverflowEvent(Event):
     """A request was too large: a smaller one follows, or one that asks for less output, or the step failed."""
 
-    NAME: ClassVar[str] = "context.refused"
+    NAME = "context.refused"
 
     attempt: int = 0
     """Number of the refused call, where another one follows; 0 when the step failed."""
@@ -340,7 +341,7 @@ class OverflowEvent(Event):
 class ToolResultEvent(Event):
     """A guard saw the result of a tool; one that it reduced has a name of its own, because logs show it."""
 
-    NAME: ClassVar[str] = "tool_result.guarded"
+    NAME = "tool_result.guarded"
     tool: str = ""
     tokens: int | None = None
     budget_tokens: int | None = None
@@ -380,7 +381,7 @@ of what it may."""
 class NoticeEvent(Event):
     """Something that an operator may want to look at; its name is `context.usage_ignored`, and so on."""
 
-    NAME: ClassVar[str] = "context.{0.notice}"
+    NAME = "context.{0.notice}"
     notice: Notice
     about: Mapping[str, Any] = field(default_factory=dict)
 
@@ -389,7 +390,7 @@ class NoticeEvent(Event):
 class ModelChangeEvent(Event):
     """A source states another limit or price of a model than before."""
 
-    NAME: ClassVar[str] = "models.changed"
+    NAME = "models.changed"
     field: str = ""
     """Name of the field of `ModelInfo`."""
 
@@ -402,8 +403,8 @@ class ModelChangeEvent(Event):
 class AlertEvent(Event):
     """A measure passed its threshold, or is back within it; about one conversation, one model, or all of them."""
 
-    NAME: ClassVar[str] = "context.alert"
-    HIDDEN: ClassVar[frozenset[str]] = Event.HIDDEN - {"thread"}
+    NAME = "context.alert"
+    HIDDEN = Event.HIDDEN - {"thread"}
     alert: str = ""
     """Name of the threshold in the configuration."""
 
@@ -426,11 +427,6 @@ TYPES: tuple[type[Event], ...] = (
     ToolResultEvent,
 )
 """All types of events; `to_dict` states the name of its type as `event`."""
-
-
-def as_json(value: Any) -> Any:
-    """Return plain JSON values; money as text, so that it stays exact."""
-    return json.loads(json.dumps(value, default=str))
 
 
 LEAST_MISSED_TOKENS = 1_024  # caches begin at this size, and some round down to blocks of it (OpenAI, prompt caching)
