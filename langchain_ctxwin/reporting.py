@@ -109,6 +109,10 @@ class MemorySink:
         """Return the kept events of one kind, oldest first."""
         return [event for event in self.events if isinstance(event, kind)]
 
+    def clear(self) -> None:
+        """Forget all events."""
+        self._events.clear()
+
 
 class Reporter:
     """Hands events to sinks, with the thread of the run and the time.
