@@ -345,7 +345,7 @@ class ContextEngine:
             model = called  # whose limits the registry is asked for
         rules = self.rules_of(called if called is not None else model)
         settings = self.config
-        pricing = self._pricing.of(model if model is not None else called)
+        pricing = self._pricing.of(called if model is None else model)
         history = pricing.history(messages)
         system = merge_system(system_prompt, history.messages[: history.first])
         limits = self.limits if model is None else ModelLimits.of(model)

@@ -13,7 +13,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from langchain_ctxwin.core.model_info import family_of
+from langchain_ctxwin.core.model_info import UNKNOWN_FAMILY, family_of
 from langchain_ctxwin.core.provider_blocks import compact_json
 from langchain_ctxwin.core.sizing import MAX_NUMBER, QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import TokenEstimator
@@ -119,9 +119,9 @@ class Pricing:
         return once(self._tool_sets, tuple(map(id, alive)), lambda: self._priced(alive))
 
     def of(self, model: object) -> Pricing:
-        """Return the prices for the model of a request; those of a counter that was given are for all."""
+        """Return the prices for the model of a request; these where its family is unknown, or a counter was given."""
         family = family_of(model)
-        if model is None or not self._families:
+        if family == UNKNOWN_FAMILY or not self._families:
             return self
         if family not in self._families:
             self._families[family] = Pricing(None, family=family)

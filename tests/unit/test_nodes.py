@@ -27,8 +27,10 @@ from langchain_ctxwin import (
     ContextEngine,
     ContextNodes,
     ContextState,
+    ModelInfo,
     ModelLimits,
     RoutedChatModel,
+    TokenEstimator,
     ToolSelector,
     add_context_nodes,
 )
@@ -274,6 +276,21 @@ def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
     nodes.model_node(ScriptedChatModel().bind_tools([read]))
     tools = nodes.budget_check.step({"messages": [HumanMessage("hi")]}).window.tools
     assert [tool["function"]["name"] for tool in tools] == ["read"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "family"),
+    [
+        (ModelInfo(name="a", context_window=8_192, tokenizer_family="qwen"), "qwen"),
+        (8_192, "generic"),
+    ],
+)
+def test_a_callable_as_the_model_is_counted_for_as_the_engine_says(limits, family):
+    nodes, history = ContextNodes(ContextEngine(limits)), talk(3)
+    nodes.model_node(lambda _: AIMessage("Yes."))
+    step = nodes.budget_check.step({"messages": history})
+    expected = TokenEstimator(family)([history[0]]) - TokenEstimator(family)([])
+    assert step.window.price(history[0]) == expected
 
 
 # Is each request measured once per node, and is what is too large asked for less output until it fits?
