@@ -490,14 +490,13 @@ def show_step(step: Step, view: View, before: Before) -> Step:
 
     The same step where nothing of it changes.
     """
-    step = _sent_step(step, view, before)
-    first, previous = step.messages[0], before.message
-    follows = not isinstance(first, AIMessage) or (
-        previous is not None and not isinstance(previous, AIMessage)
-    )
+    if view.edited or not step.is_plain or before.unsealed:
+        step = _sent_step(step, view, before)
+    previous = before.message
+    is_opening = previous is None or isinstance(previous, AIMessage)
     if (
-        follows
-        and step.is_paired
+        step.is_paired
+        and not (is_opening and isinstance(step.messages[0], AIMessage))
         and before.calls.isdisjoint(step.calls)
         and (step.is_plain or before.rules.media_in_results)
     ):
