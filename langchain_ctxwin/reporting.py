@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -176,6 +176,15 @@ class Reporter:
         """Report something that an operator may want to look at."""
         self.emit(NoticeEvent(notice=notice, model=model, about=about))
 
+    def cut(self, window: Window, before: Mapping[str, Any]) -> None:
+        """Warn of what was just said, or just found, and is not shown whole, unless it was told `before`."""
+        clamped = window.report["clamped"].items()
+        if new := {name: sizes for name, sizes in clamped if before.get(name) != sizes}:
+            limit = window.input_limit
+            self.notice(
+                "newest_clamped", window.model, shown_tokens=new, input_limit=limit
+            )
+
 
 class Prices:
     """Says what the models cost, as far as it is known.
@@ -229,14 +238,13 @@ def report_compaction(
     seconds: float,
 ) -> None:
     """Report a compaction and its duration."""
-    before, model = window.view.clamped, window.model
     gone = dropped_positions(window, compaction.after)
     event = CompactionEvent(
         kind=compaction.kind,
         reason=compaction.reason,
         tokens_before=compaction.tokens_before,
         tokens_after=after.total_tokens,
-        model=model,
+        model=window.model,
         input_limit=window.input_limit,
         duration_seconds=round(seconds, 6),
         left_messages=len(gone),
@@ -244,11 +252,4 @@ def report_compaction(
         quoting={"summary": after.summary} if after.summary else {},
     )
     reporter.emit(event)
-    new = {
-        name: sizes
-        for name, sizes in after.clamped_newest().items()
-        if before.get(name) != after.view.clamped.get(name)
-    }
-    if new:  # what was just said, or just found, is not shown whole
-        limit = window.input_limit
-        reporter.notice("newest_clamped", model, shown_tokens=new, input_limit=limit)
+    reporter.cut(after, window.report["clamped"])

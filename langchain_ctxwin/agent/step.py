@@ -250,7 +250,8 @@ class AgentStep:
             with self.reporting_refusal():
                 self.choose_model(self.router)
         within_budget(self)
-        self._report_cut_media()
+        told = kept(self.state, "context_report").get("clamped") or {}
+        self.engine.reporter.cut(self.window, told)  # a limit of media may cut, too
         if self.engine.in_background(self.window):
             yield from advanced(self)
         window = self.window
@@ -322,21 +323,6 @@ class AgentStep:
             input_limit=sizes["input_limit"],
         )
         self.engine.reporter.emit(event)
-
-    def _report_cut_media(self) -> None:
-        """Report what of the newest messages a limit of media left out."""
-        window = self.window
-        before = kept(self.state, "context_report").get("clamped") or {}
-        cut = {
-            name: sizes
-            for name, sizes in window.report["clamped"].items()
-            if name in window.view.without_media and before.get(name) != sizes
-        }
-        if cut:
-            model, limit = window.model, window.input_limit
-            self.engine.reporter.notice(
-                "newest_clamped", model, shown_tokens=cut, input_limit=limit
-            )
 
     # ---- tools and models that are chosen ---------------------------------------------------------------------------
 
