@@ -31,10 +31,13 @@ from langchain_ctxwin.core.provider_blocks import (
 from langchain_ctxwin.core.request import Request, Window
 from langchain_ctxwin.core.session import Session
 from langchain_ctxwin.core.sizing import (
+    LARGEST_JUMP,
     LEAST_SHARE,
+    NEAR_SHARE,
     STORED_SIZES,
     ReportedSize,
     Sizes,
+    Usage,
     answered_by,
     may_be,
     sent_tokens,
@@ -298,6 +301,11 @@ def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
     if not is_same:  # what one counts that stood in says nothing about the other
         sizes, extended = Sizes(tools=sizes.tools), None
         planned = window.estimates.total_tokens
+    # a gateway may count twice what was read from the cache
+    once = tokens - (Usage.of(reply.usage_metadata).cached_tokens or 0)
+    is_near = abs(once - planned) <= NEAR_SHARE * planned
+    if sizes.is_reported and is_near and tokens > LARGEST_JUMP * planned:
+        tokens = once
     report = ReportedSize(tokens, window.estimates.total_tokens, window.stop)
     sizes = replace(sizes, model=name or sizes.model)
     sizes = sizes.after(report, planned, extended, *_bounds_of(window))

@@ -359,6 +359,9 @@ LEAST_SHARE_AFTER_FALL = 0.8
 """Part of its planned size, and of our count, that a request has at least when it has less than the one that it
 extends: of what servers cut more is gone, of the thinking that templates drop mostly less."""
 
+NEAR_SHARE = 0.1
+"""Of a planned size: how near one without what was cached has to be to be taken for the size that has it twice."""
+
 ROUNDING_TOKENS, MOST_GROWTH = 9, 1.5
 """By how much the growth of two reports that agree may differ from what was added: a constant and a factor."""
 

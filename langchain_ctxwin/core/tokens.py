@@ -170,8 +170,7 @@ def text_price(counter: Callable[..., int] | None) -> WholePrice:
     def price(text: str) -> int:
         return count([HumanMessage(text)]) - count([])
 
-    count_text: WholePrice = getattr(count, "count_text", price)
-    return count_text
+    return getattr(count, "count_text", price)
 
 
 # ---- what a provider counts of a message -----------------------------------------------------------------------------
