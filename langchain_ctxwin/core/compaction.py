@@ -103,7 +103,7 @@ class Compaction:
             window.session,
             window.history,
         )
-        dropped = int(session.guard.get("dropped_turns", 0)) + self.dropped_turns
+        dropped = session.dropped_turns + self.dropped_turns
         guard = guard_after(
             session, history.messages, reason=self.reason, dropped_turns=dropped
         )

@@ -58,8 +58,6 @@ from langchain_ctxwin.core.turns import (
 )
 from langchain_ctxwin.core.view import View, edit, message_id
 
-CountedBy = Literal["usage", "estimate", "exact"]
-
 Writer = Literal["", "inline", "background", "provider"]
 """How summaries are written: by nobody, within the step, beside it, or by the provider on demand, within an answer."""
 
@@ -440,18 +438,11 @@ class Request(Parts):
         """Tokens by which the request may exceed its input limit, on the upper bound of its size; 0 when it fits."""
         return max(0, self.upper_tokens - self.input_limit)
 
-    @property
-    def counted_by(self) -> CountedBy:
-        """What the size was taken from."""
-        if self.last_report:
-            return "usage"
-        return "exact" if self.is_exact else "estimate"
-
     @cached_property
     def report(self) -> dict[str, Any]:
         """The `context_report`: tokens per region, which add up to `total_tokens`, limits, utilization."""
         regions = self.size.regions
-        guard = self.session.guard
+        counted_by = "exact" if self.is_exact else "estimate"
         record_tokens = (
             max(0, regions.summary_tokens - self.written_tokens)
             if self.view.record.text
@@ -468,9 +459,9 @@ class Request(Parts):
             "total_tokens": self.total_tokens,
             "utilization": round(self.total_tokens / self.input_limit, 4),
             "over_by": self.over_by,
-            "counted_by": self.counted_by,
-            "compactions": int(guard.get("compactions", 0)),
-            "dropped_turns": int(guard.get("dropped_turns", 0)),
+            "counted_by": "usage" if self.last_report else counted_by,
+            "compactions": self.session.compactions,
+            "dropped_turns": self.session.dropped_turns,
             "clamped": self.clamped_newest(),
             "stopped": self.stopped,
         }

@@ -95,6 +95,11 @@ class Session:
         return int(self.guard.get("compactions", 0))
 
     @property
+    def dropped_turns(self) -> int:
+        """Number of turns that left without a summary."""
+        return int(self.guard.get("dropped_turns", 0))
+
+    @property
     def failed_summaries(self) -> int:
         """Number of summaries in a row, across user messages, that failed or freed too little."""
         return int(self.guard.get("ineffective", 0))
