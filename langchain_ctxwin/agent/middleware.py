@@ -325,10 +325,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
         def send(attempt: Attempt) -> Work[AIMessage | None]:
             nonlocal response
             call = partial(handler, _asked(request, attempt, step.tools))
-            given = yield Wait(call, call)
-            response = (
-                ModelResponse(result=[given]) if isinstance(given, AIMessage) else given
-            )
+            response = yield Wait(call, call)
             answers = [one for one in response.result if isinstance(one, AIMessage)]
             return answers[-1] if answers else None
 
