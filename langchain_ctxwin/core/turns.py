@@ -441,10 +441,7 @@ def read_history(
     lead = max(0, first - same)
     later_sums = checksums(whole[same + lead :], before.checksums[-1])
     new = [*enumerate(whole[same:], same)]
-    marked = (i for i, one in new if one.additional_kwargs and is_pinned(one))
-    with_blocks = [pair for pair in new if type(pair[1].content) is list]
-    compacted = (i for i, one in with_blocks if compaction_in(one))
-    media = (i for i, one in with_blocks if media_in(one))
+    blocks = [pair for pair in new if type(pair[1].content) is list]
     steps = Steps(before.steps[: _closed(before.steps)])
     later = split_steps(whole, steps.stop or first, price=price)
     return replace(
@@ -453,9 +450,9 @@ def read_history(
         given=[*before.given, *added],
         first=first,
         steps=Steps([*steps, *later]),
-        marked=before.marked.union(marked),
-        compacted=before.compacted.union(compacted),
-        media=before.media.union(media),
+        marked=before.marked.union(i for i, one in new if is_pinned(one)),
+        compacted=before.compacted.union(i for i, one in blocks if compaction_in(one)),
+        media=before.media.union(i for i, one in blocks if media_in(one)),
         checksums=[*before.checksums, *[0] * lead, *later_sums[1:]],
     )
 
