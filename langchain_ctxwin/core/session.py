@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
@@ -35,7 +35,7 @@ class Pending:
     key: str  # names the work for every process: conversation and content
     start: Count  # position of the first message that the summary adds to the one before it
     stop: Count  # position behind the last one that it covers
-    digest: str  # fingerprint of the messages from `start` to `through`
+    digest: str  # fingerprint of the messages from `start` to `stop`
     since: float  # when it was begun, seconds since the epoch
     max_tokens: int  # length asked for
     text: str = ""  # the finished summary; empty while it is being written
@@ -48,7 +48,10 @@ class Pending:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {key: one for key, one in asdict(self).items() if one is not None}
+        value: dict[str, Any] = PENDING.dump_python(
+            self, mode="json", exclude_none=True
+        )
+        return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Pending | None:
@@ -77,7 +80,7 @@ class Session:
 
     view: View = field(default_factory=View)
     summary: str = ""
-    # what was learned of sizes and limits: see `_COUNTS`
+    # what was learned of sizes and limits: see `_Counts`
     counts: Mapping[str, Any] = field(default_factory=dict)
     # what became of compactions and summaries; `binding_model` is the one whose API refused tied reasoning
     guard: Mapping[str, Any] = field(default_factory=dict)
