@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -434,12 +435,9 @@ def own_words(reason: str) -> str:
 
 def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
     """Return the session with one more summary and what it cost added to its guard: model calls and tokens."""
-    before: Mapping[str, int] = session.guard.get("summarizer") or {}
-    total = {
-        name: before.get(name, 0) + amount
-        for name, amount in {"summaries": 1, **cost}.items()
-    }
-    return replace(session, guard={**session.guard, "summarizer": total})
+    total = Counter[str](session.guard.get("summarizer"))
+    total.update({"summaries": 1, **cost})
+    return replace(session, guard={**session.guard, "summarizer": dict(total)})
 
 
 def _accepted(

@@ -286,14 +286,10 @@ class Request(Parts):
     def newest(self) -> Step | None:
         """The last step that is more than a note by this package or the application; None in an empty view."""
         filled_steps = (step for step in reversed(self.steps) if step.messages)
-        return next(
-            (
-                s
-                for s in filled_steps
-                if s.size > 1 or NOTE_KEY not in s.messages[-1].additional_kwargs
-            ),
-            None,
-        )
+        for step in filled_steps:
+            if step.size > 1 or NOTE_KEY not in step.messages[0].additional_kwargs:
+                return step
+        return None
 
     @property
     def newest_index(self) -> int:
