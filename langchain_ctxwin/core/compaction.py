@@ -290,7 +290,7 @@ def recorded(
         messages=max(0, record.messages + len(dropped) - len(back)),
     )
     room, free = record_room(after, summary_tokens=summary_tokens)
-    chosen_share = 1.0 if is_cut else REWRITTEN_SHARE
+    written_share = 1.0 if is_cut else REWRITTEN_SHARE
     if is_first:
         beside = replace(after, limit=int(RECORDED_SHARE * after.limit))
         most = max(
@@ -301,7 +301,7 @@ def recorded(
             int((1 - NEWEST_SHARE) * most), most - portion(after.settings.keep, most)
         )
         free = max(record_room(beside)[1], share)
-        chosen_share = max(REWRITTEN_SHARE, share / max(1, free))
+        written_share = max(REWRITTEN_SHARE, share / max(1, free))
     lines: Iterable[RecordLine] = _lines(after, sorted({*dropped, *edited}), room)
     if after.focus:
         lines = _named([*record.lines, *lines], after.focus)
@@ -309,10 +309,9 @@ def recorded(
     record = extended(
         record,
         lines,
-        room_tokens=room,
-        free_tokens=free,
+        room_tokens=min(room, free),
         price=after.text_tokens,
-        chosen_share=chosen_share,
+        share=written_share if free < room else REWRITTEN_SHARE,
     )
     return after.shown_as(replace(new, record=record))
 

@@ -27,7 +27,7 @@ from langchain_ctxwin.core.compaction import (
 from langchain_ctxwin.core.fitting import first_enough
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.pairing import call_ids, calls_of
-from langchain_ctxwin.core.record import fitted
+from langchain_ctxwin.core.record import extended
 from langchain_ctxwin.core.request import Request, portion
 from langchain_ctxwin.core.session import (
     Pending,
@@ -57,6 +57,8 @@ CUT_SHARE = 0.95  # of the limit: where a cut of messages ends, so that a record
 # Of the limit: most of what fixed regions take once pins had to be clamped. They stay for good: with more, each of the
 # next messages would be a compaction of its own.
 PINS_SHARE = 0.75
+# Of the limit: what a question that has to be cut leaves to the record, which has the rules in it.
+BESIDE_QUESTION = 0.1
 
 Tier = Callable[[Request], Request]
 Enough = Callable[[Request], bool]
@@ -182,7 +184,7 @@ def clamped_to_fit(request: Request) -> Request:
     for kind in (answers, results):
         request = clamp(request, kind, lambda candidate: candidate.fits)
     if not request.fits:
-        request = _without_record(request)
+        request = _without_record(request, int(BESIDE_QUESTION * request.limit))
         request = clamp(request, question, lambda candidate: candidate.likely_fits)
     return request
 
@@ -263,9 +265,15 @@ def _clamped_to(request: Request, lengths: dict[int, int], chars: int) -> Reques
     return request.shown_as(view)
 
 
-def _without_record(request: Request) -> Request:
-    """The request without a summary, and with the frame of its record alone."""
-    record = fitted(request.view.record, 0, request.text_tokens)
+def _without_record(request: Request, room_tokens: int = 0) -> Request:
+    """The request without a summary, and with the frame of its record, or with so much of it."""
+    record = extended(
+        request.view.record,
+        [],
+        room_tokens=room_tokens,
+        price=request.text_tokens,
+        share=1.0,
+    )
     view = replace(request.view, record=record, covered=0, block=None)
     return request.shown_as(view, "")
 

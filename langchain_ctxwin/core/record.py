@@ -55,7 +55,6 @@ FEW_THINGS = 60
 # two writings its text only grows, and what stands in it stays in the provider's prompt cache. What holds has all of
 # the room. Of .65, .8 and .85 this one showed most of `benchmarks/sufficiency.py` for what it cost.
 REWRITTEN_SHARE = 0.8
-HALF = 0.5  # of the free room: a choice of lines that fills less of it is made anew
 MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
 # what a value is written in, whatever the language around it
@@ -107,9 +106,6 @@ class Record:
 
     lines: tuple[RecordLine, ...] = ()
     messages: int = 0
-    selection: tuple[int, int] | None = None
-    """What of the lines the view has room for: so many, by worth, of so many first ones, and all later ones; None shows
-    all. The others wait for a roomier view."""
 
     def __bool__(self) -> bool:
         return bool(self.lines) or self.messages > 0
@@ -125,7 +121,6 @@ class Record:
                 [line.kind, line.text, line.source, line.uses] for line in self.lines
             ],
             "left": {"messages": self.messages},
-            **({} if self.selection is None else {"shown": [*self.selection]}),
         }
 
     @classmethod
@@ -151,28 +146,15 @@ class Record:
                     kind, one_line(text), source, min(FOCUSED, stored_count(uses))
                 )
             )
-        shown = value.get("shown")
         return cls(
             lines=tuple(lines),
             messages=stored_count(value["left"]["messages"]),
-            selection=None
-            if shown is None
-            else (stored_count(shown[0]), stored_count(shown[1])),
         )
 
     @cached_property
     def text(self) -> str:
         """The record as a model sees it, without its frame; rendered once."""
-        return _text(self._visible)
-
-    @cached_property
-    def _visible(self) -> tuple[RecordLine, ...]:
-        if self.selection is None:
-            return self.lines
-        number, first = self.selection
-        items = _merged(self.lines[:first])
-        chosen = _chosen(items, _by_worth(items)[:number])
-        return (*_in_order(chosen), *self.lines[first:])
+        return _text(self.lines)
 
     def beside(self, summary: str) -> str:
         """Return the text without statements that a summary has word for word."""
@@ -181,7 +163,7 @@ class Record:
             return self.text
         return _text(
             line
-            for line in self._visible
+            for line in self.lines
             if line.kind != "said" or line.text not in written
         )
 
@@ -275,15 +257,13 @@ def extended(
     added: Iterable[RecordLine],
     *,
     room_tokens: int,
-    free_tokens: int,
     price: Price,
-    chosen_share: float = REWRITTEN_SHARE,
+    share: float = REWRITTEN_SHARE,
 ) -> Record:
     """Return the record with lines added behind its own, so that what is shown begins as before.
 
     One past `room_tokens`, or with a statement that was corrected, is written anew: what was met again moves to the
-    end. The view can show `free_tokens` of lines now; the others wait for a roomier view. Where they have no room
-    `chosen_share` of it is filled.
+    end. Then it takes a `share` of the room, and all of it for what goes on to hold.
     """
     old, new = _merged(record.lines), _merged(added)
     # what a person or the agent says twice; a call that is made twice may come to something else
@@ -296,32 +276,17 @@ def extended(
     lines = (*kept, *_in_order(others))
     items = _merged(lines)
     if is_corrected:
-        record, lines = replace(record, selection=None), _in_order(items.values())
+        lines = _in_order(items.values())
     # what is shown once may be stored many times
     stored = sum(1 + len(line.text) // MAX_CHARS_PER_TOKEN for line in lines)
     if max(stored, price(_text(lines))) > room_tokens:
         order = _by_worth(items)
-        most = int(REWRITTEN_SHARE * room_tokens)
-        number = _fitting(items, order, most, price)
+        number = _fitting(items, order, int(share * room_tokens), price)
         lasting = (key for key in order[number:] if items[key].uses >= HOLDS)
         order = [*order[:number], *lasting]
         chosen = _chosen(items, order[: _fitting(items, order, room_tokens, price)])
-        record, lines = replace(record, selection=None), _in_order(chosen)
-    return fitted(replace(record, lines=lines), free_tokens, price, chosen_share)
-
-
-def fitted(
-    record: Record, free_tokens: int, price: Price, chosen_share: float = 1.0
-) -> Record:
-    """Return the record that shows what there is room for; where that is not all its lines, in a part of it."""
-    if price(_text(record.lines)) <= free_tokens:
-        return replace(record, selection=None)
-    if record.selection and HALF * free_tokens <= price(record.text) <= free_tokens:
-        return record
-    items = _merged(record.lines)
-    most = int(chosen_share * free_tokens)
-    number = _fitting(items, _by_worth(items), most, price)
-    return replace(record, selection=(number, len(record.lines)))
+        lines = _in_order(chosen)
+    return replace(record, lines=lines)
 
 
 # what makes two lines the same: the call, the statement or the thing, whatever came of it

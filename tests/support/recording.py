@@ -123,4 +123,4 @@ def added(
     price=len,
 ):
     """Return the record with lines added."""
-    return extended(record, more, room_tokens=room, free_tokens=ROOMY, price=price)
+    return extended(record, more, room_tokens=room, price=price)

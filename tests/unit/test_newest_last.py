@@ -102,6 +102,23 @@ def test_results_after_a_question_that_filled_the_window_are_cut_to_what_fits(
     assert "r0" not in report["clamped"] or report["total_tokens"] >= FULL * limit
 
 
+@pytest.mark.parametrize("made", [question, result])
+def test_rules_are_in_the_record_beside_whatever_is_cut_and_from_then_on(made):
+    """A pasted document has no more need of the room than the rules that were given before."""
+    rules = [f"Never ship parcels of kind {kind} on a Friday." for kind in range(20)]
+    asked = HumanMessage(" ".join([*rules, "Ship it."]), id="rules")
+    messages = [HumanMessage("Hello.", id="first"), asked, *turns(60)[:-1]]
+    messages += made(3 * LIMIT)
+    fit = engine_of(counter=CharCounter()).fit
+    first = fit(messages)
+    then = fit(
+        [*messages, AIMessage("Read.", id="z"), *turns(1)], session=first.session
+    )
+    for fitted in (first, then):
+        shown = " ".join(message.text for message in fitted.request)
+        assert [rule for rule in rules if rule not in shown] == []
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     made=st.sampled_from((question, result)),

@@ -30,8 +30,6 @@ from langchain_ctxwin.core.record import (
     USED,
     Record,
     RecordLine,
-    extended,
-    fitted,
     one_line,
 )
 from langchain_ctxwin.errors import ConfigError
@@ -39,7 +37,6 @@ from support.agents import engine_of
 from support.conversations import CharCounter, turns
 from support.recording import (
     PRICES,
-    ROOMY,
     added,
     called,
     hostile_texts,
@@ -798,17 +795,11 @@ def test_a_call_of_many_values_leaves_each_of_them_and_no_long_line():
     before=st.lists(lines, max_size=15),
     more=st.lists(lines, max_size=15),
     room=st.integers(0, 400),
-    free=st.integers(0, 60),
 )
-def test_neither_the_room_nor_what_is_free_is_exceeded(price, before, more, room, free):
-    """A view without room hides lines; a roomier one shows them again."""
+def test_the_room_is_not_exceeded(price, before, more, room):
     limits = {"room": room, "price": price}
     record = added(added(Record(), before, **limits), more, **limits)
     assert not record.lines or price(render_record(record)) <= room
-    narrow = extended(record, [], room_tokens=ROOMY, free_tokens=free, price=price)
-    shown = render_record(narrow)
-    assert not shown or price(shown) <= free
-    assert added(narrow, [], price=price).lines == added(record, [], price=price).lines
 
 
 @given(st.lists(lines, max_size=12), st.lists(lines, max_size=12))
@@ -820,19 +811,6 @@ def test_a_record_begins_as_before_until_it_is_written_anew(before, more):
     settled = tuple(line for line in record.lines if line.kind != "open")
     assert after.lines[: len(record.lines)] == record.lines
     assert after.text.startswith(replace(record, lines=settled).text)
-
-
-def test_a_choice_of_lines_stays_while_it_fits_and_is_made_anew_where_much_is_free():
-    """So the record begins as before although the view has no room for all of it."""
-    texts = [f"A-{number}" for number in range(1000, 1040)]
-    stored = added(Record(), [seen_line(text, text, 1) for text in texts])
-    narrow = fitted(stored, 100, len, 0.65)
-    grown = fitted(
-        replace(narrow, lines=(*narrow.lines, seen_line("B-2000", "b", 1))), 110, len
-    )
-    assert render_record(grown).startswith(render_record(narrow))
-    assert render_record(grown).endswith("B-2000")
-    assert len(render_record(fitted(grown, 250, len, 0.65))) > len(render_record(grown))
 
 
 @pytest.mark.parametrize(("kind", "text"), [("seen", "A-1111"), ("open", "Ship it.")])
