@@ -336,7 +336,6 @@ class ExtractiveSummarizer:
             Record(lines=parse_record(previous)),
             record_lines(messages, ids),
             room_tokens=max_tokens,
-            free_tokens=max_tokens,
             price=self._price,
         )
         if not record.lines:
