@@ -120,8 +120,10 @@ class Request(Parts):
         """Return the request under another view, and with another summary where one is given."""
         summary = self.summary if summary is None else summary
         after = replace(self, view=view, summary=summary, last_report=None)
-        view = replace(view, without_media=after.hidden_media())
-        after = replace(after, view=view)
+        hidden_media = after.hidden_media()
+        if hidden_media != view.without_media:
+            view = replace(view, without_media=hidden_media)
+            after = replace(after, view=view)
         block, lead = after.block, after.lead
         begin = Before(
             rules=self.rules,
