@@ -171,12 +171,6 @@ ROWS = (
         off=lambda _: 1.0,
     ),
     Row(
-        name="record: a choice of lines stays",
-        instead="chosen at each compaction",
-        seam="core.record:HALF",
-        off=lambda _: 2.0,
-    ),
-    Row(
         name="recovery from a refusal",
         instead="the error is raised",
         seam="core.overflow:classify_overflow",

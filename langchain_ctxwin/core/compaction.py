@@ -281,7 +281,7 @@ def recorded(
     edited = [
         index for index in places if message_id(after.history.messages, index) in edits
     ]
-    if not (dropped or back or edited) and new.record == old.record:
+    if not (dropped or back or edited or is_cut) and new.record == old.record:
         return after
     # not that of `after`: what left on the way there may be in it already
     record = old.record
