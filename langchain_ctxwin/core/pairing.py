@@ -62,7 +62,8 @@ AnyCall = ToolCall | InvalidToolCall
 def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:
     """Return a message in LangChain's own form: calls as `tool_calls`, each result as a `ToolMessage`.
 
-    What a user message says beside results follows them. A message in that form already is returned as it is.
+    What a user message says beside results follows them; a tool message may be all results, of several calls. A message
+    in that form already is returned as it is.
 
     Examples:
         >>> use = {
@@ -83,11 +84,11 @@ def standard(message: AnyMessage) -> tuple[AnyMessage, ...]:
     if isinstance(message, FunctionMessage):
         block = {"type": "tool_result", "name": message.name, "content": content}
         return (_tool_message(block, message.id, message),)
-    if not isinstance(message, HumanMessage) or type(content) is not list:
+    if isinstance(message, SystemMessage) or type(content) is not list:
         return (message,)
     results = [block for block in content if kind_of(block) == "result"]
     beside = [block for block in content if kind_of(block) != "result"]
-    if not results:
+    if not results or (beside and isinstance(message, ToolMessage)):
         return (message,)
     if not any(text is None or text.strip() for text in map(block_text, beside)):
         beside = []
@@ -202,9 +203,10 @@ def _tool_message(
     returned = next(given, "")
     if not isinstance(returned, str | list):
         returned = json.dumps(returned, ensure_ascii=False, default=str)
+    call_id = block.get(RESULT_TYPES[block["type"]])
     return ToolMessage(
         returned,
-        tool_call_id=str(block.get(RESULT_TYPES[block["type"]]) or ""),
+        tool_call_id=str(call_id or getattr(message, "tool_call_id", "")),
         name=block.get("name"),
         status="error" if block.get("is_error") else "success",
         id=message_id,

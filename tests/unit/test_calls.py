@@ -159,6 +159,12 @@ ROUNDS = {
     "one without its result": lambda n: [uses(2 * n, 2 * n + 1), results(2 * n)],
     "a result for nobody": lambda n: [AIMessage(f"Depot {n}.", id=f"a{n}"), results(n)],
     "blocks with tool messages": lambda n: [uses(n), answered(n)],
+    "a tool message of blocks": lambda n: [
+        uses(2 * n, 2 * n + 1),
+        ToolMessage(
+            results(2 * n, 2 * n + 1).content, tool_call_id=f"c{2 * n}", id=f"t{n}"
+        ),
+    ],
     "items of the Responses API": lambda n: [
         AIMessage(
             [item(n, name="depot", arguments="{}")],
