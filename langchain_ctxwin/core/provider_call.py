@@ -296,7 +296,9 @@ def _marks(messages: Sequence[AnyMessage], key: str = BREAKPOINT) -> list[Any]:
     # most messages are plain texts, and all of a long history are looked at
     contents = (one.content for one in messages if type(one.content) is not str)
     blocks = (block for content in contents for block in blocks_of(content))
-    return [block[key] for block in blocks if block.get(key)]
+    # an integration sends those of pictures and files from either place
+    places = (place for one in blocks for place in (one, one.get("extras") or {}))
+    return [place[key] for place in places if place.get(key)]
 
 
 def _without_marks(message: AnyMessage, key: str) -> AnyMessage:

@@ -285,13 +285,13 @@ def test_openai_gets_a_breakpoint_behind_its_prompt_where_its_cache_matches_at_t
 
 
 def test_of_openais_breakpoints_one_is_added_where_others_leave_room():
-    """One is the server's own; one at the prompt stays."""
+    """One is the server's own; one at the prompt is known in whatever form it was set."""
     block = {"type": "text", "text": "Hi"}
     prompt, others = SystemMessage("Be good."), [HumanMessage([{**block, **BREAK}])] * 3
     assert openai_marks(marked_for_openai([prompt, *others])) == [1, 1, 1, 1]
     full = [prompt, *others, HumanMessage("So?")]
     assert openai_marks(marked_for_openai(full)) == [0, 1, 1, 1, 0]
-    own = SystemMessage([{"type": "text", "text": "Be good.", **BREAK}])
+    own = SystemMessage([{"type": "text", "text": "Be good.", "extras": BREAK}])
     assert marked_for_openai([own, HumanMessage("So?")])[0] is own
 
 
