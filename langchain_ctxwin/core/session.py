@@ -118,7 +118,8 @@ class Session:
         `since` is that of the latest compaction, `unbound` that before which reasoning is left out where that is not
         decided by it, `unsealed` the same after a provider refused what it had signed itself.
         """
-        return int(self.guard.get(name, 0))
+        stop = self.guard.get(name, 0)
+        return int(stop["index"]) + 1 if isinstance(stop, Mapping) else int(stop)
 
     def has_given_up(self, messages: Sequence[AnyMessage]) -> bool:
         """True while no summary is tried: after two failures in a row, until the next user message."""
@@ -182,6 +183,12 @@ class _Counts(TypedDict, total=False):
     first: str | None
 
 
+class _Last(TypedDict):
+    """The last message before a position, as earlier versions stored that."""
+
+    index: Count
+
+
 class _Guard(TypedDict, total=False):
     spent: dict[str, Money]
     allowed: dict[str, Money]
@@ -189,9 +196,9 @@ class _Guard(TypedDict, total=False):
     dropped_turns: Count
     ineffective: Count
     asked: Count | None
-    since: Count
-    unbound: Count
-    unsealed: Count
+    since: Count | _Last
+    unbound: Count | _Last
+    unsealed: Count | _Last
     reason: str
     binding_model: str
     summarizer: dict[str, Count]
@@ -249,6 +256,8 @@ def read_session(
         pending=values["context_pending"],
         faults=tuple(faults),
     )
+    if stored["context_view"] and values["context_view"] == View():
+        return _begun_anew(session, history)
     return verified(session, history)
 
 
@@ -258,21 +267,28 @@ def verified(session: Session, history: MessageHistory) -> Session:
     A view that does not hold for this history (its start was removed, it is another branch, something that left was
     edited) is dropped with its summary, record and anchor; the plan is then made again from the full history.
     """
-    messages, view, pending = history.messages, session.view, session.pending
-    faults = [*session.faults, *_deleted(session.counts, messages)]
+    view, pending = session.view, session.pending
+    faults = [*session.faults, *_deleted(session.counts, history.messages)]
     if not _holds(view, history):
         faults.append(
             "earlier history was edited or removed: view, summary and anchor were dropped"
         )
-        # Sizes that were reported so far belong to requests that the dropped view made.
-        guard = _since_now(session.guard, messages)
-        return Session(counts=session.unanchored, guard=guard, faults=tuple(faults))
+        return _begun_anew(replace(session, faults=tuple(faults)), history)
     if pending and not pending.is_of(history, view):
         pending = None
         faults.append(
             "the summary on its way is of messages that are not in this branch: it was dropped"
         )
     return replace(session, pending=pending, faults=tuple(faults))
+
+
+def _begun_anew(session: Session, history: MessageHistory) -> Session:
+    """The session without a view that cannot be used, and without what goes with it.
+
+    Sizes that were reported so far belong to requests that the dropped view made.
+    """
+    guard = _since_now(session.guard, history.messages)
+    return Session(counts=session.unanchored, guard=guard, faults=session.faults)
 
 
 def _deleted(counts: Mapping[str, Any], messages: Sequence[AnyMessage]) -> list[str]:
