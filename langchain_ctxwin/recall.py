@@ -17,6 +17,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.prebuilt import ToolRuntime
 
 from langchain_ctxwin.core.fitting import (
+    CUT_MARK,
     Fit,
     first_enough,
     first_part,
@@ -33,6 +34,7 @@ from langchain_ctxwin.core.provider_blocks import (
     text_block,
     text_of,
 )
+from langchain_ctxwin.core.session import read_key
 from langchain_ctxwin.core.tokens import (
     TokenEstimator,
     WholePrice,
@@ -41,7 +43,7 @@ from langchain_ctxwin.core.tokens import (
 )
 from langchain_ctxwin.core.tool_schemas import RECALL_KEY
 from langchain_ctxwin.core.turns import as_messages, last_user
-from langchain_ctxwin.core.view import VIEW, View, first_after_system, message_id
+from langchain_ctxwin.core.view import View, first_after_system, message_id
 from langchain_ctxwin.errors import expect
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.text import (
@@ -214,7 +216,7 @@ def create_recall_tool(
                 "answer of this tool, or search by words with `query`."
             )
         if index is None:
-            view = VIEW.validate_python(state.get("context_view") or {})
+            view, _ = read_key("context_view", state.get("context_view"))
             unseen = _out_of_sight(messages, view, name)
             return _search(messages, unseen, wanted, max_tokens, price)
         page = _page(messages, index, max(0, offset_chars), max_tokens, price)
@@ -280,14 +282,13 @@ def _search(
     def labelled(part: _Passage) -> str:
         """A passage behind the line that says whose it is, a result behind its call."""
         text = readable_text(messages[part.at])
-        said = text[part.start : part.stop]
-        where = "" if said == text else f", {part.start}-{part.stop} of {len(text)}"
+        # one passage leaves some room to others
+        said = first_part(text[part.start : part.stop], room // 2, price)
+        stop = part.start + len(said.removesuffix(CUT_MARK))
+        where = "" if said == text else f", {part.start}-{stop} of {len(text)}"
         label = f"[{_author(messages, part.at)}{where}]"
         call = calls.get(part.at, "")[:CALL_CHARS]
-        # one passage leaves some room to others
-        return "\n".join(
-            filter(None, (label, call, first_part(said, room // 2, price)))
-        )
+        return "\n".join(filter(None, (label, call, said)))
 
     best = passages[:max_tokens]  # nothing takes less than a token
     fit = take_while_fits(
