@@ -150,7 +150,7 @@ _PROMPT = re.compile(
 _SENTENCE = re.compile(r"[A-Z][\w'-]+[:,]?(?: [\w'()./:,%-]+){1,20}[.!]?")
 _TAG = re.compile(r"</?\w+>")
 # before a word of a numbered line
-_LINE_NUMBER = re.compile(r"^\d+[:-](?=[A-Za-z_]+$)")
+_LINE_NUMBER = re.compile(r"^\d+(?::(?=[A-Za-z_]+$)|-(?=[a-z_]{3,}$))")
 _CLOSING_TAG = re.compile(r"</[\w:.-]+>")
 # a line of `ls -l`
 _LISTED = re.compile(r"(?:total \d+|[-dlbcps][-rwxsStT]{9}[.+@]?\s.*)")
