@@ -18,6 +18,7 @@ from pydantic import (
     Field,
     NonNegativeFloat,
     NonNegativeInt,
+    PlainSerializer,
     PositiveFloat,
     PositiveInt,
     SecretStr,
@@ -62,8 +63,15 @@ def _checked_path(path: str) -> str:
 def _size(value: Any) -> Any:
     """Read a size as LangChain's own middleware writes them, too: `("tokens", 2000)` or `("fraction", 0.8)`."""
     match value:
-        case ("tokens" | "fraction", number):
+        case ("tokens", int() | float() as number) if number > 1:
             return number
+        case ("fraction", int() | float() as number) if number <= 1:
+            return number
+        case tuple() | list():
+            raise ValueError(
+                'give ("tokens", 2000), ("fraction", 0.8), the number alone, or as trigger ("messages", n) with an n '
+                f"of at least {LEAST_TRIGGER_MESSAGES + 1}"
+            )
     return value
 
 
@@ -180,6 +188,7 @@ class Settings(_Explained, BaseSettings):
 
 PARSERS = {".json": json.loads, ".toml": tomllib.loads}
 
+LEAST_TRIGGER_MESSAGES = 2
 LEAST_TRIGGER_TOKENS = 256  # a few messages; a smaller number is meant as per cent
 
 
@@ -268,7 +277,7 @@ class ContextConfig(Settings, env_prefix="CTXWIN_CONTEXT_"):
     prepare: Share = 0.6
     trigger: Share | None = None
     keep: Share = 0.25
-    trigger_messages: Annotated[int, Field(ge=2)] | None = None
+    trigger_messages: Annotated[int, Field(ge=LEAST_TRIGGER_MESSAGES)] | None = None
     max_history_tokens: PositiveInt | None = None
     compact_when_idle: bool = False
     summarize: Literal["background", "inline", "off"] = "background"
@@ -300,7 +309,9 @@ class ContextConfig(Settings, env_prefix="CTXWIN_CONTEXT_"):
     def _read_messages(cls, values: Any) -> Any:
         """Read a trigger in messages as LangChain's own middleware does: it is reached at so many."""
         match values:
-            case {"trigger": ("messages", int() as number)}:
+            case {"trigger": ("messages", int() as number)} if (
+                number > LEAST_TRIGGER_MESSAGES
+            ):
                 return {**values, "trigger": None, "trigger_messages": number - 1}
         return values
 
@@ -341,6 +352,9 @@ class ToolOverrides(_ToolSettings, _Explained):
     """Settings of one tool; unset ones are as for all tools. See `ToolResultConfig`."""
 
 
+_ONLY_SET = PlainSerializer(lambda one: one.model_dump(exclude_unset=True))
+
+
 class ToolResultConfig(_ToolSettings, Settings, env_prefix="CTXWIN_TOOL_RESULTS_"):
     """How much of a tool's result the model sees, and what is kept of it.
 
@@ -374,7 +388,9 @@ class ToolResultConfig(_ToolSettings, Settings, env_prefix="CTXWIN_TOOL_RESULTS_
         (1000, 4000)
     """
 
-    per_tool: dict[str, ToolOverrides] = Field(default_factory=dict)
+    per_tool: dict[str, Annotated[ToolOverrides, _ONLY_SET]] = Field(
+        default_factory=dict
+    )
     cursor_keys: tuple[CursorKey, ...] = ()
 
     @property

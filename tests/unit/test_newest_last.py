@@ -226,8 +226,14 @@ def test_a_trigger_holds_in_every_mode(summarize, trigger, largest):
             {"trigger": 0.2, "keep": 0.5},
             "keep=0.5 is not below trigger=0.2: lower keep, for example to 0.1",
         ),
-        ({"trigger": ("messages", 2)}, "trigger_messages=1: .*than or equal to 2"),
-        ({"keep": ("messages", 20)}, r"keep \(tuple\): .*a valid number"),
+        (
+            {"trigger": ("messages", 2)},
+            r'as trigger \("messages", n\) with an n of at least 3',
+        ),
+        ({"keep": ("messages", 20)}, r'as trigger \("messages", n\)'),
+        ({"keep": ("tokens", 0.5)}, r'\("tokens", 2000\)'),
+        ({"keep": ("fraction", 80)}, r'\("fraction", 0.8\)'),
+        ({"keep": ("tokens", "many")}, r'\("tokens", 2000\)'),
     ],
 )
 def test_a_size_that_cannot_work_is_refused_with_what_to_do(settings_, said):
