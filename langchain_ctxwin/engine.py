@@ -356,26 +356,26 @@ class ContextEngine:
         if limits.requested_output_tokens is None:
             asked = ModelLimits.of(called).requested_output_tokens
             limits = asking_for(limits, asked)
+        is_stored = not isinstance(session, Session)
         if isinstance(session, Session):
             session = verified(session, history)
         else:
             session = read_session(session, history, self._read_key)
-            for fault in session.faults:
-                self.reporter.notice("session_mended", fault=fault)
-        return self._measured(
+        window = self._measured(
             Window(
                 history=history,
                 settings=cast("RequestSettings", settings),
                 price=pricing.price,
                 price_tools=pricing.tool_set,
-                doubt=pricing.doubt,
-                is_exact=pricing.exact,
                 system=system,
                 system_tokens=pricing.base_tokens
                 + (pricing.price(system) if system else 0),
                 tools=tools,
                 tool_tokens=pricing.tool_set(in_prompt(tools, rules.provider)).tokens,
                 tools_digest=pricing.tool_set(tools).digest,
+                # of a counter that could count all that
+                doubt=pricing.doubt,
+                is_exact=pricing.exact,
                 model=model_name(model) or self.model or model_name(called),
                 declared=limits,
                 info=called if isinstance(called, ModelInfo) else None,
@@ -387,6 +387,9 @@ class ContextEngine:
                 session=session,
             )
         )
+        for fault in window.session.faults if is_stored else ():
+            self.reporter.notice("session_mended", fault=fault)
+        return window
 
     def _read_key(self, name: str, value: object) -> tuple[Any, tuple[str, ...]]:
         """The value of a state key; the record, which is long, is read once while it is unchanged."""

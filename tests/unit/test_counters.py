@@ -150,6 +150,22 @@ def test_a_counter_of_texts_counts_no_messages_and_that_is_said():
     assert count([HumanMessage("Hi.")]) == 0
 
 
+def test_a_counter_without_tools_is_no_exact_one_from_the_first_request_with_tools_on():
+    """The estimate that stands in for them has its margin at once."""
+
+    class Exact:
+        exact = True
+
+        def __call__(self, messages):
+            return 5 * len(messages)
+
+    engine = ContextEngine(ModelLimits(8192), counter=Exact())
+    first, then = (engine.measure([TEXT], tools=[SCHEMA]) for _ in range(2))
+    assert first.report == then.report
+    assert first.report["counted_by"] == "estimate"
+    assert first.upper_tokens > first.total_tokens
+
+
 def test_an_exception_concerns_one_request_and_an_exit_is_heard():
     answers = iter([fail, lambda: 5, lambda: sys.exit(3)])
     count = counting(lambda _: next(answers)()).count

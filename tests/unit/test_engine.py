@@ -14,6 +14,7 @@ from langchain_ctxwin import (
     CharRatioCounter,
     ContextConfig,
     ContextEngine,
+    ModelInfo,
     ModelLimits,
     TokenBudget,
     TokenEstimator,
@@ -378,6 +379,16 @@ def test_a_pending_summary_of_what_is_summarized_already_is_dropped():
     view = {"start": {"id": "a", "index": 1}, "covered": 1}
     state |= {"context_summary": "They asked.", "context_view": view}
     assert engine().measure(HISTORY, session=state).session.pending is None
+
+
+def test_a_view_that_a_provider_began_anew_is_told():
+    sink = MemorySink()
+    claude = ModelInfo(name="claude", provider="anthropic", context_window=200_000)
+    block = {"type": "compaction", "content": "They greeted each other."}
+    answer = AIMessage([block, {"type": "text", "text": "And now?"}], id="d")
+    ContextEngine(claude, sinks=[sink]).fit([*HISTORY, answer, HumanMessage("Go on.")])
+    [notice] = sink.of(NoticeEvent)
+    assert "the provider compacted what was before" in notice.about["fault"]
 
 
 def test_a_history_that_lost_messages_is_told_where_there_is_no_graph():
