@@ -355,7 +355,7 @@ def silent_overflow(
     """Recognise in the answer to a request an overflow that the server did not report as an error.
 
     Either the window ended the answer (llama.cpp, vLLM), or the server dropped a part of the prompt to make it fit
-    (Ollama): then it reports the same size again although the request grew. Never raises.
+    (Ollama): then it reports the same size again although the request grew.
 
     Args:
         window: the request.
