@@ -630,7 +630,10 @@ class ContextEngine:
 
     def summarizer_info(self) -> ModelInfo | None:
         """Return the prices of the model that writes summaries; those of the agent's are not taken for another's."""
-        return self.prices.of(self.summarizer_model)
+        name = self.summarizer_model
+        return (
+            self.prices.of(name) if name == self.model else self.prices.of_other(name)
+        )
 
     def rules_of(self, model: Any) -> Rules:
         """Return the rules of a model's provider; None stands for the model of the engine's limits."""

@@ -211,10 +211,8 @@ class Prices:
         """Return the facts about a model as they are now; `declared`, those of its adapter, if they have prices."""
         if isinstance(declared, ModelInfo) and declared.input_price is not None:
             return declared
-        if self._info is not None:
-            return self._info if may_be(self._info.name, model) else None
         if self._ask is None or not model:
-            return None
+            return self._info
         wanted = "a function that returns a ModelInfo, or None"
         try:
             info: ModelInfo | None = expect(
@@ -227,6 +225,12 @@ class Prices:
             self._failures.note("metrics.no_prices", fault)
             return None
         return info
+
+    def of_other(self, model: str) -> ModelInfo | None:
+        """Like `of`, for another model than the agent's: a single `ModelInfo` has to be of its name."""
+        if self._info is not None and not may_be(self._info.name, model):
+            return None
+        return self.of(model)
 
 
 def report_compaction(

@@ -162,9 +162,10 @@ class StepEvent(Event):
         """
         usage = Usage.of_answer(answer)
         metadata = answer.response_metadata
-        served_by = metadata.get("model_provider") or (info and info.provider)
+        provider = metadata.get("model_provider") or (info.provider if info else "")
+        route = metadata.get("route")
         return cls(
-            provider=served_by or "",
+            provider=provider if isinstance(provider, str) else "",
             answer_id=answer.id or "",
             reported_tokens=sent_tokens(answer),
             cached_tokens=usage.cached_tokens,
@@ -173,7 +174,7 @@ class StepEvent(Event):
             cost=usage.cost(info),
             finish_reason=next(iter(stop_reasons(answer)), ""),
             tools_called=tuple(call["name"] for call in answer.tool_calls),
-            route=metadata.get("route") or {},
+            route=route if isinstance(route, Mapping) else {},
             **request,
         )
 
