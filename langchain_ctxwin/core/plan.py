@@ -366,8 +366,8 @@ def _to_cover(
     where a summary would not pay for itself.
     """
     messages, room = len(request.history.messages), request.room
-    is_by_number = request.settings.trigger_messages is not None
-    most_kept = request.kept_messages if is_by_number else messages
+    most_messages = request.settings.trigger_messages
+    most_kept = messages if most_messages is None else request.kept_messages
     share = min(MOST_SUMMARY_TOKENS, int(SUMMARY_SHARE * room))
     size = request.settings.summary_max_tokens or max(LEAST_SUMMARY_TOKENS, share)
     target = request.low_water
@@ -375,6 +375,8 @@ def _to_cover(
         growth = request.fixed_tokens + request.most_history - request.total_tokens
         least = request.fixed_tokens + int(LEAST_KEPT * room)
         target = max(least, target - max(0, growth))
+        if most_messages is not None:  # and the message that is past it
+            most_kept -= max(0, most_messages + 1 - request.shown_messages)
 
     def is_enough(stop: int) -> bool:
         after = _without(request, stop)

@@ -80,6 +80,16 @@ def test_a_summary_begun_early_is_shown_when_the_room_is_needed(is_async):
     ) == (1, 1)
 
 
+@pytest.mark.parametrize("number", [12, 20])
+def test_a_summary_for_a_bound_by_number_covers_all_that_leaves_with_it(
+    number,
+):
+    chat = Chat(Writer(), window=20_000, trigger_messages=number, keep=0.5)
+    chat.until(lambda events: "compacted" in events)
+    assert (chat.account[: len(OPENING)], SUMMARY in chat.account) == (OPENING, True)
+    assert chat.state["context_guard"]["dropped_turns"] == 0
+
+
 def test_nobody_waits_for_a_slow_summarizer(gate):
     """What left meanwhile is in the record; the summary is shown with the next compaction."""
     chat = chat_of(writer := Writer(gate=gate))
