@@ -229,8 +229,9 @@ def from_history(request: Request, sizes: Sizes) -> tuple[Sizes, ReportedSize | 
     """
     session = request.session
     compacted = session.stop_at("since") if session.compactions else 0
-    newest, before = None, request.fixed_estimates.total_tokens
-    known, sizes = sizes, replace(sizes, doubted=None, is_reported=False)
+    newest, fixed = None, request.fixed_estimates.total_tokens
+    before = fixed
+    known, sizes = sizes, replace(sizes, doubted=None)
     for step in request.steps:
         estimate, before = before, before + step.tokens
         answer = step.messages[0] if step.messages else None
@@ -241,7 +242,10 @@ def from_history(request: Request, sizes: Sizes) -> tuple[Sizes, ReportedSize | 
         if not tokens or not may_be(name, sizes.model or request.model):
             continue
         report = ReportedSize(tokens, estimate, step.index)
-        planned = newest.tokens + estimate - newest.estimate if newest else estimate
+        # what is known judges the first one, too: it may have been doubted when it came
+        planned = fixed + int(sizes.ratio * (estimate - fixed)) + sizes.offset
+        if newest:
+            planned = newest.tokens + estimate - newest.estimate
         sizes = sizes.after(report, planned, newest, *_bounds_of(request))
         if not sizes.doubted:
             newest, sizes = report, replace(sizes, model=name or sizes.model)

@@ -4,17 +4,18 @@ import random
 from statistics import fmean
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_ctxwin import (
     BudgetExceededError,
+    ContextConfig,
     ContextEngine,
     ContextOverflow,
     ModelLimits,
 )
 from support.agents import WORD, called, engine_of
 from support.conversations import CharCounter
-from support.reporting import Chat, Provider, model
+from support.reporting import COUNTER, Chat, Provider, model
 
 PROVIDERS = [(400, 30, 0.12), (-200, 0, -0.1), (400, 40, 0.15), (0, 0, 0.05)]
 
@@ -62,6 +63,28 @@ def test_a_size_that_cannot_be_is_ignored(tokens):
     learned = chat.state["context_counts"]
     assert without_doubt(learned) == without_doubt(window.session.counts)
     assert chat.error(chat.ask()) < 0.02
+
+
+@pytest.mark.parametrize("times", [1, 1.9])
+def test_wrong_sizes_in_a_history_are_judged_by_what_was_believed_before(times):
+    """Also the first one after a compaction; here they are what was sent, and what was read from the cache again."""
+    engine = ContextEngine(
+        ModelLimits(2_000), counter=COUNTER, config=ContextConfig(summarize="off")
+    )
+    history, session, before, errors = [], None, 0, []
+    for number in range(40):
+        history.append(HumanMessage(f"{number} {'word ' * 80}", id=f"q{number}"))
+        fitted = engine.fit(history, session=session)
+        session, size = fitted.session, COUNTER(fitted.request)
+        errors.append(fitted.report["total_tokens"] / size - 1)
+        wrong = size + before if times == 1 else int(times * size)
+        answer = AIMessage(f"{number}", id=f"a{number}")
+        reported = wrong if number > 1 else size
+        usage = {"input_tokens": reported, "output_tokens": 1, "total_tokens": 0}
+        history.append(answer.model_copy(update={"usage_metadata": usage}))
+        before = size
+    assert fitted.report["compactions"] > 2
+    assert max(errors) < 0.05
 
 
 def test_a_model_that_stands_in_teaches_nothing_about_the_other():
