@@ -302,16 +302,19 @@ def recorded(
         )
         free = max(record_room(beside)[1], share)
         written_share = max(REWRITTEN_SHARE, share / max(1, free))
+    elif is_cut:
+        free = max(free, after.text_tokens(new.record.text))  # what cuts left room for
     lines: Iterable[RecordLine] = _lines(after, sorted({*dropped, *edited}), room)
     if after.focus:
-        lines = _named([*record.lines, *lines], after.focus)
-        record = replace(record, lines=())
+        lines = _named([*record.waiting, *record.lines, *lines], after.focus)
+        record = replace(record, lines=(), waiting=())
     record = extended(
         record,
         lines,
         room_tokens=min(room, free),
         price=after.text_tokens,
         share=written_share if free < room else REWRITTEN_SHARE,
+        kept_tokens=room,
     )
     return after.shown_as(replace(new, record=record))
 

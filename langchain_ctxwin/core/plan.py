@@ -27,7 +27,7 @@ from langchain_ctxwin.core.compaction import (
 from langchain_ctxwin.core.fitting import first_enough
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.pairing import call_ids, calls_of
-from langchain_ctxwin.core.record import extended
+from langchain_ctxwin.core.record import HOLDS, extended
 from langchain_ctxwin.core.request import Request, portion
 from langchain_ctxwin.core.session import (
     Pending,
@@ -57,7 +57,7 @@ CUT_SHARE = 0.95  # of the limit: where a cut of messages ends, so that a record
 # Of the limit: most of what fixed regions take once pins had to be clamped. They stay for good: with more, each of the
 # next messages would be a compaction of its own.
 PINS_SHARE = 0.75
-# Of the limit: what a question that has to be cut leaves to the record, which has the rules in it.
+# Of the limit: the most that a question which has to be cut leaves to the rules of the record.
 BESIDE_QUESTION = 0.1
 
 Tier = Callable[[Request], Request]
@@ -266,10 +266,11 @@ def _clamped_to(request: Request, lengths: dict[int, int], chars: int) -> Reques
 
 
 def _without_record(request: Request, room_tokens: int = 0) -> Request:
-    """The request without a summary, and with the frame of its record, or with so much of it."""
+    """The request without a summary, and with the frame of its record, or with so much of the rules in it."""
+    record = request.view.record
     record = extended(
-        request.view.record,
-        [],
+        replace(record, lines=(), waiting=()),
+        [one for one in (*record.waiting, *record.lines) if one.uses >= HOLDS],
         room_tokens=room_tokens,
         price=request.text_tokens,
         share=1.0,

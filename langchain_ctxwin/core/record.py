@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, starmap
 from typing import Any, Literal
 
 from langchain_ctxwin.core.fitting import take_while_fits
@@ -106,9 +106,11 @@ class Record:
 
     lines: tuple[RecordLine, ...] = ()
     messages: int = 0
+    waiting: tuple[RecordLine, ...] = ()
+    """What people stated, while a request has no room to show it; it comes back with the room."""
 
     def __bool__(self) -> bool:
-        return bool(self.lines) or self.messages > 0
+        return bool(self.lines or self.waiting) or self.messages > 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form; empty when nothing left."""
@@ -117,10 +119,9 @@ class Record:
     @cached_property
     def _json(self) -> dict[str, Any]:
         return {
-            "lines": [
-                [line.kind, line.text, line.source, line.uses] for line in self.lines
-            ],
+            "lines": _rows(self.lines),
             "left": {"messages": self.messages},
+            **({"waiting": _rows(self.waiting)} if self.waiting else {}),
         }
 
     @classmethod
@@ -130,25 +131,10 @@ class Record:
             "former"
         }:  # beside a record stands what `undo` brings back
             return cls()
-        lines = []
-        for kind, text, source, uses in value["lines"]:
-            if (
-                kind not in KINDS
-                or not isinstance(text, str)
-                or not isinstance(source, str)
-            ):
-                line = (kind, text, source, uses)
-                raise ValueError(
-                    f"record line {line!r:.80} is not (kind, text, message id, uses)"
-                )
-            lines.append(
-                RecordLine(
-                    kind, one_line(text), source, min(FOCUSED, stored_count(uses))
-                )
-            )
         return cls(
-            lines=tuple(lines),
+            lines=tuple(starmap(_stored_line, value["lines"])),
             messages=stored_count(value["left"]["messages"]),
+            waiting=tuple(starmap(_stored_line, value.get("waiting") or ())),
         )
 
     @cached_property
@@ -190,6 +176,19 @@ def render_record(record: Record | Mapping[str, Any]) -> str:
         raise ConfigError(
             f"record={brief(record)}: pass the context_record of a state"
         ) from error
+
+
+def _rows(lines: Iterable[RecordLine]) -> list[list[Any]]:
+    return [[line.kind, line.text, line.source, line.uses] for line in lines]
+
+
+def _stored_line(kind: Any, text: Any, source: Any, uses: Any) -> RecordLine:
+    if kind not in KINDS or not isinstance(text, str) or not isinstance(source, str):
+        line = (kind, text, source, uses)
+        raise ValueError(
+            f"record line {line!r:.80} is not (kind, text, message id, uses)"
+        )
+    return RecordLine(kind, one_line(text), source, min(FOCUSED, stored_count(uses)))
 
 
 def stored_count(value: object) -> int:
@@ -259,34 +258,49 @@ def extended(
     room_tokens: int,
     price: Price,
     share: float = REWRITTEN_SHARE,
+    kept_tokens: int = 0,
 ) -> Record:
     """Return the record with lines added behind its own, so that what is shown begins as before.
 
     One past `room_tokens`, or with a statement that was corrected, is written anew: what was met again moves to the
-    end. Then it takes a `share` of the room, and all of it for what goes on to hold.
+    end. Then it takes a `share` of the room, and all of it for what goes on to hold. What people stated waits where
+    `kept_tokens` would have room for it.
     """
-    old, new = _merged(record.lines), _merged(added)
+    before = (*record.waiting, *record.lines)
+    old, new = _merged(before), _merged(added)
     # what a person or the agent says twice; a call that is made twice may come to something else
     again = {key for key in new if key in old and _is_speech(new[key])}
     is_corrected = any(old[key].text != new[key].text for key in again)
     # of a statement that is repeated the first message may be deleted
     newest = {(new[key].kind, new[key].text): new[key] for key in again}
-    kept = [newest.get((line.kind, line.text), line) for line in record.lines]
+    kept = [newest.get((line.kind, line.text), line) for line in before]
     others = (line for key, line in new.items() if is_corrected or key not in again)
     lines = (*kept, *_in_order(others))
-    items = _merged(lines)
+    items, waiting = _merged(lines), list[RecordLine]()
     if is_corrected:
         lines = _in_order(items.values())
     # what is shown once may be stored many times
     stored = sum(1 + len(line.text) // MAX_CHARS_PER_TOKEN for line in lines)
     if max(stored, price(_text(lines))) > room_tokens:
         order = _by_worth(items)
-        number = _fitting(items, order, int(share * room_tokens), price)
-        lasting = (key for key in order[number:] if items[key].uses >= HOLDS)
-        order = [*order[:number], *lasting]
-        chosen = _chosen(items, order[: _fitting(items, order, room_tokens, price)])
-        lines = _in_order(chosen)
-    return replace(record, lines=lines)
+
+        def fitting(most_tokens: int) -> list[Key]:
+            number = _fitting(items, order, int(share * most_tokens), price)
+            lasting = (key for key in order[number:] if items[key].uses >= HOLDS)
+            every = [*order[:number], *lasting]
+            return every[: _fitting(items, every, most_tokens, price)]
+
+        shown = fitting(room_tokens)
+        lines = _in_order(_chosen(items, shown))
+        if kept_tokens > room_tokens:
+            hidden = {*fitting(kept_tokens)}.difference(shown)
+            # talk apart
+            waiting = [
+                line
+                for line in _chosen(items, hidden)
+                if line.uses >= (USED if line.kind == "said" else HOLDS)
+            ]
+    return replace(record, lines=lines, waiting=tuple(waiting))
 
 
 # what makes two lines the same: the call, the statement or the thing, whatever came of it

@@ -16,6 +16,7 @@ from langchain_ctxwin.core.events import NoticeEvent
 from langchain_ctxwin.observe import MemorySink
 from support import agents
 from support.conversations import CharCounter, turns
+from support.spoiled import Writer, pairs
 
 LIMIT = 4_000
 WORDS = "a grey heron stands near the mill while two barges pass slowly and the miller counts his sacks of barley "
@@ -117,6 +118,33 @@ def test_rules_are_in_the_record_beside_whatever_is_cut_and_from_then_on(made):
     for fitted in (first, then):
         shown = " ".join(message.text for message in fitted.request)
         assert [rule for rule in rules if rule not in shown] == []
+
+
+def test_a_rule_outlasts_a_summary_that_is_due_while_a_result_fills_the_window():
+    config = ContextConfig(output_reserve=0, summarize="inline")
+    limits, count = ModelLimits(context_window=LIMIT), CharCounter()
+    fit = ContextEngine(limits, count, Writer(), config).fit
+    rule = "Never ship on a Friday."
+    messages = [HumanMessage("Hello.", id="first"), HumanMessage(rule), *turns(60)]
+    session = fit(messages).session
+    messages += [AIMessage("Done.", id="z"), *pairs(20, first=100), *result(3 * LIMIT)]
+    session = fit(messages, session=session).session
+    messages += [AIMessage("Read.", id="y"), HumanMessage("And now?", id="later")]
+    shown = fit(messages, session=session).request
+    assert rule in " ".join(message.text for message in shown)
+
+
+def test_a_question_that_has_room_beside_the_rules_is_whole_and_the_rest_of_the_record_leaves():
+    fit = engine_of(counter=CharCounter()).fit
+    done = [
+        one for n in range(30) for one in agents.called(n, f"A-{n} is at pier {n}.")
+    ]
+    first = [HumanMessage("Never ship on a Friday.", id="rule"), *done, *turns(40)]
+    session = fit(first).session
+    asked = [AIMessage("Done.", id="z"), *question(int(0.93 * LIMIT))]
+    fitted = fit([*first, *asked], session=session)
+    assert fitted.request[-1].content == asked[-1].content
+    assert "Never ship on a Friday." in fitted.request[0].text
 
 
 @settings(max_examples=20, deadline=None)

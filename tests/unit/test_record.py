@@ -30,6 +30,7 @@ from langchain_ctxwin.core.record import (
     USED,
     Record,
     RecordLine,
+    extended,
     one_line,
 )
 from langchain_ctxwin.errors import ConfigError
@@ -804,6 +805,19 @@ def test_the_room_is_not_exceeded(price, before, more, room):
     limits = {"room": room, "price": price}
     record = added(added(Record(), before, **limits), more, **limits)
     assert not record.lines or price(render_record(record)) <= room
+
+
+def test_a_rule_waits_while_a_request_has_no_room_for_it_and_is_shown_again_with_the_room():
+    """What was only done or seen leaves: it can be found again by its call."""
+    asked = HumanMessage("Never ship to Oslo.", id="rule")
+    record = record_of(asked, called("look", {"at": "A-17"}), result("found"))
+    limits = {"room_tokens": 0, "price": len}
+    narrow = extended(record, [], **limits, kept_tokens=100)
+    assert narrow.text == ""
+    stored = Record.from_json(narrow.to_json())
+    assert extended(stored, [], **limits, kept_tokens=100) == narrow
+    assert added(stored, []).text == "user: Never ship to Oslo."
+    assert added(extended(record, [], **limits, kept_tokens=9), []).text == ""
 
 
 @given(st.lists(lines, max_size=12), st.lists(lines, max_size=12))
