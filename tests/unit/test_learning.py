@@ -65,6 +65,16 @@ def test_a_size_that_cannot_be_is_ignored(tokens):
     assert chat.error(chat.ask()) < 0.02
 
 
+def test_with_other_tools_texts_keep_what_they_were_counted_as():
+    """The offset was that of the rendering of the others."""
+    chat = Chat(Provider(0, 30, 0.15))
+    chat.talk(12)
+    chat.tools = chat.tools[:1]
+    window = chat.ask()
+    assert (window.sizing.is_reported, window.sizing.offset) == (False, 0)
+    assert chat.error(window) < 0.5 * chat.plain_error(window)
+
+
 @pytest.mark.parametrize("times", [1, 1.9])
 def test_wrong_sizes_in_a_history_are_judged_by_what_was_believed_before(times):
     """Also the first one after a compaction; here they are what was sent, and what was read from the cache again."""
