@@ -159,9 +159,7 @@ class ContextNodes:
         self._node = partial(ContextNode, start=self._step)
         self.budget_check = self._node("budget_check", self._doing(self._check))
         """Chooses tools and model, measures the next request and decides where to go."""
-        self.maybe_summarize = self._node(
-            "maybe_summarize", self._doing(AgentStep.summarize)
-        )
+        self.maybe_summarize = self._node("maybe_summarize", self._doing(_summarizing))
         """Summarizes the oldest turns when that is due."""
         self.force_compress = self._node(
             "force_compress", self._doing(AgentStep.compressing)
@@ -320,6 +318,16 @@ def bind_inside(call: Any, tools: Sequence[Any]) -> Any:
     if isinstance(call, RunnableBindingBase):
         return call.model_copy(update={"bound": bind_inside(call.bound, tools)})
     return call.bind_tools(list(tools)) if tools else call
+
+
+def _summarizing(step: AgentStep) -> Work[None]:
+    """Summarize where the state keeps what that brings; else it would be paid for in every step."""
+    if not step.state.get("context_report") and current_runtime():
+        raise ConfigError(
+            "maybe_summarize found no context_report in the state, so summaries would be lost: use "
+            "`class State(ContextState)`, or add the nodes by add_context_nodes(builder, nodes, ...)"
+        )
+    yield from step.summarize()
 
 
 def _fitting(step: AgentStep) -> Work[None]:

@@ -353,13 +353,14 @@ def _note(step: AgentStep, name: str, amounts: dict[str, Any]) -> None:
 
 def _require_prices(step: AgentStep) -> None:
     engine, model = step.engine, step.window.model
+    most = step.window.settings.max_thread_cost
     known = {model: engine.info_of(step.window)}
     if not engine.is_local:
         known.setdefault(engine.summarizer_model, engine.summarizer_info())
     for name, info in known.items():
         if Usage(input_tokens=0, output_tokens=0).cost(info) is None:
             raise ConfigError(
-                f"max_thread_cost needs the prices of {name or 'a model without a name'}, which nobody states: pass "
-                "prices=ModelRegistry() or prices=ModelInfo(name=..., input_price=..., output_price=...), or bound "
+                f"max_thread_cost={most} needs the prices of {name or 'a model without a name'}, which nobody states: "
+                "pass prices=ModelRegistry() or prices=ModelInfo(name=..., input_price=..., output_price=...), or bound "
                 "max_thread_tokens"
             )

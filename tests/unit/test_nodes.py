@@ -206,6 +206,17 @@ def test_any_state_with_messages_works_and_hides_our_keys(state):
     assert stored["context_report"]["total_tokens"] <= WINDOW
 
 
+def test_no_summary_is_paid_for_where_the_state_does_not_keep_it():
+    """Without their keys nodes that are added by hand would start over in every step."""
+    nodes, builder = nodes_of(), StateGraph(MessagesState)
+    for name in ("budget_check", "maybe_summarize"):
+        builder.add_node(name, getattr(nodes, name))
+    builder.add_edge(START, "budget_check")
+    builder.add_edge("budget_check", "maybe_summarize")
+    with pytest.raises(ConfigError, match=r"class State\(ContextState\)"):
+        builder.compile().invoke({"messages": "Hi"})
+
+
 def test_a_request_that_passed_no_check_fits():
     """Whoever draws the edges by hand may leave `budget_check` out."""
     state = nodes_of().build_messages.invoke({"messages": talk(40)})
