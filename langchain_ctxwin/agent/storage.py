@@ -361,6 +361,6 @@ def _require_prices(step: AgentStep) -> None:
         if Usage(input_tokens=0, output_tokens=0).cost(info) is None:
             raise ConfigError(
                 f"max_thread_cost={most} needs the prices of {name or 'a model without a name'}, which nobody states: "
-                "pass prices=ModelRegistry() or prices=ModelInfo(name=..., input_price=..., output_price=...), or bound "
-                "max_thread_tokens"
+                "pass prices=ModelRegistry() or prices=ModelInfo(name=..., input_price=..., output_price=...), or "
+                "bound max_thread_tokens"
             )
