@@ -453,7 +453,7 @@ def request_until(request: Request, stop: int) -> Request | None:
     return until if steps and until.fits else None
 
 
-def last_request(request: Request, start: int, stop: int) -> list[AnyMessage] | None:
+def last_request(request: Request, start: int, stop: int) -> Request | None:
     """Return the request that a summary of the messages in `[start, stop)` can be asked after, as it was sent.
 
     It is the last one, with its final answer; it holds more where `stop` asks for it, and ends earlier where the
@@ -475,5 +475,5 @@ def last_request(request: Request, start: int, stop: int) -> list[AnyMessage] | 
     for end in (max(stop, newest.stop if is_final else newest.index), stop):
         sent = request_until(request, end)
         if sent and sent.upper_tokens + QUESTION_TOKENS <= sent.input_limit:
-            return sent.assembled()
+            return sent
     return None

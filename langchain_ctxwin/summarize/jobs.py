@@ -212,15 +212,19 @@ def writing(
     messages = shown_part(window, start, stop)
     if window.focus and isinstance(summarizer, ModelSummarizer | NativeSummarizer):
         summarizer = summarizer.focused(window.focus)
+    sent = None
     if isinstance(summarizer, NativeSummarizer):
         sent = request_until(window, stop)
         if sent is None:
             raise SummarizationError("the request no longer shows all of it")
-        request, call = dressed(sent), summarizer.called(call, sent.tools)
+        call = summarizer.called(call, sent.tools)
+    elif isinstance(summarizer, ModelSummarizer) and call is not None:
+        sent = last_request(window, start, stop)
+    if sent is not None:
+        # as it was sent, breakpoints and key of the cache included
+        request = dressed(sent)
         options = call_arguments(sent, request, conversation=conversation, call=call)
         summarizer = summarizer.asking(call, request, options)
-    elif isinstance(summarizer, ModelSummarizer) and call is not None:
-        summarizer = summarizer.extending(call, last_request(window, start, stop))
 
     previous = window.session.summary
 

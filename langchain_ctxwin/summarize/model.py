@@ -173,13 +173,15 @@ class ModelSummarizer(Instructed):
                     raise
                 self.learned_limits["input"] = int(limit)
 
-    def extending(self, call: Any, request: Sequence[AnyMessage] | None) -> Summarizer:
-        """Return a summarizer that extends the request which `call` sent; itself where `call` is another model."""
+    def asking(
+        self, call: Any, messages: Sequence[AnyMessage], options: Mapping[str, Any]
+    ) -> Summarizer:
+        """Return a summarizer that extends a request with what goes along; itself where `call` is another model."""
         is_same = unbound(call) is self.model and isinstance(self.model, BaseChatModel)
         # A prompt of somebody's own has a place for the conversation.
-        if request is None or not is_same or self.prompt:
+        if not is_same or self.prompt:
             return self
-        return replace(self, sent=(call, request))
+        return replace(self, sent=(call.bind(**options), messages))
 
     def _extended(
         self,

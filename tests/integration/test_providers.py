@@ -22,6 +22,7 @@ from support.prompt_cache import STEP_TOKENS
 from support.provider_talks import (
     LOCAL_WINDOW,
     TALKS,
+    WINDOW,
     composed,
     look,
     moving,
@@ -181,6 +182,25 @@ def test_a_request_beside_stored_content_of_gemini_names_no_tools(adapter):
         for request in server.generated
     ]
     assert asked == [(200, name, False)] * 2
+
+
+def test_a_summary_by_the_agents_own_model_reads_what_was_sent_from_the_cache():
+    """Anthropic looks into its cache where a request has breakpoints."""
+    with AnthropicServer(
+        context_window=WINDOW, policy=speaking(thinks=False)
+    ) as server:
+        model = server.chat_model(max_tokens=512)
+        play(server, model, turns=12, summarizer=model)
+        asked = [
+            request.reply["usage"]
+            for request in server.requests
+            if "Pause here" in str(request.body["messages"][-1])
+        ]
+    assert asked
+    assert all(
+        usage["cache_read_input_tokens"] > WINDOW // 3 and usage["input_tokens"] == 0
+        for usage in asked
+    )
 
 
 def test_anthropic_says_why_its_cache_missed():

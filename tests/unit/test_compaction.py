@@ -251,7 +251,7 @@ def test_a_summarizer_is_given_what_the_view_shows_and_the_request_that_a_provid
     assert [message.id for message in given] == ["q0", "a0", "q1", "c1", "t1", "a1"]
     assert given[4] == window.messages[2]
     assert len(given[4].text) < 300
-    request = last_request(window, 2, 4)
+    request = last_request(window, 2, 4).assembled()
     assert request == engine.build(window)[:-1]
     assert request[-1].id == "a1"
     session = {
