@@ -451,10 +451,11 @@ class Usage:
         """Read all that a provider billed for an answer; Anthropic states its compactions apart from the usage."""
         if not isinstance(answer, AIMessage):
             return cls()
-        raw = answer.response_metadata.get("usage") or {}
+        raw = answer.response_metadata.get("usage")
+        rounds = raw.get("iterations") if isinstance(raw, Mapping) else None
         spent = (
             cls.of(_as_metadata(one))
-            for one in raw.get("iterations") or ()
+            for one in rounds or ()
             if one.get("type") == COMPACTION_TYPE
         )
         return replace(cls.of(answer.usage_metadata), compactions=tuple(spent))
