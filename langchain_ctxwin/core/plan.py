@@ -231,7 +231,9 @@ def clamp(
         range(max(lengths.values()), CLAMP_FLOOR_CHARS - 1, -1),
         lambda chars: enough(_clamped_to(goal, lengths, chars)),
     )
-    return _clamped_to(request, lengths, chars)
+    shorter = _clamped_to(request, lengths, chars)
+    # a short one may have more with the note of what is left out
+    return shorter if shorter.total_tokens < request.total_tokens else request
 
 
 def _lengths(request: Request, kind: Collection[int]) -> dict[int, int]:

@@ -14,6 +14,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.events import NoticeEvent
 from langchain_ctxwin.observe import MemorySink
+from langchain_ctxwin.testing import count_tokens
 from support import agents
 from support.conversations import CharCounter, turns
 from support.spoiled import Writer, pairs
@@ -33,6 +34,14 @@ def text(tokens):
 def engine_of(preset="balanced", *, counter=None, **options):
     config = ContextConfig.preset(preset, output_reserve=0)
     return ContextEngine(ModelLimits(LIMIT), counter, config=config, **options)
+
+
+def count_whole(messages, *, tools=None):
+    """Counts exactly, as a byte-pair encoding does about."""
+    return count_tokens(list(messages), list(tools or ()))
+
+
+count_whole.exact = True
 
 
 def question(size):
@@ -101,6 +110,18 @@ def test_results_after_a_question_that_filled_the_window_are_cut_to_what_fits(
     asked = AIMessage("", tool_calls=calls, id="b")
     report = fit([*messages, asked, *found], session=session).report
     assert "r0" not in report["clamped"] or report["total_tokens"] >= FULL * limit
+
+
+@pytest.mark.parametrize("chars", range(308, 332, 8))
+def test_a_short_result_is_not_cut_where_the_note_of_the_cut_takes_more_than_it_saves(
+    chars,
+):
+    """Beside a question that fills the window the request would be refused."""
+    engine = agents.engine_of(1500, count_whole)
+    messages = [*turns(3)[:-1], *question(3_000)]
+    session = engine.fit(messages).session
+    messages += agents.called(0, (9 * WORDS)[:chars])
+    assert engine.fit(messages, session=session).request[-1].text == messages[-1].text
 
 
 @pytest.mark.parametrize("made", [question, result])
