@@ -28,6 +28,7 @@ from langchain_ctxwin.core.record import (
     NAMED,
     PREFIX,
     SHOWN,
+    UNANSWERED,
     USED,
     WORD,
     Kind,
@@ -278,12 +279,12 @@ def _of_answer(
             if (call["name"], name) != (READ_MORE, CURSOR)
         }
         texts = [str(value) for _, value in _leaves(args)]
-        text, outcome = "", "no result"
+        text, outcome = "", UNANSWERED
         if result is not None:
             text = _without_echo(_result_text(result), texts)
-            outcome = _outcome(text, is_error=result.status == "error")
+            outcome = ARROW + _outcome(text, is_error=result.status == "error")
         call_text = _call(call["name"], args)
-        yield RecordLine("done", f"{call_text}{ARROW}{outcome}", result_key, USED)
+        yield RecordLine("done", call_text + outcome, result_key, USED)
         yield from _values("\n".join(texts), result_key, uses=USED)
         yield from _seen(text, result_key, parameters, {*texts})
     # below the last call, as what its result showed

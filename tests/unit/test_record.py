@@ -769,6 +769,12 @@ def test_of_an_object_without_room_its_first_fields_are_left():
     assert "order_id=W-77 KX-0000 KX-0001" in render_record(record)
 
 
+def test_a_call_whose_result_was_still_shown_is_told_with_it_once_that_leaves():
+    call = called("bash", {"command": "make check"})
+    record = added(record_of(call), lines_of(call, result("All is well.")))
+    assert render_record(record) == "bash(make check) → All is well."
+
+
 def test_a_finding_that_is_noted_again_stands_once_and_a_call_each_time():
     noted, ran = "The problem is the cache.", {"command": "make check"}
     steps = [
