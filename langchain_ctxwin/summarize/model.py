@@ -69,7 +69,7 @@ class Instructed:
     """What a summarizer is told beside the conversation."""
 
     prompt: str | None = None
-    sections: Sequence[str] = ()
+    sections: Sequence[str] | None = None
     focus: str = ""
 
     @property
@@ -146,7 +146,7 @@ class ModelSummarizer(Instructed):
     @property
     def writer(self) -> str:
         """The model's settings and what it is told, the same in each process, where LangChain can serialize it."""
-        told = (self.prompt, tuple(self.sections), self.focus)
+        told = (self.prompt, tuple(self.sections or ()), self.focus)
         return f"{dumps(self.model)}{told}"
 
     def summarize(
@@ -447,14 +447,14 @@ changed, drop what is settled and no longer needed. Invent nothing. Write in the
 summary alone."""
 
 
-def sections_text(sections: Sequence[str] = ()) -> str:
+def sections_text(sections: Sequence[str] | None = None) -> str:
     """Return the instructions about sections; a custom section is a heading, or a heading, a colon and its content.
 
     Examples:
         >>> print(sections_text(["Orders: every number, with its state"])[50:89])
         ## Orders: every number, with its state
     """
-    own = [f"## {section.strip()}" for section in sections]
+    own = [f"## {section.strip()}" for section in sections or ()]
     return SECTIONS.format(sections="\n".join(own) or DEFAULT_SECTIONS)
 
 
@@ -558,7 +558,7 @@ class NativeSummarizer(Instructed):
     @property
     def writer(self) -> str:
         """Name by which its texts are told from those of others, in every process."""
-        return f"{NATIVE} {self.model_name} {' '.join(self.sections)}"
+        return f"{NATIVE} {self.model_name} {' '.join(self.sections or ())}"
 
     def __post_init__(self) -> None:
         """Refuse a prompt of one's own."""
