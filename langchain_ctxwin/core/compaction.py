@@ -85,13 +85,28 @@ class Compaction:
         return self.after.upper_tokens + self.summary_max_tokens <= self.after.limit
 
     @property
+    def summary(self) -> str | None:
+        """A finished summary that is shown from now on; None leaves the summary as it is."""
+        is_same = (self.after.summary, self.view.block) == (
+            self.before.summary,
+            self.before.view.block,
+        )
+        return None if self.snapshot or is_same else self.after.summary
+
+    @property
+    def dropped(self) -> list[int]:
+        """Positions of the messages that leave without a summary."""
+        if self.snapshot:
+            return []
+        covered = uncovered(self.view, self.after.history.first)
+        dropped = dropped_positions(self.before, self.after)
+        return [index for index in dropped if index >= covered]
+
+    @property
     def dropped_turns(self) -> int:
         """How many turns leave without a summary."""
         messages = self.after.history.messages
-        covered = uncovered(self.view, self.after.history.first)
-        dropped = dropped_positions(self.before, self.after)
-        users = (i for i in dropped if isinstance(messages[i], HumanMessage))
-        return sum(index >= covered for index in users)
+        return sum(isinstance(messages[index], HumanMessage) for index in self.dropped)
 
     def applied(self, window: Window, request: Request | None = None) -> Request:
         """Return the request afterwards, priced already, with the session that is stored from now on.
@@ -111,11 +126,7 @@ class Compaction:
         unbound = request.left_unbound
         if request.swaps_prefix:
             guard["unbound"] = unbound
-        is_summary = (
-            self.kind == "summarize"
-            or request.summary != self.before.summary
-            or request.view.block != self.before.view.block
-        )
+        is_summary = self.kind == "summarize" or self.summary is not None
         if is_summary:
             is_enough = pays(self.before, request.total_tokens)
             guard |= {"ineffective": 0} if is_enough else _ineffective(window)
