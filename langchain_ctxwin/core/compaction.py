@@ -319,6 +319,11 @@ def recorded(
     if after.focus:
         lines = _named([*record.waiting, *record.lines, *lines], after.focus)
         record = replace(record, lines=(), waiting=())
+    messages = after.history.messages
+    question = last_user(messages)
+    is_question_cut = (
+        question is not None and message_id(messages, question) in new.clamped
+    )
     record = extended(
         record,
         lines,
@@ -326,6 +331,7 @@ def recorded(
         price=after.text_tokens,
         share=written_share if free < room else REWRITTEN_SHARE,
         kept_tokens=room,
+        keeps_all=is_question_cut,
     )
     return after.shown_as(replace(new, record=record))
 

@@ -260,12 +260,13 @@ def extended(
     price: Price,
     share: float = REWRITTEN_SHARE,
     kept_tokens: int = 0,
+    keeps_all: bool = False,
 ) -> Record:
     """Return the record with lines added behind its own, so that what is shown begins as before.
 
     One past `room_tokens`, or with a statement that was corrected, is written anew: what was met again moves to the
     end. Then it takes a `share` of the room, and all of it for what goes on to hold. What people stated waits where
-    `kept_tokens` would have room for it.
+    `kept_tokens` would have room for it, and all lines do that `keeps_all`.
     """
     before = (*record.waiting, *record.lines)
     old, new = _merged(before), _merged(added)
@@ -303,7 +304,7 @@ def extended(
             waiting = [
                 line
                 for line in _chosen(items, hidden)
-                if line.uses >= (USED if line.kind == "said" else HOLDS)
+                if keeps_all or line.uses >= (USED if line.kind == "said" else HOLDS)
             ]
     return replace(record, lines=lines, waiting=tuple(waiting))
 

@@ -775,6 +775,21 @@ def test_a_call_whose_result_was_still_shown_is_told_with_it_once_that_leaves():
     assert render_record(record) == "bash(make check) → All is well."
 
 
+@pytest.mark.parametrize("keeps_all", [True, False])
+def test_lines_that_nobody_stated_wait_only_where_all_are_kept(keeps_all):
+    """As while a question is cut, which takes no fact of the conversation along."""
+    record = extended(
+        Record(),
+        [seen_line("A-1111", "m", 1)],
+        room_tokens=0,
+        price=len,
+        kept_tokens=ROOMY,
+        keeps_all=keeps_all,
+    )
+    assert not record.lines
+    assert bool(added(record, []).lines) is keeps_all
+
+
 def test_a_finding_that_is_noted_again_stands_once_and_a_call_each_time():
     noted, ran = "The problem is the cache.", {"command": "make check"}
     steps = [
