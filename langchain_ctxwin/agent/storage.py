@@ -18,7 +18,7 @@ from langchain_ctxwin.core.compaction import after_failure, with_cost
 from langchain_ctxwin.core.provider_blocks import apart, digests_in, filled, media_in
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Pending, Session
-from langchain_ctxwin.core.sizing import Usage, as_money
+from langchain_ctxwin.core.usage import Usage, as_money
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import (
     ConfigError,

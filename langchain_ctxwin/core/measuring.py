@@ -37,13 +37,12 @@ from langchain_ctxwin.core.sizing import (
     STORED_SIZES,
     ReportedSize,
     Sizes,
-    Usage,
     answered_by,
     may_be,
     sent_tokens,
-    stop_reasons,
 )
 from langchain_ctxwin.core.turns import Steps
+from langchain_ctxwin.core.usage import Usage, stop_reasons
 from langchain_ctxwin.core.view import View, message_id
 
 
@@ -343,7 +342,7 @@ LENGTH_STOPS = frozenset(
 )
 # An answer shorter than this part of what was requested did not end at the request's own limit, and a size this close
 # to the window has reached it: servers that count a stop token or a template differ by a few tokens, not by 5 %.
-CUT_SHARE, EDGE_SHARE = 0.95, 0.01
+EARLY_SHARE, EDGE_SHARE = 0.95, 0.01
 # Servers count the tokens of their template beside a prompt that they cut, or not.
 SAME_TOKENS = 8
 # A request that grew by less may be counted as large as before: templates drop old reasoning blocks.
@@ -378,7 +377,7 @@ def silent_overflow(
     total, context = reported + output, window.limits.context_window or 0
     reasons = {reason.rpartition(".")[2].lower() for reason in stop_reasons(reply)}
     is_at_edge = abs(total - context) <= EDGE_SHARE * context
-    is_cut_early = output < CUT_SHARE * (requested_output_tokens or inf)
+    is_cut_early = output < EARLY_SHARE * (requested_output_tokens or inf)
     if is_at_edge and is_cut_early and reasons & LENGTH_STOPS:
         return ContextOverflow(
             total, reported, "input_plus_output", requested_output_tokens

@@ -11,8 +11,9 @@ from pydantic import AfterValidator, Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.record import Record
-from langchain_ctxwin.core.sizing import Number, Sizes, as_money
+from langchain_ctxwin.core.sizing import Number, Sizes
 from langchain_ctxwin.core.turns import MessageHistory, last_user
+from langchain_ctxwin.core.usage import as_money
 from langchain_ctxwin.core.view import (
     VIEW,
     Block,

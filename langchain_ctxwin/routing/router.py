@@ -23,8 +23,8 @@ from langchain_ctxwin.core.limits import (
 )
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.sizing import Usage
 from langchain_ctxwin.core.tool_schemas import listed
+from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import (
     ConfigError,
     NoModelFitsError,

@@ -30,9 +30,9 @@ from langchain_ctxwin.core.plan import last_request, request_until, shown_part
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import EDGES, is_value
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.sizing import Usage
 from langchain_ctxwin.core.standing import is_standing, sentences
 from langchain_ctxwin.core.tokens import readable_text
+from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize.model import (
     CALL_CONFIG,

@@ -39,8 +39,8 @@ from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.provider_blocks import compaction_in
 from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_ids
 from langchain_ctxwin.core.record import Record, extended, render_record
-from langchain_ctxwin.core.sizing import Usage
 from langchain_ctxwin.core.tokens import TokenEstimator, readable_text, text_price
+from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
