@@ -303,27 +303,13 @@ def recorded(
     room, free = record_room(after, summary_tokens=summary_tokens)
     written_share = 1.0 if is_cut else REWRITTEN_SHARE
     if is_first:
-        beside = replace(after, limit=int(RECORDED_SHARE * after.limit))
-        most = max(
-            0,
-            beside.likely_limit - after.fixed_tokens + after.text_tokens(after.record),
-        )
-        share = min(
-            int((1 - NEWEST_SHARE) * most), most - portion(after.settings.keep, most)
-        )
-        free = max(record_room(beside)[1], share)
-        written_share = max(REWRITTEN_SHARE, share / max(1, free))
+        free, written_share = _beside_newest(after)
     elif is_cut:
         free = max(free, after.text_tokens(new.record.text))  # what cuts left room for
     lines: Iterable[RecordLine] = _lines(after, sorted({*dropped, *edited}), room)
     if after.focus:
         lines = _named([*record.waiting, *record.lines, *lines], after.focus)
         record = replace(record, lines=(), waiting=())
-    messages = after.history.messages
-    question = last_user(messages)
-    is_question_cut = (
-        question is not None and message_id(messages, question) in new.clamped
-    )
     record = extended(
         record,
         lines,
@@ -331,9 +317,28 @@ def recorded(
         price=after.text_tokens,
         share=written_share if free < room else REWRITTEN_SHARE,
         kept_tokens=room,
-        keeps_all=is_question_cut,
+        keeps_all=_is_question_cut(after),
     )
     return after.shown_as(replace(new, record=record))
+
+
+def _beside_newest(after: Request) -> tuple[int, float]:
+    """The room that the record may take of the newest results before these are cut, and the part that it fills."""
+    beside = replace(after, limit=int(RECORDED_SHARE * after.limit))
+    most = beside.likely_limit - after.fixed_tokens + after.text_tokens(after.record)
+    most = max(0, most)
+    kept = portion(after.settings.keep, most)
+    share = min(int((1 - NEWEST_SHARE) * most), most - kept)
+    free = max(record_room(beside)[1], share)
+    return free, max(REWRITTEN_SHARE, share / max(1, free))
+
+
+def _is_question_cut(request: Request) -> bool:
+    messages = request.history.messages
+    question = last_user(messages)
+    if question is None:
+        return False
+    return message_id(messages, question) in request.view.clamped
 
 
 def record_room(request: Request, *, summary_tokens: int = 0) -> tuple[int, int]:

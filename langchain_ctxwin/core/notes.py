@@ -150,7 +150,7 @@ _PROMPT = re.compile(
 )
 _SENTENCE = re.compile(r"[A-Z][\w'-]+[:,]?(?: [\w'()./:,%-]+){1,20}[.!]?")
 _TAG = re.compile(r"</?\w+>")
-# before a word of a numbered line
+# where a numbered line begins with a word
 _LINE_NUMBER = re.compile(r"^\d+(?::(?=[A-Za-z_]+$)|-(?=[a-z_]{3,}$))")
 _CLOSING_TAG = re.compile(r"</[\w:.-]+>")
 # a line of `ls -l`
@@ -643,7 +643,9 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     for line in text.split("\n"):
         start = 0
         for match in _SIGNED.finditer(line):
-            value = _LINE_NUMBER.sub("", match[0].strip(EDGES))
+            value = match[0].strip(EDGES)
+            if not line[: match.start()].strip():
+                value = _LINE_NUMBER.sub("", value)
             if is_value(value):
                 yield _label(line[start : match.start()]), value
                 start = match.end()

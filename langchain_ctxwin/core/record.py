@@ -40,7 +40,7 @@ SHOWN, NAMED, USED, HOLDS, FOCUSED = range(5)
 MAX_COUNT = 10**12
 
 # How old a line may be among its like, by kind and use, at equal worth: what a call takes 32 times as old as a call.
-# More for what was done costs planted facts at the end of the arena at 8k: .92 with 2 and 3, .90 with 6.
+# More for what was done costs planted facts at the end of the arena at 8k: .96 with 2, .94 with 3, .93 with 6.
 LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
     "said": (1, 1, 8, 1_000, 1_000),
     "done": (2, 2, 2, 2, 1_000),
@@ -50,11 +50,12 @@ LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
 # of what was seen, a call with a key or two: longer things wait longer
 VALUE_CHARS = 32
 # Used things of one message that share a rank; more are a log or a listing. Without a bound .89 of the arena's planted
-# facts stand in the last request at 8k, with it .92.
+# facts stand in the last request at 8k, with it .96.
 FEW_THINGS = 60
 # Of its room: what a record that was full is written anew to, so that lines can be added to it for a while. Between
 # two writings its text only grows, and what stands in it stays in the provider's prompt cache. What holds has all of
-# the room. Of .65, .8 and .85 this one showed most of `benchmarks/sufficiency.py` for what it cost.
+# the room. Of .7, .8, .9 and 1 this is the least that shows as much of `benchmarks/sufficiency.py` as any; all of the
+# room costs 4 % more at 4k and 6 % at 8k.
 REWRITTEN_SHARE = 0.8
 MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
@@ -108,7 +109,8 @@ class Record:
     lines: tuple[RecordLine, ...] = ()
     messages: int = 0
     waiting: tuple[RecordLine, ...] = ()
-    """What people stated, while a request has no room to show it; it comes back with the room."""
+    """Lines that a request has no room to show, and that come back with the room: what people stated, and all others
+    while the current question is cut."""
 
     def __bool__(self) -> bool:
         return bool(self.lines or self.waiting) or self.messages > 0
@@ -265,8 +267,8 @@ def extended(
     """Return the record with lines added behind its own, so that what is shown begins as before.
 
     One past `room_tokens`, or with a statement that was corrected, is written anew: what was met again moves to the
-    end. Then it takes a `share` of the room, and all of it for what goes on to hold. What people stated waits where
-    `kept_tokens` would have room for it, and all lines do that `keeps_all`.
+    end. Then it takes a `share` of the room, and all of it for what goes on to hold. A line that has no room leaves. It
+    waits where `kept_tokens` would have room for it, if people stated it; with `keeps_all` any line does.
     """
     before = (*record.waiting, *record.lines)
     old, new = _merged(before), _merged(added)

@@ -168,6 +168,33 @@ def test_a_question_that_has_room_beside_the_rules_is_whole_and_the_rest_of_the_
     assert "Never ship on a Friday." in fitted.request[0].text
 
 
+def test_a_pasted_document_takes_no_fact_of_the_conversation_along():
+    """They have no room beside it, and are in the record again once it has left."""
+    facts = [f"KX-{number}" for number in range(1000, 1040)]
+    told = [
+        one
+        for fact in facts
+        for one in (
+            HumanMessage(f"Where is it? {text(100)}", id=f"u{fact}"),
+            AIMessage(
+                "",
+                tool_calls=[{"name": "find", "args": {"row": fact[3:]}, "id": fact}],
+                id=f"c{fact}",
+            ),
+            ToolMessage(f"It lies at {fact}.", tool_call_id=fact, id=f"r{fact}"),
+            AIMessage("There.", id=f"a{fact}"),
+        )
+    ]
+    fit, session = engine_of(counter=CharCounter()).fit, None
+    pasted = [*told, *question(3 * LIMIT)]
+    later = [*pasted, AIMessage("Read.", id="z"), *turns(40)]
+    for messages in (told, pasted, later):
+        fitted = fit(messages, session=session)
+        session = fitted.session
+    shown = " ".join(message.text for message in fitted.request)
+    assert [fact for fact in facts if fact not in shown] == []
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     made=st.sampled_from((question, result)),

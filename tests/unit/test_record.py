@@ -287,10 +287,10 @@ LEAVES = {
     "names without the numbers of their lines": (
         [
             called("grep", {}),
-            result("12:from 14:total_sum\n17-class 18-kept_sum 853-Q"),
+            result("14:total_sum\n17-class\n18-kept_sum\n853-Q"),
         ],
         [
-            "done r used: grep() → 12:from 14:total_sum 17-class 18-kept_sum 853-Q",
+            "done r used: grep() → 14:total_sum 17-class 18-kept_sum 853-Q",
             "seen r shown: 853-Q",
             "seen r shown: total_sum",
             "seen r shown: kept_sum",
