@@ -230,9 +230,6 @@ class ContextConfig(Settings, env_prefix="CTXWIN_CONTEXT_"):
         constraints: Rules that stay in every request, verbatim.
         prompt_cache: Set breakpoints for caches of Anthropic ("1h" keeps prompt and record longer) and
             OpenAI, and its key; or "off".
-        max_request_bytes: Bytes of a request that the API takes, where pictures are sent inline: the oldest ones are
-            left out in time.
-        max_images: Images of a request that the API takes. Both are learned from a refusal, and known of Anthropic.
         media: Where the data of pictures and files are once they left the view. "state" leaves them as they came.
             "store" moves them to the store that the graph was compiled with, one item per digest, until the thread is
             deleted. The message in the state then holds a reference, and `undo`, a new pin and the tool `recall` bring
@@ -294,8 +291,6 @@ class ContextConfig(Settings, env_prefix="CTXWIN_CONTEXT_"):
     pin_first_user: bool = True
     constraints: Texts = ()
     prompt_cache: Literal["5m", "1h", "off"] = "5m"
-    max_request_bytes: PositiveInt | None = None
-    max_images: PositiveInt | None = None
     media: Literal["state", "store"] = "state"
     max_recoveries: NonNegativeInt = 2
     output_reserve: NonNegativeInt | None = None

@@ -37,7 +37,6 @@ from langchain_ctxwin.core.limits import (
     is_registry,
     limits_given,
     listed_limits,
-    media_limits,
     refusal,
     stated_limit,
 )
@@ -380,7 +379,6 @@ class ContextEngine:
                 declared=limits,
                 info=called if isinstance(called, ModelInfo) else None,
                 rules=rules,
-                media=media_limits(settings),
                 now_seconds=self.clock() if settings.compact_when_idle else None,
                 pins=history.marked,
                 recall=recall_name(tools),

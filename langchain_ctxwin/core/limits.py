@@ -382,12 +382,6 @@ def _limiting_field(limits: ModelLimits) -> str:
     return "max_input_tokens" if limits.max_input_tokens else "context_window"
 
 
-def media_limits(stated: Any) -> dict[str, int]:
-    """Return the bytes and images of a request that model limits or settings state, by name."""
-    limits = {"max_bytes": stated.max_request_bytes, "max_images": stated.max_images}
-    return {name: most for name, most in limits.items() if most is not None}
-
-
 def lowered(limits: ModelLimits, learned: int | None) -> ModelLimits:
     """Return the limits with a learned one, where that is smaller."""
     field_name = _limiting_field(limits)

@@ -17,7 +17,6 @@ from langchain_ctxwin.core.limits import (
     is_possible,
     least,
     lowered,
-    media_limits,
     stated_input,
     stated_limit,
 )
@@ -89,14 +88,20 @@ def measured(
 
 
 def _media_limits(request: Request) -> dict[str, int]:
-    """The pictures and files that the request may have: the smallest of what is set, stated, documented, learned."""
+    """The pictures and files that the request may have: the smallest of what is stated, documented, learned."""
     declared = request.declared
     window = declared.context_window or declared.max_input_tokens
     learned = (request.session.counts.get("media") or {}).get(request.model) or {}
     documented = request.rules.media_limits(window)
-    every = request.media, media_limits(declared), documented, learned
-    names = {name for limits in every for name in limits}
-    return {name: min(one[name] for one in every if name in one) for name in names}
+    stated = {
+        "max_bytes": declared.max_request_bytes,
+        "max_images": declared.max_images,
+    }
+    most = {
+        name: least(own, documented.get(name), learned.get(name))
+        for name, own in stated.items()
+    }
+    return {name: limit for name, limit in most.items() if limit is not None}
 
 
 def started_by_provider(request: Request) -> Session | None:

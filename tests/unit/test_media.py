@@ -67,14 +67,10 @@ def engine_of(limits=None, **settings):
 
 
 def test_limits_of_a_model_may_say_how_many_pictures_and_bytes_it_takes():
-    """The smaller of what they and the settings say holds, whoever states it: the model, a catalog or a candidate."""
+    """It holds whoever states it: the model, a catalog or a candidate."""
     history = history_of(25)
     limits = ModelLimits(200_000, max_images=10, max_request_bytes=10**9)
     assert images_in(engine_of(limits).build(engine_of(limits).measure(history))) <= 10
-    roomy = engine_of(limits, max_images=20)
-    assert roomy.build(roomy.measure(history)) == engine_of(limits).build(
-        engine_of(limits).measure(history)
-    )
     infos = [
         ModelInfo(name="a", context_window=200_000, max_images=10),
         ModelInfo(name="b", context_window=300_000),
@@ -84,7 +80,7 @@ def test_limits_of_a_model_may_say_how_many_pictures_and_bytes_it_takes():
 
 
 def test_pictures_leave_in_batches_and_a_request_extends_the_one_before():
-    engine = engine_of(max_images=10)
+    engine = engine_of(ModelLimits(200_000, max_images=10))
     requests = [
         engine.build(engine.measure(history_of(steps))) for steps in range(1, 31)
     ]
@@ -295,7 +291,7 @@ def shots(number):
 
 
 @pytest.mark.parametrize(
-    ("settings", "shown"),
+    ("limits", "shown"),
     [
         ({"max_images": 4}, 4),
         ({"max_request_bytes": int(4.5 * SHOT_CHARS / BYTES_SHARE)}, 4),
@@ -304,10 +300,10 @@ def shots(number):
     ],
 )
 def test_a_message_with_more_pictures_than_a_request_may_have_is_cut_to_what_fits(
-    settings, shown
+    limits, shown
 ):
     """The first ones are lines, the last one is always there; and the report says so."""
-    engine, history = engine_of(**settings), many(10)
+    engine, history = engine_of(ModelLimits(200_000, **limits)), many(10)
     window = engine.measure(history)
     blocks = engine.build(window)[0].content
     assert blocks[-shown:] == shots(10)[-shown:]
@@ -326,7 +322,7 @@ def test_pictures_of_the_question_that_are_left_out_are_told_once(adapter):
         adapter,
         ScriptedChatModel(policy=api, profile={"max_input_tokens": 100_000}),
         [look],
-        config=ContextConfig(max_images=4),
+        limits=ModelLimits(100_000, max_images=4),
         sinks=[sink],
     )
     agent.invoke({"messages": many(10)}, THREAD)

@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
+    ModelLimits,
     create_recall_tool,
     pin,
 )
@@ -31,7 +32,7 @@ from support.fakes import ScriptedChatModel
 
 OTHER = {"configurable": {"thread_id": "2"}}
 LEFT_OUT = "[image left out; still in the history as message {}]"
-LIMITS = {"max_images": 4, "media": "store"}
+LIMITS = ModelLimits(60_000, max_images=4)
 
 
 def picture(number, chars=4_000):
@@ -63,11 +64,12 @@ def looking(looks_per_turn=6):
     return ScriptedChatModel(policy=policy, profile={"max_input_tokens": 60_000}), look
 
 
-def played(adapter, *, is_async=False, config=LIMITS, **options):
+def played(adapter, *, is_async=False, media="store", **options):
     """An agent after two turns, and its model."""
     model, look = looking()
     options.setdefault("store", InMemoryStore())
-    agent = agent_on(adapter, model, [look], config=ContextConfig(**config), **options)
+    options |= {"config": ContextConfig(media=media), "limits": LIMITS}
+    agent = agent_on(adapter, model, [look], **options)
     for turn in range(2):
         take(agent, f"turn {turn}", is_async=is_async)
     return agent, model
@@ -96,7 +98,7 @@ def test_data_that_left_are_in_the_store_and_requests_stay_the_same(adapter, is_
     """The state keeps its messages, each with a reference for what is not shown any more, one item per digest."""
     store = InMemoryStore()
     agent, model = played(adapter, is_async=is_async, store=store)
-    plain, plain_model = played(adapter, config={**LIMITS, "media": "state"})
+    plain, plain_model = played(adapter, media="state")
     assert list(map(said, model.requests)) == list(map(said, plain_model.requests))
     messages, whole = values(agent)["messages"], values(plain)["messages"]
     lean = [message for message in messages if digests_in(message)]
@@ -182,8 +184,8 @@ def test_the_agent_gets_a_picture_back_by_its_id(adapter, is_async, media):
         return look_on(messages, tools)
 
     model.policy = policy
-    config = ContextConfig(max_images=4, media=media)
-    options = {"store": InMemoryStore(), "config": config, "recall": True}
+    options = {"config": ContextConfig(media=media), "limits": LIMITS}
+    options |= {"store": InMemoryStore(), "recall": True}
     agent = agent_on(adapter, model, [look], **options)
     take(agent, "turn 0", is_async=is_async)
     take(agent, "recall it", is_async=is_async)
@@ -272,7 +274,8 @@ def test_a_middleware_before_ours_that_edits_the_request_is_not_stored():
         return handler(request.override(messages=messages))
 
     model, look = looking()
-    ours = ContextWindowMiddleware(config=ContextConfig(**LIMITS), recall=False)
+    config = ContextConfig(media="store")
+    ours = ContextWindowMiddleware(limits=LIMITS, config=config, recall=False)
     agent = create_agent(
         model,
         [look],
