@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from decimal import Decimal
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
@@ -81,17 +80,6 @@ Rate = Annotated[float, Field(ge=0, lt=1)]
 
 Share = Annotated[PositiveFloat, BeforeValidator(_size)]
 """A share of the history budget when at most 1, else an absolute number of tokens."""
-
-
-def _rule_test(value: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            return re.compile(value)
-        except re.error as error:
-            raise ValueError(f"no regular expression: {error}") from error
-    if value is None or isinstance(value, re.Pattern) or callable(value):
-        return value
-    raise ValueError("give a regular expression, or a function from a sentence to bool")
 
 
 def _texts(value: Any) -> Any:
@@ -282,9 +270,7 @@ class ContextConfig(Settings, env_prefix="CTXWIN_CONTEXT_"):
     summary_prompt: SummaryPrompt | None = None
     summary_sections: Texts = ()
     record_share: Annotated[float, Field(ge=0, le=0.8)] = 0.6
-    rules: Annotated[
-        re.Pattern[str] | Callable[[str], bool] | None, BeforeValidator(_rule_test)
-    ] = None
+    rules: re.Pattern[str] | Callable[[str], bool] | None = None
     clear_tools: Texts = ()
     summary_timeout_seconds: PositiveFloat = 60.0
     summary_placement: Literal["system", "user"] = "user"
@@ -538,26 +524,18 @@ def explained(error: ValidationError, kind: type[BaseModel]) -> str:
         error: what pydantic found.
         kind: the class of the settings.
     """
-    faults = [
-        _fault(fault, kind.model_fields) for fault in error.errors(include_url=False)
-    ]
+    faults = map(_fault, error.errors(include_url=False))
     return f"invalid {kind.__name__}: {'; '.join(faults)}"
 
 
-def _fault(fault: ErrorDetails, fields: Collection[str]) -> str:
+def _fault(fault: ErrorDetails) -> str:
     name, value = ".".join(map(str, fault["loc"])), fault["input"]
     advice = fault["msg"].removeprefix("Value error, ")
     if not name:  # what is wrong with several names them
         return advice
-    # its value is not shown: a misspelt name may well stand before a secret
-    if fault["type"] == "extra_forbidden":
-        close = get_close_matches(name, fields)
-        meant = f" (did you mean {close[0]}?)" if close else ""
-        return f"unknown setting {name}{meant}: remove it or correct its name"
-    if fault["type"] == "missing":
-        return f"{name} is missing: pass it"
-    # A list or table may hold a secret, and so may a text in the place of one.
-    may_be_secret = fault["type"] == "model_type" or "cursor_keys" in name
+    # A list or table may hold a secret, and so may a text in the place of one, or behind a misspelt name.
+    may_be_secret = fault["type"] in {"model_type", "extra_forbidden"}
+    may_be_secret |= "cursor_keys" in name
     is_shown = isinstance(value, str | int | float | None) and not may_be_secret
     given = f"={brief(value)}" if is_shown else f" ({type(value).__name__})"
     return f"{name}{given}: {advice}"

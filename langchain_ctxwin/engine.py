@@ -35,7 +35,6 @@ from langchain_ctxwin.core.limits import (
     checked_limits,
     for_everybody,
     is_registry,
-    limits_given,
     listed_limits,
     refusal,
     stated_limit,
@@ -181,7 +180,7 @@ class ContextEngine:
         """Limits of requests that name no model of their own; unknown where a registry is asked about each model."""
         if self._registry is None:
             try:
-                self.limits = checked_limits(limits_given(limits), self.config)
+                self.limits = checked_limits(ModelLimits.of(limits), self.config)
             except UnknownModelError as error:
                 name = model_name(limits) or type(unbound(limits)).__name__
                 raise UnknownModelError(f"{name}: {error}") from error

@@ -17,7 +17,6 @@ Providers' own exceptions keep their type and are never wrapped.
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -109,8 +108,7 @@ def expect(value: Any, kinds: Any, name: str, wanted: str) -> Any:
     """
     if kinds is object or (isinstance(value, kinds) and not isinstance(value, type)):
         return value
-    hint = "it has to be awaited: " if inspect.isawaitable(value) else ""
-    raise ConfigError(f"{name}={brief(value)}: {hint}pass {wanted}")
+    raise ConfigError(f"{name}={brief(value)}: pass {wanted}")
 
 
 def expect_each(values: Any, kinds: Any, name: str, wanted: str) -> list[Any]:

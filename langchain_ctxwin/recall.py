@@ -23,7 +23,7 @@ from langchain_ctxwin.core.fitting import (
     first_part,
     take_while_fits,
 )
-from langchain_ctxwin.core.limits import require_tokens
+from langchain_ctxwin.core.limits import require_count
 from langchain_ctxwin.core.pairing import calls_of, standard
 from langchain_ctxwin.core.provider_blocks import (
     compact_json,
@@ -147,7 +147,7 @@ def search_messages(
         >>> [message.text for message in found]
         ['My order is ORD-1234.']
     """
-    require_tokens("max_tokens", max_tokens, minimum=1)
+    require_count("max_tokens", max_tokens, minimum=1)
     history: Sequence[Any] = as_messages(messages)
     expect(query, str, "query", "what to look for, as a text")
     count = counter or TokenEstimator()
@@ -191,7 +191,7 @@ def create_recall_tool(
         )
         ```
     """
-    require_tokens("max_tokens", max_tokens, minimum=MIN_TOKENS)
+    require_count("max_tokens", max_tokens, minimum=MIN_TOKENS)
     price, count = text_price(counter), counter or TokenEstimator()
 
     def recall(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from math import inf
 from types import SimpleNamespace
@@ -16,7 +16,6 @@ from langchain_ctxwin.errors import (
     BudgetExceededError,
     ConfigError,
     UnknownModelError,
-    expect,
 )
 
 # Names under which chat models take the number of tokens to generate.
@@ -67,10 +66,9 @@ class ModelLimits:
     source: str = "explicit"
 
     def __post_init__(self) -> None:
-        for name in LIMIT_NAMES:
-            unit = name.rpartition("_")[2].replace("window", "tokens")
+        for name in (*LIMIT_FIELDS, "requested_output_tokens"):
             if (value := getattr(self, name)) is not None:
-                require_tokens(name, value, minimum=1, unit=unit)
+                require_count(name, value, minimum=1)
 
     @classmethod
     def of(cls, model: Any) -> ModelLimits:
@@ -107,10 +105,9 @@ class ModelLimits:
         A `max_input_tokens` of its own is not reduced by the reserve.
 
         Raises:
-            ConfigError: the reserve is negative, or leaves no input.
+            ConfigError: the reserve leaves no input.
             UnknownModelError: neither the window nor an input limit is known.
         """
-        require_tokens("reserve", reserve)
         joint = None if self.context_window is None else self.context_window - reserve
         limit = least(self.max_input_tokens, joint)
         if limit is None:
@@ -132,7 +129,6 @@ class ModelLimits:
         and a quarter of the window. 0 when only an input limit is known: such an input is not shared with the output.
         """
         if configured is not None:
-            require_tokens("output_reserve", configured)
             return configured
         window, requested = self.context_window, self.requested_output_tokens
         if requested is not None and (window is None or requested < window):
@@ -162,17 +158,6 @@ class ModelLimits:
         )
 
 
-def limits_given(limits: Any) -> ModelLimits:
-    """Return what `ModelLimits.of` reads of `limits`; a name, a fraction, or a class raises a `ConfigError`."""
-    if isinstance(limits, str | bytes | bool | float | type | Sequence | Awaitable):
-        expect(limits, (), "limits", LIMITS_WANTED)
-    return ModelLimits.of(limits)
-
-
-LIMITS_WANTED = (
-    "ModelLimits(context_window=...), the window as a number, a chat model, a profile, or a ModelRegistry, whose "
-    "lookup(name) finds the limits of a name"
-)
 LIMIT_FIELDS = (
     "context_window",
     "max_input_tokens",
@@ -181,8 +166,6 @@ LIMIT_FIELDS = (
     "max_images",
 )
 """Of a model, whatever requests are set to ask for."""
-
-LIMIT_NAMES = (*LIMIT_FIELDS, "requested_output_tokens")
 
 
 def is_registry(value: Any) -> bool:
@@ -214,14 +197,10 @@ def checked_limits(limits: ModelLimits, settings: Any) -> ModelLimits:
     return limits
 
 
-def require_tokens(
-    name: str, value: object, *, minimum: int = 0, unit: str = "tokens"
-) -> None:
+def require_count(name: str, value: object, *, minimum: int) -> None:
     """Raise `ConfigError` unless `value` is a whole number of at least `minimum`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-        raise ConfigError(
-            f"{name}={value!r}: give a whole number of {unit}, at least {minimum}"
-        )
+        raise ConfigError(f"{name}={value!r}: give a whole number, at least {minimum}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,9 +453,6 @@ LARGE_SHARE = 0.25
 class TokenBudget:
     """How the input limit of one request is divided, in tokens.
 
-    Raises:
-        ConfigError: a value is negative or not a whole number.
-
     Examples:
         >>> TokenBudget(8192, 1000, 2000, 300, 200, 2048).history_budget
         4692
@@ -492,10 +468,6 @@ class TokenBudget:
 
     reserved_tokens: int
     """Kept for the answer, beside the input."""
-
-    def __post_init__(self) -> None:
-        for name in self.__slots__:
-            require_tokens(name, getattr(self, name))
 
     @property
     def fixed_tokens(self) -> int:

@@ -158,7 +158,7 @@ def told(city):
 
 USUAL = {
     "a model in the place of an engine": (lambda: ctx.ContextNodes(MODEL), "ContextNodes(ContextEngine(limits=model))"),
-    "a name in the place of limits": (lambda: ctx.ContextEngine("a-model"), "ModelRegistry"),
+    "a name in the place of limits": (lambda: ctx.ContextEngine("a-model"), "pass limits="),
     "a config as a dict": (lambda: ctx.ContextEngine(LARGE, config={"keep": 0.4}), "ContextConfig(keep=0.4)"),
     "an empty config": (lambda: ContextWindowMiddleware(config={}), "config={}: pass a ContextConfig"),
     "the class of a config": (
@@ -201,7 +201,7 @@ USUAL = {
     "a number as thresholds": (lambda: Alerts(5), "config=5: pass AlertConfig(...)"),
     "a number as catalogs": (lambda: ctx.ModelRegistry(catalogs=5), "catalogs=5: give"),
     "a search without an answer": (lambda: ctx.BudgetedRetriever(base=lambda _: None).invoke("q"), "found None"),
-    "a retriever of nothing": (ctx.BudgetedRetriever, "BudgetedRetriever: base is missing"),
+    "a retriever of nothing": (ctx.BudgetedRetriever, "BudgetedRetriever: base (dict): Field required"),
     "one message": (lambda: ENGINE.measure(ASKED[0]), "a list of messages"),
     "a number as the session of a fit": (lambda: ENGINE.fit(ASKED, session=5), "session=5: pass the session that"),
     "a list as the session": (lambda: ENGINE.measure(ASKED, session=[{}]), "session=[{}]: pass the session that"),
