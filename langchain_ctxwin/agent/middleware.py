@@ -338,20 +338,13 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
         )
         response = replace(response, result=result)
         step.messages = [*step.messages, *result]
-        is_done = isinstance(result[-1], AIMessage) and not call_ids(answer)
-        # the structured response that the answer was to be
-        jump = {}
-        if (form := request.response_format) is not None:
+        is_done = not call_ids(answer)
+        if request.response_format is not None:  # the answer may have to be made again
             is_done = response.structured_response is not None
-            # as langchain does where an agent has no tool: it is asked again
-            is_alone = all(tool is recall_tool() for tool in request.tools)
-            is_text = not answer.tool_calls and not isinstance(form, ProviderStrategy)
-            if is_alone and is_text and not is_done:
-                jump = {"jump_to": "model"}
         if is_done:
             yield from step.summarize()
         return ExtendedModelResponse(
-            model_response=response, command=Command(update={**step.stored(), **jump})
+            model_response=response, command=Command(update=step.stored())
         )
 
     def _step(self, request: AgentRequest) -> AgentStep:

@@ -184,11 +184,10 @@ def answering(key, **args):
 @pytest.mark.parametrize(
     ("answers", "strategy"),
     [
-        (["Just a text.", answering("c", text="x", pages=3)], ToolStrategy),
         ([answering("c1", text="x"), answering("c2", text="x", pages=3)], ToolStrategy),
         (['{"text": "x", "pages": 3}'], ProviderStrategy),
     ],
-    ids=["text first", "wrong first", "by the provider"],
+    ids=["wrong first", "by the provider"],
 )
 def test_the_turn_ends_with_the_structured_response_that_can_be_parsed(
     answers, strategy, monkeypatch
