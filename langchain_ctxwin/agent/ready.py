@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache, partial
-from itertools import takewhile
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import SystemMessage, ToolMessage
+from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import set_config_context
 from langchain_core.tools import BaseTool
@@ -30,8 +29,8 @@ from langchain_ctxwin.agent.nodes import (
     ContextNodes,
     add_context_nodes,
 )
-from langchain_ctxwin.agent.state import ContextState, State, Update
-from langchain_ctxwin.agent.step import AgentStep, router_of
+from langchain_ctxwin.agent.state import ContextState, Update
+from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.compaction import after_undo, dropped_positions
 from langchain_ctxwin.core.model_info import unbound
@@ -164,24 +163,8 @@ def _graph(
     builder.add_conditional_edges(
         "agent", tools_condition, {"tools": "tools", END: "maybe_summarize"}
     )
-    tools = tool_node.tools_by_name
-    final = [name for name, tool in tools.items() if tool.return_direct]
-    if final:
-        builder.add_conditional_edges(
-            "tools", partial(_after_tools, final), ["budget_check", "maybe_summarize"]
-        )
-    else:
-        builder.add_edge("tools", "budget_check")
+    builder.add_edge("tools", "budget_check")
     return builder
-
-
-def _after_tools(final: Collection[str], state: State) -> str:
-    """Where the agent goes on: a tool that returns directly has the last word."""
-    newest = takewhile(
-        lambda message: isinstance(message, ToolMessage), reversed(state["messages"])
-    )
-    is_final = any(message.name in final for message in newest)
-    return "maybe_summarize" if is_final else "budget_check"
 
 
 def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None) -> ToolNode:
@@ -220,15 +203,9 @@ def with_recall(tools: Sequence[Any], model: Any) -> list[Any]:
 
     It is left out where the model takes no tools, or where one of the others is like it.
     """
-    ours = recall_tool()
+    ours, none = recall_tool(), BaseChatModel.bind_tools
     others = [tool for tool in tools if tool is not ours]
-    router, none = router_of(model), BaseChatModel.bind_tools
-    models = [one.model for one in router.candidates] if router else [model]
-    takes_tools = all(
-        getattr(type(unbound(one)), "bind_tools", none) is not none
-        for one in models
-        if isinstance(one, Runnable)
-    )
+    takes_tools = getattr(type(unbound(model)), "bind_tools", none) is not none
     is_alone = ours.name not in map(name_of, others) and not recall_name(others)
     is_kept = len(others) < len(tools) and takes_tools and is_alone
     return [*others, ours] if is_kept else others
@@ -498,6 +475,4 @@ def _stored(agent: Any, config: Any, update: Update) -> Work[None]:
     except InvalidUpdateError:
         by = _our_node(agent)
         new = yield Wait.on(agent, "update_state", config, update, by)
-    snapshot = yield Wait.on(agent, "get_state", new)
-    if snapshot.next:
-        yield Wait.on(agent, "update_state", new, None, END)
+    yield Wait.on(agent, "update_state", new, None, END)
