@@ -8,53 +8,22 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
-from functools import partialmethod
-from typing import IO, Any
+from typing import IO
+
+import structlog
+from structlog.typing import FilteringBoundLogger
 
 from langchain_ctxwin.errors import ContextWindowError, SummarizationError, escaped
 
 NAME = "langchain_ctxwin"
 
-# No handler of our own, not even a null one: where an application has configured none, Python's last resort shows
-# warnings on stderr. Nothing goes to stdout, which may be a protocol's.
+# structlog over the standard library's logger. No handler of our own, not even a null one: where an application has
+# configured none, Python's last resort shows warnings on stderr. Nothing goes to stdout, which may be a protocol's.
+log: FilteringBoundLogger = structlog.wrap_logger(logging.getLogger(NAME))
+"""Writes events with what belongs to them, such as `log.info("context.compacted", kind="force")`.
 
-
-class EventLog:
-    """Writes events with what belongs to them, such as `log.info("context.compacted", kind="force")`.
-
-    They are records of the standard library: the message is `event key=value ...`, and `record.ctxwin` has it all as a
-    dict. Where an application has configured structlog, they go through its processors instead, unless those fail.
-    """
-
-    def __init__(self) -> None:
-        self._logger = logging.getLogger(NAME)
-
-    def _write(self, level: int, event: str, /, **values: Any) -> None:
-        # who has not imported it has not configured it, and it takes long
-        structlog = sys.modules.get("structlog")
-        if structlog is not None and structlog.is_configured():
-            # what cannot be logged, because a pipe is closed, say, ends no turn
-            with suppress(Exception):
-                getattr(
-                    structlog.get_logger(NAME), logging.getLevelName(level).lower()
-                )(event, **values)
-                return
-        if self._logger.isEnabledFor(level):
-            line = " ".join(
-                [event, *(f"{key}={value!r}" for key, value in values.items())]
-            )
-            extra = {"ctxwin": {"event": event, **values}}
-            with suppress(Exception):  # a filter of the application's own may raise
-                # Told as an argument, because a value may hold a per cent sign.
-                self._logger.log(level, "%s", line, extra=extra, stacklevel=2)
-
-    info = partialmethod(_write, logging.INFO)  # what happened as it should
-    # what somebody should do something about
-    warning = partialmethod(_write, logging.WARNING)
-
-
-log = EventLog()
+They go through the processors of the application, where it has configured structlog.
+"""
 
 
 def aligned(

@@ -1,11 +1,11 @@
 """Are events that happened there for reports, from several processes, and does a bad file cost nothing but events?"""
 
 import json
-import logging
 import sqlite3
 from contextlib import closing
 
 import pytest
+from structlog.testing import capture_logs
 
 from langchain_ctxwin.core.events import Event
 from langchain_ctxwin.errors import ConfigError
@@ -21,14 +21,12 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def warnings(caplog):
+def warnings():
     """Reasons why events were not saved, as they are logged."""
-    caplog.set_level(logging.WARNING, logger="langchain_ctxwin")
-    return lambda: [
-        one.ctxwin["reason"]
-        for one in caplog.records
-        if one.ctxwin["event"] == "history.not_saved"
-    ]
+    with capture_logs() as logs:
+        yield lambda: [
+            one["reason"] for one in logs if one["event"] == "history.not_saved"
+        ]
 
 
 def _write(path, events, **options):

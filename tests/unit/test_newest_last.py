@@ -243,9 +243,8 @@ def test_a_cut_of_what_is_newest_is_told_once_with_ids_and_sizes(made, caplog):
     assert [*clamped] == ["new"]
     assert 0.8 * LIMIT < clamped["new"][0] < clamped["new"][1] == 2 * LIMIT + 4
     (record,) = (one for one in caplog.records if one.levelname == "WARNING")
-    assert record.getMessage().startswith(
-        "context.newest_clamped shown_tokens={'new': ["
-    )
+    assert "context.newest_clamped" in record.getMessage()
+    assert "shown_tokens={'new': [" in record.getMessage()
     assert "heron" not in record.getMessage()
 
 
