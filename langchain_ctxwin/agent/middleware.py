@@ -140,7 +140,7 @@ def _asked(
         system_message=system,
         messages=attempt.request[1:] if system else attempt.request,
         model_settings={**request.model_settings, **attempt.arguments},
-        tools=[] if attempt.extras.get("tools") == [] else list(tools),
+        tools=[] if attempt.arguments.get("tools") == [] else list(tools),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from time import perf_counter
 from typing import Any
@@ -15,7 +16,6 @@ from langgraph.errors import GraphBubbleUp
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import count_spent
 from langchain_ctxwin.core.events import (
-    OverflowEvent,
     SentRequest,
     StepEvent,
     cache_miss,
@@ -54,16 +54,12 @@ class Attempt:
     """One call of the model."""
 
     request: list[AnyMessage]
-    options: dict[str, int]
-    """Arguments that ask for less output than the model was set to."""
+    arguments: dict[str, Any]
+    """For this call alone: for the provider's prompt cache and its own compaction, for the candidate of a routed model,
+    or for less output than the model was set to."""
 
-    extras: dict[str, Any]
-    """Arguments for the provider's prompt cache and its own compaction, or for the candidate of a routed model."""
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Arguments for this call alone."""
-        return {**self.extras, **self.options}
+    output_tokens: int | None
+    """The output that is asked for; None when that is unknown."""
 
 
 Send = Callable[[Attempt], Work[Any]]
@@ -101,7 +97,7 @@ class ModelCall:
         with step.reporting_refusal():
             step.fit()
         attempt: Attempt | None = self._attempt()
-        paid, number = list[AIMessage](), 0
+        number = 0
         while attempt:
             reply, error = yield from self._sent(attempt)
             overflow = error and classify_overflow(error)
@@ -111,10 +107,8 @@ class ModelCall:
             if error and not overflow:
                 raise error
             if isinstance(reply, AIMessage):
-                paid.append(reply)
                 # an overflow that shows in the answer only
-                asked = next(iter(attempt.options.values()), self._requested_output)
-                overflow = silent_overflow(step.window, reply, asked)
+                overflow = silent_overflow(step.window, reply, attempt.output_tokens)
             number += 1
             attempt = (
                 (yield from self._next(attempt, overflow, number, error))
@@ -129,7 +123,7 @@ class ModelCall:
         # a candidate that took over is told of with its own limits and prices
         answered_window = step.window
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
-        count_spent(step, answered_window, paid)
+        count_spent(step, answered_window, answer)
         if window.settings.compact_when_idle:
             counts = {**counts, "answered_seconds": float(self._engine.clock())}
         step.anew(replace(step.window.session, counts=counts))
@@ -211,28 +205,38 @@ class ModelCall:
     ) -> Work[Attempt]:
         """The attempt after an overflow: less output where that helps, another candidate, fewer tools, less history."""
         step, window = self._step, self._step.window
-        event = OverflowEvent(
-            model=window.model,
+        report = partial(
+            step.report_overflow,
+            window,
             attempt=number,
-            total_tokens=window.total_tokens,
-            input_limit=window.budget.input_limit,
             stated_tokens=overflow.actual,
             stated_limit=overflow.limit,
         )
         # Whoever of several candidates stated a limit, the router has learned it under that one's name.
         is_stated = error is not None and self._router is None
-        if error and (options := self._less_output(attempt, overflow)):
+        options = smaller_output(self._called, overflow) if error else {}
+        requested = max(options.values(), default=0)
+        if 0 < requested < (attempt.output_tokens or inf):
             if is_stated:
                 step.take(self._engine.learn(window, overflow))
-            self._report(replace(event, output_tokens=max(options.values())))
-            return replace(attempt, options=options)
+            report(output_tokens=requested)
+            arguments = {**attempt.arguments, **options}
+            return replace(attempt, arguments=arguments, output_tokens=requested)
         if error is None or not self._fits_anew():
             window = step.window
             learned = self._engine.learn(window, overflow, is_stated=is_stated)
             if not (yield from self._has_fewer_tools(learned)):
                 step.take(self._engine.shrunk(learned, window))
-        self._report(event)
+        report()
         return self._attempt()
+
+    @property
+    def _called(self) -> Any:
+        """The model that is called: of a routed one the candidate."""
+        if self._router is None or not self._step.chosen:
+            return self._call
+        model, bound = self._router.instance(self._step.chosen_name)
+        return model.bind(**bound)
 
     def _fits_anew(self) -> bool:
         """Choose a candidate by the limits that each has stated, and make the request fit; false if nothing leaves."""
@@ -243,18 +247,6 @@ class ModelCall:
         step.choose_model(self._router)
         step.fit()
         return step.window.total_tokens < before.total_tokens
-
-    def _less_output(
-        self, attempt: Attempt, overflow: ContextOverflow
-    ) -> dict[str, int]:
-        """Arguments that ask for less output than was asked for; empty where that is not what was refused."""
-        called = self._call
-        if self._router is not None and self._step.chosen:
-            model, bound = self._router.instance(self._step.chosen_name)
-            called = model.bind(**bound)
-        options = smaller_output(called, overflow)
-        requested = min(attempt.options.values(), default=inf)
-        return options if max(options.values(), default=inf) < requested else {}
 
     def _has_fewer_tools(self, learned: Window) -> Work[bool]:
         """Choose the tools anew within the limit that the provider stated; false where the set stays as it is."""
@@ -272,20 +264,24 @@ class ModelCall:
         step, window, request = self._step, self._step.window, self._step.request()
         if self._router is not None:
             # with which a `RoutedChatModel` begins, and why
-            extras = {"route": dict(step.choice)} if step.chosen else {}
+            arguments: dict[str, Any] = (
+                {"route": dict(step.choice)} if step.chosen else {}
+            )
         else:
             thread = step.place.thread
-            extras = self._engine.call_options(
+            arguments = self._engine.call_options(
                 window, request, conversation=thread, call=self._call
             )
         size, requested = window.limits.context_window, self._requested_output
-        options = dict[str, int]()
         if size is not None and requested is not None:
-            room = size - window.upper_tokens
             options = fitting_output(
-                self._call, requested_tokens=requested, room_tokens=room
+                self._call,
+                requested_tokens=requested,
+                room_tokens=size - window.upper_tokens,
             )
-        return Attempt(request, options, extras)
+            arguments |= options
+            requested = min(options.values(), default=requested)
+        return Attempt(request, arguments, requested)
 
     def _learned(
         self, window: Window, reply: Any, *, was_cut: bool

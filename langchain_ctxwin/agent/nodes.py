@@ -32,7 +32,6 @@ from langchain_ctxwin.agent.step import (
 from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.sizing import sent_tokens
 from langchain_ctxwin.core.tool_schemas import checked_tools, listed, name_of
 from langchain_ctxwin.engine import ContextEngine
@@ -207,10 +206,13 @@ class ContextNodes:
 
         def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
             def send(attempt: Attempt) -> Work[Any]:
-                request, options = attempt.request, attempt.arguments
                 # with the tools chosen now: a recovery may choose others
                 bound = step.bind(runnable, step.tools) if step.bind else runnable
-                return (yield Wait.on(bound, "invoke", request, config, **options))
+                return (
+                    yield Wait.on(
+                        bound, "invoke", attempt.request, config, **attempt.arguments
+                    )
+                )
 
             message = yield from ModelCall(step, runnable, send).answer()
             return {**step.stored(), "messages": [message]}
@@ -232,10 +234,6 @@ class ContextNodes:
             return False
         by_default: Any = RetryPolicy().retry_on
         return bool(by_default(exc))
-
-    def measure(self, state: State) -> Window:
-        """Measure the next request of this state."""
-        return self._step(state).window
 
     def _step(self, state: State) -> AgentStep:
         """A step of this run: what is given per request is asked for once."""

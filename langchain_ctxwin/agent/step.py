@@ -315,12 +315,18 @@ class AgentStep:
     def report_refusal(self, error: Exception) -> None:
         """Report a request that cannot be made to fit, by the size of its smallest form if that is known."""
         smallest = error.report if isinstance(error, BudgetExceededError) else None
-        sizes: Mapping[str, Any] = smallest or self.window.report
+        self.report_overflow(self.window, smallest, reason=type(error).__name__)
+
+    def report_overflow(
+        self, window: Window, sizes: Mapping[str, Any] | None = None, **about: Any
+    ) -> None:
+        """Report a request that was too large, by its sizes."""
+        sizes = sizes or window.report
         event = OverflowEvent(
-            model=self.window.model,
-            reason=type(error).__name__,
+            model=window.model,
             total_tokens=sizes["total_tokens"],
             input_limit=sizes["input_limit"],
+            **about,
         )
         self.engine.reporter.emit(event)
 
@@ -365,7 +371,6 @@ class AgentStep:
         selector = self.selector
         if selector is None:
             return self.all_tools
-        search = selector.search_tools
         given = {name_of(tool): tool for tool in self.all_tools}
         search = given.pop(selector.search_tools.name, None)
         chosen = {name_of(tool): tool for tool in selector.named(self.tool_names)}
@@ -403,10 +408,10 @@ class AgentStep:
             NoModelFitsError: no candidate can do what the request asks for.
         """
         window = self.window
-        prefer, reason = wish(arguments_of(self.call).get("route"))[0], ""
+        prefer = reason = ""
         chosen = self.chosen
         can_fit = window.over_by and window.fixed_tokens < window.input_limit
-        if chosen and not self._moves and can_fit and not prefer:
+        if chosen and not self._moves and can_fit:
             # Another one is taken when it is in trouble, or cannot do what is asked for.
             prefer, reason = chosen.name, COMPACTS
         size = Size(
@@ -462,8 +467,7 @@ class AgentStep:
 
     @property
     def _output_tokens(self) -> int | None:
-        own = {"max_tokens": getattr(unbound(self.call), "max_tokens", None)}
-        return output_tokens_of({**own, **arguments_of(self.call)})
+        return output_tokens_of(arguments_of(self.call))
 
     def _candidate_limits(self) -> NamedLimits:
         """The limits of the chosen candidate, else the smallest ones."""
