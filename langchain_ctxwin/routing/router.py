@@ -298,7 +298,7 @@ class ModelRouter:
         own = conversation, route.name
         learned = self._learned.get(own)
         if learned and not is_possible(learned, tokens):
-            self._learned.drop(own)
+            self._learned.pop(own, None)
         self._last_candidates.put(conversation, route.name)
 
     def refused(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 MAX_TEXTS = 512
 """Prices of texts and tool sets kept beside the messages."""
@@ -13,37 +12,25 @@ MAX_TEXTS = 512
 V = TypeVar("V")
 
 
-class Lru(Generic[V]):
-    """A small thread-safe mapping that forgets what was used least recently."""
+class Lru(dict[Hashable, V]):
+    """A small mapping that forgets what was put the longest time ago; threads read it as they like."""
 
     def __init__(self, size: int) -> None:
+        super().__init__()
         self._size = size
-        self._values: OrderedDict[Hashable, V] = OrderedDict()
         self._lock = Lock()
-
-    def get(self, key: Hashable) -> V | None:
-        """Return the value, or None."""
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-            return self._values.get(key)
 
     def put(self, key: Hashable, value: V) -> V:
         """Store and return the value."""
         with self._lock:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            if len(self._values) > self._size:
-                self._values.popitem(last=False)
+            self.pop(key, None)
+            self[key] = value
+            if len(self) > self._size:
+                del self[next(iter(self))]
         return value
-
-    def drop(self, key: Hashable) -> None:
-        """Forget a value, if there is one."""
-        with self._lock:
-            self._values.pop(key, None)
 
 
 def once(memo: Lru[V], key: Hashable, make: Callable[[], V]) -> V:
     """Return the remembered value of `key`, or make it."""
     value = memo.get(key)
-    return memo.put(key, make()) if value is None else value
+    return memo.put(key, make() if value is None else value)
