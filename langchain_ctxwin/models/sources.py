@@ -399,9 +399,7 @@ class LearnedSource:
         clock: Clock = time.time,
     ) -> None:
         self._file: SharedFile | None = (
-            None
-            if path is None
-            else SharedFile(path, events="models.learned", values=TypeAdapter(Limits))
+            None if path is None else SharedFile(path, TypeAdapter(Limits))
         )
         self._clock = clock
         self._learned: Limits = {}  # replaced as a whole, never changed, so that reading it needs no lock

@@ -11,11 +11,11 @@ from uuid import uuid4
 from pydantic import TypeAdapter
 
 from langchain_ctxwin.errors import PATH, expect
-from langchain_ctxwin.util.log import FailureLog
+from langchain_ctxwin.util.log import log, reason_of
 
 
 class SharedFile:
-    """A JSON file that processes share. Trouble with it is logged once and never raised.
+    """A JSON file that processes share. Trouble with it is logged, without what it holds, and never raised.
 
     One that cannot be read, because it is somebody else's, say, is left alone. Of two processes that save in the same
     moment one may miss the other's newest entry, which is saved again with its next one.
@@ -24,44 +24,34 @@ class SharedFile:
         ConfigError: no file can be there.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, events: str, values: TypeAdapter[Any]
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], values: TypeAdapter[Any]) -> None:
         self.path = place(path)
-        self._events = events  # how the names of log events begin
         self._values = values
-        self._failures = FailureLog(path=str(self.path))
 
     def read(self) -> Any:
         """Return the value stored in the file, read in this thread; None when it cannot be read."""
-        return self._attempt("unreadable", self._stored)
+        return self._attempt(self._stored)
 
-    def update(self, change: Callable[[Any], Any]) -> Any:
-        """Replace the stored value by `change` of it, in this thread; None when it could not be saved."""
+    def update(self, change: Callable[[Any], Any]) -> None:
+        """Replace the stored value by `change` of it, in this thread."""
 
-        def save() -> Any:
+        def save() -> None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             value = change(self._stored())
             replace_text(self.path, self._values.dump_json(value, indent=1).decode())
-            return value
 
-        return self._attempt("not_saved", save)
+        self._attempt(save)
 
     def _stored(self) -> Any:
         content = self.path.read_bytes() if self.path.exists() else b""
         return self._values.validate_json(content.strip() or b"{}")
 
-    def _attempt(self, trouble: str, work: Callable[[], Any]) -> Any:
-        """What the work returns; None, and a warning without path and content of the file, where it fails."""
-        value, fault = None, ""
+    def _attempt(self, work: Callable[[], Any]) -> Any:
         try:
-            value = work()
-        except OSError as error:
-            fault = f"{type(error).__name__}: {error.strerror or error}"
-        except ValueError:
-            fault = "what it holds is not as this package writes it"
-        self._failures.note(f"{self._events}_{trouble}", fault)
-        return value
+            return work()
+        except (OSError, ValueError) as error:
+            log.warning("file.failed", path=str(self.path), error=reason_of(error))
+            return None
 
 
 def place(path: str | os.PathLike[str]) -> Path:
