@@ -66,12 +66,11 @@ def report(events: Iterable[Event]) -> list[Row]:
 
 
 def lines_of(rows: Sequence[Row]) -> Iterable[str]:
-    """Return the lines of printed rows, numbers to the right."""
+    """Return the lines of printed rows."""
     if not rows:
         return ["no events"]
     cells = [[_cell(value) for value in row.values()] for row in rows]
-    numbers = {name for row in rows for name in row if not isinstance(row[name], str)}
-    return aligned([list(rows[0]), *cells], right=numbers)
+    return aligned([list(rows[0]), *cells])
 
 
 def _cell(value: Any) -> str:

@@ -177,7 +177,7 @@ def table(reads: Sequence[Read], policies: Sequence[str]) -> Iterator[str]:
             )
     conversations = len({read.conversation for read in reads})
     yield f"regret over the full history in nats a token, {CONFIDENCE:.0%} intervals over {conversations} conversations"
-    yield from aligned(rows, right=["steps", "prompt"])
+    yield from aligned(rows)
 
 
 # ---- steps of a conversation ----------------------------------------------------------------------------------------

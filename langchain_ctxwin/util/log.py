@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 import structlog
@@ -26,17 +26,11 @@ They go through the processors of the application, where it has configured struc
 """
 
 
-def aligned(
-    rows: Sequence[Sequence[str]], *, right: Collection[str] = ()
-) -> Iterator[str]:
-    """Yield a line per row, its cells under those of the first one, at their end under the headings in `right`."""
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a line per row, its cells under those of the first one."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    signs = [">" if heading in right else "<" for heading in rows[0]] if rows else []
     for row in rows:
-        yield "  ".join(
-            f"{cell:{sign}{width}}"
-            for cell, sign, width in zip(row, signs, widths, strict=True)
-        ).rstrip()
+        yield "  ".join(map(str.ljust, row, widths)).rstrip()
 
 
 def say(line: str = "", *, file: IO[str] | None = None) -> None:
