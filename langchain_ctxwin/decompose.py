@@ -448,7 +448,7 @@ def _node(work_of: Callable[[Any, RunnableConfig], Work[Any]]) -> Runnable[Any, 
         return run(work_of(values, config))
 
     async def ado(values: Any, config: RunnableConfig) -> Any:
-        return await arun(work_of(values, config), aside=True)
+        return await arun(work_of(values, config))
 
     return RunnableLambda(do, afunc=ado)
 

@@ -5,7 +5,6 @@ Threads hold up no exit, survive a fork, and are unseen by the caller's callback
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import os
 import threading
@@ -53,29 +52,19 @@ def run(work: Work[T]) -> T:
             resume = partial(work.throw, error)
 
 
-async def arun(work: Work[T], *, aside: bool = False) -> T:
-    """Do the work, awaiting where it waits.
-
-    With `aside`, what lies between the waits is done in threads, because it may take long enough to hold up the loop.
-    """
+async def arun(work: Work[T]) -> T:
+    """Do the work, awaiting where it waits."""
     resume: Callable[[], Wait] = work.__next__
     while True:
-        wait = await asyncio.to_thread(_next, resume) if aside else _next(resume)
-        if isinstance(wait, StopIteration):
-            done: T = wait.value
+        try:
+            wait = resume()
+        except StopIteration as finished:
+            done: T = finished.value
             return done
         try:
             resume = partial(work.send, await wait.later())
         except Exception as error:  # noqa: BLE001  # see run
             resume = partial(work.throw, error)
-
-
-def _next(resume: Callable[[], Wait]) -> Wait | StopIteration:
-    """What the work waits for next, or its end, which no future may raise."""
-    try:
-        return resume()
-    except StopIteration as finished:
-        return finished
 
 
 def renew_after_fork(renew: Callable[[], None]) -> None:
