@@ -32,6 +32,7 @@ from langchain_ctxwin.agent.step import (
 from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow
+from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.sizing import sent_tokens
 from langchain_ctxwin.core.tool_schemas import checked_tools, listed, name_of
 from langchain_ctxwin.engine import ContextEngine
@@ -234,6 +235,10 @@ class ContextNodes:
             return False
         by_default: Any = RetryPolicy().retry_on
         return bool(by_default(exc))
+
+    def measure(self, state: State) -> Window:
+        """Measure the next request of this state."""
+        return self._step(state).window
 
     def _step(self, state: State) -> AgentStep:
         """A step of this run: what is given per request is asked for once."""

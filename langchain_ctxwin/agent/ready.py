@@ -30,7 +30,7 @@ from langchain_ctxwin.agent.nodes import (
     add_context_nodes,
 )
 from langchain_ctxwin.agent.state import ContextState, Update
-from langchain_ctxwin.agent.step import AgentStep
+from langchain_ctxwin.agent.step import AgentStep, router_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.compaction import after_undo, dropped_positions
 from langchain_ctxwin.core.model_info import unbound
@@ -205,7 +205,13 @@ def with_recall(tools: Sequence[Any], model: Any) -> list[Any]:
     """
     ours, none = recall_tool(), BaseChatModel.bind_tools
     others = [tool for tool in tools if tool is not ours]
-    takes_tools = getattr(type(unbound(model)), "bind_tools", none) is not none
+    router = router_of(model)
+    models = [one.model for one in router.candidates] if router else [model]
+    takes_tools = all(
+        getattr(type(unbound(one)), "bind_tools", none) is not none
+        for one in models
+        if isinstance(one, Runnable)
+    )
     is_alone = ours.name not in map(name_of, others) and not recall_name(others)
     is_kept = len(others) < len(tools) and takes_tools and is_alone
     return [*others, ours] if is_kept else others
