@@ -271,8 +271,8 @@ def sizes_for(request: Request) -> Sizes:
     stored = (request.session.counts.get("sizes") or {}).get(request.model)
     sizes = STORED_SIZES.validate_python(stored) if stored else Sizes()
     if sizes.tools != request.tools_digest:
-        sizes = Sizes(spans=sizes.spans, model=sizes.model, tools=request.tools_digest)
-    return replace(sizes, doubt=request.doubt)
+        return Sizes(spans=sizes.spans, model=sizes.model, tools=request.tools_digest)
+    return sizes
 
 
 def _with_sizes(counts: Mapping[str, Any], model: str, sizes: Sizes) -> dict[str, Any]:

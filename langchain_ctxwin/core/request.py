@@ -386,7 +386,7 @@ class Request(Parts):
         if report:
             later = self.steps[self.steps.place(report.at) :]
             added = [step.tokens for step in later]
-        return self.sizing.size(self.estimates, self.steps, added)
+        return self.sizing.size(self.estimates, self.steps, added, self.doubt)
 
     @property
     def total_tokens(self) -> int:

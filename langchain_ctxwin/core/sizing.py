@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import ceil, floor, hypot, inf, sqrt
 from typing import Annotated, NamedTuple
 
@@ -172,11 +172,6 @@ class Sizes:
     doubted: ReportedSize | None = None
     """The last report, when it was not believed."""
 
-    doubt: Annotated[Doubt | None, Field(exclude=True)] = field(
-        default=None, compare=False
-    )
-    """None for a counter that is taken as it is: upper and lower bound are then its count."""
-
     @property
     def ratio(self) -> float:
         """Counted over estimated tokens of new text."""
@@ -193,14 +188,16 @@ class Sizes:
         estimates: Regions,
         steps: Steps,
         added: Sequence[int] | None = None,
+        doubt: Doubt | None = None,
     ) -> SizeEstimate:
         """Return the size of a request with these estimates, whose history consists of `steps`.
 
         Where it extends the one that was reported last, `added` has our estimates of the texts that follow that.
+        Without `doubt` the counter is taken as it is: upper and lower bound are then its count.
         """
         plain, text = self.scaled(estimates, steps)
         regions = plain.with_offset(self.offset)
-        total, doubt = regions.total_tokens, self.doubt
+        total = regions.total_tokens
         if doubt is None:
             return SizeEstimate(regions, total, total)
         learned = min(self.learned_tokens, MAX_LEARNED_TOKENS)

@@ -114,7 +114,7 @@ def test_a_model_that_stands_in_teaches_nothing_about_the_other():
 
 def test_upper_bounds_hold_and_the_interval_narrows():
     """First and compacted requests included, of providers as far off as the estimator says."""
-    doubt = Chat().ask().sizing.doubt
+    doubt = Chat().ask().doubt
     held, widths = [], []
     for seed in range(25):
         rng = random.Random(seed)  # noqa: S311  # repeatable
