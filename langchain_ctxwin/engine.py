@@ -610,7 +610,7 @@ class ContextEngine:
                 **written.cost,
                 "seconds": round(written.seconds, 3),
                 "tokens": window.price_text(written.text),
-                "cost": written.usage.cost(self.summarizer_info()),
+                "cost": written.usage.cost(self.prices.of(self.summarizer_model)),
                 "unsupported": len(invented),
             }
         event = SummaryEvent(
@@ -624,13 +624,6 @@ class ContextEngine:
             **facts,
         )
         self.reporter.emit(event)
-
-    def summarizer_info(self) -> ModelInfo | None:
-        """Return the prices of the model that writes summaries; those of the agent's are not taken for another's."""
-        name = self.summarizer_model
-        return (
-            self.prices.of(name) if name == self.model else self.prices.of_other(name)
-        )
 
     def rules_of(self, model: Any) -> Rules:
         """Return the rules of a model's provider; None stands for the model of the engine's limits."""

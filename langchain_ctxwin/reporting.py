@@ -190,7 +190,7 @@ class Prices:
     """Says what the models cost, as far as it is known.
 
     Args:
-        source: a `ModelInfo` of the agent's model, a `ModelRegistry`, a function that returns the `ModelInfo` for a
+        source: a `ModelInfo` of one model, a `ModelRegistry`, a function that returns the `ModelInfo` for a
             name, or None. A registry or function is asked in the turn; what it raises is logged, and costs are unknown.
 
     Raises:
@@ -207,12 +207,14 @@ class Prices:
             )
         self._failures = FailureLog()
 
-    def of(self, model: str, declared: Any = None) -> ModelInfo | None:
+    def of(self, model: str, declared: ModelInfo | None = None) -> ModelInfo | None:
         """Return the facts about a model as they are now; `declared`, those of its adapter, if they have prices."""
-        if isinstance(declared, ModelInfo) and declared.input_price is not None:
+        if declared is not None and declared.input_price is not None:
             return declared
+        if self._info is not None:
+            return self._info if may_be(self._info.name, model) else None
         if self._ask is None or not model:
-            return self._info
+            return None
         wanted = "a function that returns a ModelInfo, or None"
         try:
             info: ModelInfo | None = expect(
@@ -225,12 +227,6 @@ class Prices:
             self._failures.note("metrics.no_prices", fault)
             return None
         return info
-
-    def of_other(self, model: str) -> ModelInfo | None:
-        """Like `of`, for another model than the agent's: a single `ModelInfo` has to be of its name."""
-        if self._info is not None and not may_be(self._info.name, model):
-            return None
-        return self.of(model)
 
 
 def report_compaction(
