@@ -435,9 +435,7 @@ class ContextEngine:
         """
         return planning.emergency(window, target_tokens)
 
-    def apply(
-        self, compaction: Compaction | None, window: Window, *, call: Any = None
-    ) -> dict[str, Any]:
+    def apply(self, compaction: Compaction | None, window: Window) -> dict[str, Any]:
         """Carry a compaction out and return the update of the `context_*` keys; applying it twice gives the same view.
 
         For None, which `plan` returns where nothing is due, the update is empty. A summarizer that fails changes only
@@ -446,29 +444,31 @@ class ContextEngine:
         Args:
             compaction: what leaves, and whether a summary is written of it.
             window: the request that it was planned for.
-            call: what the agent's requests go to, tools bound. Where the summarizer is the same model object, it is
-                asked by one more message behind the last request, which the provider has in its cache.
         """
-        return run(self._applied(compaction, window, call))
+        return run(self._applied(compaction, window))
 
     async def aapply(
-        self, compaction: Compaction | None, window: Window, *, call: Any = None
+        self, compaction: Compaction | None, window: Window
     ) -> dict[str, Any]:
         """Like `apply`, awaiting the summarizer."""
-        return await arun(self._applied(compaction, window, call))
+        return await arun(self._applied(compaction, window))
 
     def _applied(
-        self, compaction: Compaction | None, window: Window, call: Any
+        self, compaction: Compaction | None, window: Window
     ) -> Work[dict[str, Any]]:
         if compaction is None:
             return {}
-        after = yield from self.applying(compaction, window, call=call)
+        after = yield from self.applying(compaction, window)
         return after.session.to_json()
 
     def applying(
         self, compaction: Compaction, window: Window, *, call: Any = None
     ) -> Work[Window]:
-        """The work of `apply`, for sync and async callers: the request afterwards, priced, with its session."""
+        """The work of `apply`, for sync and async callers: the request afterwards, priced, with its session.
+
+        `call` is what the agent's requests go to, tools bound. Where the summarizer is the same model object, it is
+        asked by one more message behind the last request, which the provider has in its cache.
+        """
         window = replace(window, focus=compaction.before.focus)
         began = time.perf_counter()
         if compaction.snapshot is None:

@@ -34,7 +34,7 @@ from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.sizing import sent_tokens
-from langchain_ctxwin.core.tool_schemas import checked_tools, listed, name_of
+from langchain_ctxwin.core.tool_schemas import listed, name_of
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.tools import ToolSelector
@@ -145,7 +145,7 @@ class ContextNodes:
         _require_two(
             "tools", tools, "a list of tools, or a function of state and runtime"
         )
-        tools = tools if _is_per_request(tools) else checked_tools(tools)
+        tools = tools if _is_per_request(tools) else listed(tools)
         wanted = "a ToolSelector, or None"
         expect(tool_selector, ToolSelector | None, "tool_selector", wanted)
         self.engine = engine

@@ -34,7 +34,7 @@ from langchain_ctxwin.agent.step import AgentStep, router_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.compaction import after_undo, dropped_positions
 from langchain_ctxwin.core.model_info import unbound
-from langchain_ctxwin.core.tool_schemas import checked_tools, name_of, recall_name
+from langchain_ctxwin.core.tool_schemas import listed, name_of, recall_name
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import (
@@ -119,7 +119,7 @@ def create_context_agent(
         ```
     """
     expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
-    chat, tools = _chat_model(model), checked_tools(tools)
+    chat, tools = _chat_model(model), listed(tools)
     tools = with_recall([*tools, recall_tool()], chat) if recall else tools
     engine = ContextEngine(
         chat if limits is None else limits,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 from langchain_core.messages import AnyMessage, SystemMessage
@@ -31,7 +32,6 @@ from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import OverflowEvent
 from langchain_ctxwin.core.limits import (
     ModelLimits,
-    NamedLimits,
     asking_for,
     output_tokens_of,
 )
@@ -469,12 +469,15 @@ class AgentStep:
     def _output_tokens(self) -> int | None:
         return output_tokens_of(arguments_of(self.call))
 
-    def _candidate_limits(self) -> NamedLimits:
-        """The limits of the chosen candidate, else the smallest ones."""
+    def _candidate_limits(self) -> Any:
+        """The limits of the chosen candidate, else the smallest ones, as those of a model."""
         chosen = self.chosen
         limits = chosen.limits if chosen else smallest_limits(self._candidates())
-        name, family = (chosen.info.name, chosen.family) if chosen else ("", "")
-        return NamedLimits(asking_for(limits, self._output_tokens), name, family)
+        return SimpleNamespace(
+            limits=asking_for(limits, self._output_tokens),
+            name=chosen.info.name if chosen else "",
+            tokenizer_family=chosen.family if chosen else "",
+        )
 
     @property
     def _moves(self) -> bool:

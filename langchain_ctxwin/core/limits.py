@@ -203,17 +203,6 @@ def require_count(name: str, value: object, *, minimum: int) -> None:
         raise ConfigError(f"{name}={value!r}: give a whole number, at least {minimum}")
 
 
-@dataclass(frozen=True, slots=True)
-class NamedLimits:
-    """Limits under the name of their model, so that what a provider states is remembered for it."""
-
-    limits: ModelLimits
-    name: str
-    tokenizer_family: str = (
-        ""  # family of the token estimator; empty when the model does not say
-    )
-
-
 def asking_for(limits: ModelLimits, output_tokens: int | None) -> ModelLimits:
     """Return the limits of a model that is set to ask for so much output; None changes nothing."""
     if output_tokens is None:

@@ -49,31 +49,22 @@ class Framing:
     """What a signature adds to names and descriptions; None where models are shown the JSON of a definition."""
 
 
-def listed(tools: Any, name: str = "tools") -> list[Any]:
+def listed(tools: Any) -> list[Any]:
     """Return tools as a list: a single one is a list of one, None is an empty list.
 
     Raises:
-        ConfigError: there is no way to read tools from it.
+        ConfigError: there is no way to read tools from it, or one of them is none.
     """
     if tools is None:
         return []
     if isinstance(tools, BaseTool | Mapping | FunctionType):
         return [tools]
-    return expect_each(tools, object, name, "a list of tools")
-
-
-def checked_tools(value: Any) -> list[Any]:
-    """Return the tools as a list; anything that is none raises a `ConfigError`."""
-    tools = listed(value)
-    for number, tool in enumerate(tools):
+    every = expect_each(tools, object, "tools", "a list of tools")
+    wanted = "a function, a BaseTool, or a definition as a dict"
+    for number, tool in enumerate(every):
         if not callable(tool):
-            expect(
-                tool,
-                BaseTool | Mapping,
-                f"tools[{number}]",
-                "a function, a BaseTool, or a definition as a dict",
-            )
-    return tools
+            expect(tool, BaseTool | Mapping, f"tools[{number}]", wanted)
+    return every
 
 
 def name_of(tool: Any) -> str:
@@ -103,7 +94,7 @@ def tool_definition(tool: Any) -> Any:
     """Return a tool in OpenAI's form; one that LangChain cannot convert as it is."""
     try:
         return convert_to_openai_tool(tool)
-    except UNREADABLE:
+    except Exception:  # noqa: BLE001  # whatever LangChain and pydantic raise for what they cannot describe
         return tool
 
 
@@ -172,8 +163,6 @@ SINGLE_PARTS = (
 )
 # keywords that hold schemas by name
 NAMED_PARTS = ("properties", "$defs", "definitions")
-# What LangChain and pydantic raise for a tool that they cannot describe.
-UNREADABLE = (KeyError, ValueError, TypeError, AttributeError, NameError, RuntimeError)
 
 
 class ToolSet(NamedTuple):

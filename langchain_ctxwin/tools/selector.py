@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.provider_blocks import FOUND_KEY, deferred
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.core.tool_schemas import checked_tools
+from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import TokenCounter, ToolRanker
 from langchain_ctxwin.tools.ranking import (
@@ -124,7 +124,7 @@ class ToolSelector:
         *,
         counter: TokenCounter | None = None,
     ) -> None:
-        self._entries: tuple[Entry, ...] = tuple(map(entry_of, checked_tools(tools)))
+        self._entries: tuple[Entry, ...] = tuple(map(entry_of, listed(tools)))
         self._numbers = _numbers(self._entries)
         if expect(max_tool_tokens, int, "max_tool_tokens", "a number of tokens") <= 0:
             raise ConfigError(f"max_tool_tokens={max_tool_tokens}: pass more than 0")

@@ -25,7 +25,6 @@ from langchain_ctxwin import (
     ModelLimits,
     UnknownModelError,
 )
-from langchain_ctxwin.core.limits import NamedLimits
 from langchain_ctxwin.core.measuring import from_answer
 from langchain_ctxwin.models.sources import LearnedSource
 from support.agents import ask
@@ -285,7 +284,7 @@ SMALL = 1000
 
 def engine_of(window=WINDOW, **options):
     return ContextEngine(
-        NamedLimits(ModelLimits(window), MODEL),
+        ModelInfo(name=MODEL, context_window=window),
         exact_count,
         config=ContextConfig(output_reserve=0),
         **options,
@@ -310,7 +309,7 @@ def test_an_accepted_request_above_a_learned_limit_removes_it_from_its_conversat
 def test_a_limit_holds_until_its_own_model_takes_more():
     engine, models = (
         engine_of(),
-        [NamedLimits(ModelLimits(WINDOW), name) for name in "ab"],
+        [ModelInfo(name=name, context_window=WINDOW) for name in "ab"],
     )
     session = {}
     for model, limit in zip(models, (SMALL, 2 * SMALL), strict=True):
@@ -404,7 +403,7 @@ def test_few_refusals_teach_a_limit_that_nobody_states(factor):
 @pytest.mark.parametrize(("is_stated", "limit"), [(True, 8_000), (False, 32_000)])
 def test_only_what_a_provider_stated_is_told_to_other_conversations(is_stated, limit):
     limits, config = (
-        NamedLimits(ModelLimits(32_000), "m"),
+        ModelInfo(name="m", context_window=32_000),
         ContextConfig(output_reserve=0),
     )
     engine = ContextEngine(limits, config=config, learned=LearnedSource())

@@ -19,7 +19,6 @@ from langchain_ctxwin import (
     RoutedChatModel,
     classify_overflow,
 )
-from langchain_ctxwin.core.limits import NamedLimits
 from langchain_ctxwin.core.model_info import RULES
 from langchain_ctxwin.core.provider_blocks import (
     BYTES_SHARE,
@@ -169,7 +168,7 @@ def test_a_refusal_because_of_pictures_is_answered_with_fewer_of_them(adapter, r
 
 def test_what_a_provider_refused_of_pictures_holds_for_its_own_model():
     engine = ContextEngine(ModelLimits(100_000))
-    models = [NamedLimits(ModelLimits(100_000), name) for name in "ab"]
+    models = [ModelInfo(name=name, context_window=100_000) for name in "ab"]
     session, history = {}, history_of(6)
     for model in models:
         window = engine.measure(history, session=session, model=model)
