@@ -5,7 +5,6 @@ Pricing(counter).of(model):  price(message), tool_set(tools), history(messages)
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from math import ceil, sqrt
@@ -14,7 +13,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.model_info import UNKNOWN_FAMILY, family_of
-from langchain_ctxwin.core.provider_blocks import compact_json
+from langchain_ctxwin.core.provider_blocks import compact_json, digest
 from langchain_ctxwin.core.sizing import MAX_NUMBER, QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import ToolSet, tool_definition
@@ -143,9 +142,7 @@ class Pricing:
 
     def _priced(self, tools: tuple[Any, ...]) -> ToolSet:
         texts = [compact_json(tool_definition(tool)) for tool in tools]
-        joined = "\0".join(texts).encode("utf-8", "surrogatepass")
-        digest = hashlib.blake2b(joined, digest_size=12).hexdigest()
-        return ToolSet(tools, self._net([], list(tools)), digest)
+        return ToolSet(tools, self._net([], list(tools)), digest(*texts))
 
 
 def _fault(value: object, messages: Sequence[AnyMessage]) -> str:

@@ -7,7 +7,6 @@ A delta channel is rebuilt from the writes of older checkpoints: deleting those 
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from typing import Any
 
@@ -15,6 +14,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.pregel import Pregel
 from langgraph.store.base import BaseStore
 
+from langchain_ctxwin.core.provider_blocks import digest
 from langchain_ctxwin.errors import ConfigError, ContextWindowError, expect
 from langchain_ctxwin.protocols import ResultStore
 from langchain_ctxwin.summarize import SummaryJobs
@@ -35,10 +35,10 @@ def spare_of(thread_id: str) -> str:
     """Return the name of a thread's spare one: no name that people give can be mistaken for it.
 
     Examples:
-        >>> spare_of("42")[:30]
-        'ctxwin-pruning-73475cb40a568e8'
+        >>> spare_of("42")
+        'ctxwin-pruning-25fc5c9066d977e4698e519b'
     """
-    return f"ctxwin-pruning-{hashlib.sha256(thread_id.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    return f"ctxwin-pruning-{digest(thread_id)}"
 
 
 def prune_thread(graph: Pregel[Any, Any, Any, Any], thread_id: str) -> int:

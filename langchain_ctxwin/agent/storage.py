@@ -15,7 +15,13 @@ from langgraph.types import interrupt
 
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.compaction import after_failure, with_cost
-from langchain_ctxwin.core.provider_blocks import apart, digests_in, filled, media_in
+from langchain_ctxwin.core.provider_blocks import (
+    apart,
+    digest,
+    digests_in,
+    filled,
+    media_in,
+)
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Pending, Session
 from langchain_ctxwin.core.usage import Usage, as_money
@@ -32,7 +38,7 @@ from langchain_ctxwin.summarize.jobs import (
     writing_summary,
 )
 from langchain_ctxwin.summarize.model import NativeSummarizer, Written
-from langchain_ctxwin.util.stores import ThreadStore, digest
+from langchain_ctxwin.util.stores import ThreadStore
 from langchain_ctxwin.util.work import Work
 
 if TYPE_CHECKING:
@@ -97,8 +103,6 @@ def engine_of(engine: ContextEngine, runtime: Runtime[Any] | None) -> ContextEng
     return engine if settings is None else engine.with_settings(settings)
 
 
-KEY_CHARS = 24  # of the name of a summary: 96 bits
-
 PATIENCE = 1.25
 """Times its time-out after which a summary that another process was writing is given up: its queue and its store need
 time too, and clocks differ."""
@@ -155,7 +159,7 @@ def _begin(step: AgentStep, due: Pending, reason: str) -> None:
     # Equal messages after another past, in another branch, under another system prompt, or read by another summarizer,
     # make another summary.
     past = (place.thread, str(step.system_prompt), window.session.summary)
-    key = digest("\0".join((*past, due.digest, engine.writer)))[:KEY_CHARS]
+    key = digest(*past, due.digest, engine.writer)
     pending = replace(due, key=key, since=engine.clock())
     is_begun = engine.jobs.start(
         key,

@@ -232,6 +232,12 @@ def compact_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
+def digest(*texts: str) -> str:
+    """Return a fingerprint by which equal texts are known, the same in every process; lone surrogates have one, too."""
+    joined = "\0".join(texts).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(joined, digest_size=12).hexdigest()
+
+
 # Providers by a word in the name that an integration or a catalog gives them; the first that is found counts.
 PROVIDERS = {
     "anthropic": "anthropic",
@@ -538,9 +544,9 @@ def apart(message: AnyMessage) -> tuple[AnyMessage, dict[str, str]]:
             text = json.dumps(block)
         except TypeError:
             return block
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        data[digest] = text
-        return {"type": block["type"], DIGEST: digest, CHARS: _inline_chars(block)}
+        key = digest(text)
+        data[key] = text
+        return {"type": block["type"], DIGEST: key, CHARS: _inline_chars(block)}
 
     return with_media(message, reference), data
 

@@ -15,7 +15,6 @@ compaction leaves as it was, all of the prompt is written again after each.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
@@ -29,6 +28,7 @@ from langchain_ctxwin.core.pairing import CONTINUE_TEXT, call_ids
 from langchain_ctxwin.core.parts import RECORD_ID
 from langchain_ctxwin.core.provider_blocks import (
     blocks_of,
+    digest,
     has_bound_reasoning,
     readable,
     tool_marks,
@@ -52,7 +52,6 @@ LAST_CHARS = (
     300  # of the record, at least: what is open, how much was left out, the end
 )
 _SPACE = re.compile(r"\s")
-KEY_CHARS = 16  # length of a cache key: enough to tell conversations apart, and nothing of their names is in it
 RESPONSE_ID = "id"  # where answers of the Responses API keep the id that the server's history goes on from
 # What asks Anthropic's API to drop reasoning that is tied to another prefix, and the feature header that goes with it.
 DROP_BLOCK, BINDING_BETA = (
@@ -159,9 +158,7 @@ def call_arguments(
             arguments[BREAKPOINT] = dict(MINUTES)  # behind the newest message
         if rules.takes_cache_key and conversation and not own.get(CACHE_KEY):
             # the same for all requests of a conversation, and nothing of its name
-            name = conversation.encode("utf-8", "surrogatepass")
-            key = hashlib.blake2b(name, digest_size=KEY_CHARS // 2).hexdigest()
-            arguments[CACHE_KEY] = key
+            arguments[CACHE_KEY] = digest(conversation)
     # asked for: the id is of each request
     diagnostics = own.get("diagnostics")
     if is_claude and diagnostics is not None:

@@ -7,7 +7,6 @@ All sizes are tokens. A request is sent when its upper bound is within the limit
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from langchain_ctxwin.core.provider_blocks import (
     MediaSize,
     block_message,
     compaction_use,
+    digest,
     digests_in,
     hidden,
     only_compaction,
@@ -487,7 +487,7 @@ class Request(Parts):
         """Fingerprint of what reasoning is tied to beside the view: model, prompt, tools, pictures that left."""
         media = json.dumps(sorted(self.view.without_media.items()))
         prompt = str(self.system.content) if self.system else ""
-        return _digest(prompt, self.tools_digest, self.model, media)
+        return digest(prompt, self.tools_digest, self.model, media)
 
     @cached_property
     def digest(self) -> str:
@@ -496,7 +496,7 @@ class Request(Parts):
         A reported size is only comparable under the same one.
         """
         settings = self.settings
-        return _digest(
+        return digest(
             self.tied_to,
             constraints_text(settings.constraints),
             self.record,
@@ -666,11 +666,6 @@ class Request(Parts):
 
 Window = Request
 """The public name of a request."""
-
-
-def _digest(*texts: str) -> str:
-    joined = "\0".join(texts).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(joined, digest_size=12).hexdigest()
 
 
 def portion(share: float, room: int) -> int:

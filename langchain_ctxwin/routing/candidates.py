@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +25,7 @@ from langchain_ctxwin.core.model_info import (
     family_of,
     model_name,
 )
-from langchain_ctxwin.core.provider_blocks import MEDIA_TYPES, compact_json
+from langchain_ctxwin.core.provider_blocks import MEDIA_TYPES, compact_json, digest
 from langchain_ctxwin.core.tool_schemas import FRAMING, name_of
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
@@ -44,7 +43,6 @@ MEDIA_CAPABILITIES = {"image": "images", "audio": "audio", "video": "video"}
 
 HEADROOM = 1.2  # factor on counts of a plain callable, which says nothing about how far off it may be
 THREAD = "thread:"  # begins the key of a conversation that is a thread
-KEY_BYTES = 12  # by chance, two of ten thousand conversations share a digest in 1 of 10**21 cases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,9 +257,7 @@ def conversation_key(messages: Sequence[AnyMessage]) -> str:
     if not every:
         return ""
     first = (others or every)[0]
-    text = f"{first.type}\0{compact_json(first.content)}"
-    data = text.encode("utf-8", "surrogatepass")
-    return f"first:{hashlib.blake2b(data, digest_size=KEY_BYTES).hexdigest()}"
+    return f"first:{digest(first.type, compact_json(first.content))}"
 
 
 def thread_key() -> str:

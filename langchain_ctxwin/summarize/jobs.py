@@ -27,6 +27,7 @@ from langchain_core.runnables.config import (
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.core.plan import last_request, request_until, shown_part
+from langchain_ctxwin.core.provider_blocks import digest
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import EDGES, is_value
 from langchain_ctxwin.core.request import Window
@@ -43,7 +44,7 @@ from langchain_ctxwin.summarize.model import (
     written_text,
 )
 from langchain_ctxwin.text import query_terms
-from langchain_ctxwin.util.stores import ThreadStore, digest
+from langchain_ctxwin.util.stores import ThreadStore
 from langchain_ctxwin.util.work import Wait, Work, in_daemon, renew_after_fork, run
 
 MAX_RUNNING = 4  # providers limit parallel requests, and no turn waits for a summary

@@ -36,7 +36,7 @@ from langchain_ctxwin.core.model_info import (
 )
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.provider_blocks import compaction_in
+from langchain_ctxwin.core.provider_blocks import compaction_in, digest
 from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_ids
 from langchain_ctxwin.core.record import Record, extended, render_record
 from langchain_ctxwin.core.tokens import TokenEstimator, readable_text, text_price
@@ -45,7 +45,6 @@ from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
 from langchain_ctxwin.util.chat_models import chat_model_named
-from langchain_ctxwin.util.stores import digest
 
 # returns a text or a message, or an awaitable of one
 Replier = Callable[[Sequence[AnyMessage]], Any]
@@ -487,7 +486,7 @@ MARK_CHARS = 12  # of the code in the marks around data: whoever wrote a part of
 
 def _mark_of(*texts: str) -> str:
     """The code of the marks around texts: of all of them, so that no part could quote it."""
-    return digest("\0".join(texts))[:MARK_CHARS]
+    return digest(*texts)[:MARK_CHARS]
 
 
 def _transcript(messages: Sequence[AnyMessage]) -> list[str]:

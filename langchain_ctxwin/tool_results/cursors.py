@@ -17,6 +17,7 @@ from itsdangerous import BadSignature, TimestampSigner
 from itsdangerous.encoding import base64_decode, bytes_to_int
 from itsdangerous.signer import HMACAlgorithm
 
+from langchain_ctxwin.core.provider_blocks import digest
 from langchain_ctxwin.errors import (
     ConfigError,
     CursorExpiredError,
@@ -289,4 +290,4 @@ def key_of(thread: str, result_id: str) -> str:
 
 def namespace_of_results(thread: str) -> str:
     """Return what the keys of all results of a tenant and thread begin with."""
-    return hashlib.sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return digest(thread)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from typing import Any
 
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
+from langchain_ctxwin.core.provider_blocks import digest
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.log import log, reason_of
 from langchain_ctxwin.util.work import Wait, Work, in_daemon
@@ -22,11 +22,6 @@ DELETED_AT_ONCE = 100  # items that are listed before they are deleted
 def namespace_of(kind: str, thread_id: str) -> tuple[str, ...]:
     """Return the namespace in a LangGraph store where what we keep of a thread and its subgraphs is."""
     return ("ctxwin", kind, digest(thread_id))
-
-
-def digest(text: str) -> str:
-    """Return a name that every database takes; lone surrogates cannot be encoded strictly."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def delete_items(store: BaseStore, namespace: tuple[str, ...]) -> None:
