@@ -458,7 +458,7 @@ def own_words(reason: str) -> str:
 
 
 def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
-    """Return the session with one more summary and what it cost added to its guard: model calls and tokens."""
+    """Return the session with one more summary and what it cost added to its guard: tokens."""
     total = Counter[str](session.guard.get("summarizer"))
     total.update({"summaries": 1, **cost})
     return replace(session, guard={**session.guard, "summarizer": dict(total)})

@@ -295,9 +295,6 @@ class SummaryEvent(Event):
     with a mark behind each; `quoting` has them."""
 
     seconds: float | None = None
-    calls: int | None = None
-    """Model calls that it took, failed ones included."""
-
     tokens: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None

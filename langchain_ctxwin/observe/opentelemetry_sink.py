@@ -84,7 +84,6 @@ COMPACTION_FIELDS = {
 SUMMARY_FIELDS = {
     "ctxwin.summary.status": "status",
     "ctxwin.summary.reason": "reason",
-    "ctxwin.summary.calls": "calls",
     "gen_ai.usage.input_tokens": "input_tokens",
     "gen_ai.usage.output_tokens": "output_tokens",
 }

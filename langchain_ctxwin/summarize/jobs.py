@@ -288,7 +288,6 @@ def attempting(
             meter.tokens.update(summary.tokens)
             return replace(
                 summary,
-                calls=summary.calls + meter.calls,
                 tokens=dict(meter.tokens),
                 seconds=time.perf_counter() - began,
             )
@@ -308,17 +307,12 @@ def too_slow(timeout_seconds: float) -> str:
 
 
 class _Meter(BaseCallbackHandler):
-    """Counts the calls of one summary, wherever LangChain's callbacks reach."""
+    """Counts the tokens of one summary, wherever LangChain's callbacks reach."""
 
     run_inline = True  # calls that are awaited would otherwise report through a pool whose threads hold up the exit
 
     def __init__(self) -> None:
-        self.calls, self.tokens = 0, Counter[str]()
-
-    def on_llm_start(self, *_: Any, **__: Any) -> None:
-        self.calls += 1
-
-    on_chat_model_start = on_llm_start
+        self.tokens = Counter[str]()
 
     def on_llm_end(self, response: LLMResult, **_: Any) -> None:
         for choices in response.generations:

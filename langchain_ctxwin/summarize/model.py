@@ -521,22 +521,21 @@ ADVICE = "pass a chat model as summarizer, or None"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A finished summary and what it cost; failed calls are counted, too."""
+    """A finished summary and what it cost."""
 
     text: str
     """What is shown where nobody reads the block. It may be empty: some blocks are read by their makers alone."""
     block: dict[str, Any] | None = None
     """The summary as the provider that wrote it reads it; None for a text."""
-    calls: int = 0
     tokens: dict[str, Any] = field(default_factory=dict)
     """Of all calls together, by the field of `Usage`."""
     seconds: float = 0.0
 
     @property
     def cost(self) -> dict[str, int]:
-        """Calls and tokens, to be added up."""
+        """Tokens, to be added up."""
         sizes = ("input_tokens", "output_tokens")
-        return {"calls": self.calls, **{key: self.tokens.get(key, 0) for key in sizes}}
+        return {key: self.tokens.get(key, 0) for key in sizes}
 
     @property
     def usage(self) -> Usage:
@@ -672,8 +671,7 @@ def _openai_compact(
     return Written(
         text="",
         block=_bare(compaction_in(answer)),
-        calls=1,  # LangChain's callbacks do not see it
-        tokens={
+        tokens={  # LangChain's callbacks do not see the call
             "input_tokens": usage["input_tokens"],
             "output_tokens": usage["output_tokens"],
             "cached_tokens": details.get("cached_tokens", 0),

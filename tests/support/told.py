@@ -85,7 +85,6 @@ EVENTS = [
     SummaryEvent(
         thread="a",
         status="ready",
-        calls=2,
         input_tokens=500,
         output_tokens=80,
         cost=Decimal("0.01"),

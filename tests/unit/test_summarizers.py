@@ -404,7 +404,7 @@ def test_a_prompt_without_its_places_is_refused_when_it_is_given(prompt, said):
             make()
 
 
-# Is every model call inside a summary counted, and nothing else?
+# Are the tokens of every model call inside a summary counted, and nothing else?
 
 ASK = [
     HumanMessage(
@@ -439,31 +439,23 @@ def piped(model):
     )
 
 
+def retried(model):
+    return model.with_retry(wait_exponential_jitter=False).invoke(ASK).text
+
+
 @pytest.mark.parametrize(
-    ("work", "calls"),
-    [
-        (
-            lambda model: (
-                model.with_retry(wait_exponential_jitter=False).invoke(ASK).text
-            ),
-            2,
-        ),
-        (piped, 4),
-    ],
+    ("work", "faults"),
+    [(retried, [SdkError("busy", status_code=503)]), (piped, [])],
     ids=["a retry", "nested runnables, a stream and a batch"],
 )
-def test_calls_are_counted_once_with_their_tokens(work, calls):
-    """Failed ones too, although they report no tokens; a call outside is not."""
-    faults = [SdkError("busy", status_code=503)] if calls == 2 else []
+def test_tokens_are_counted_once(work, faults):
+    """Of every call inside a summary; a call outside is not counted."""
     model = recorder("answer", faults=faults)
     written = written_by(lambda: work(model))
-    assert (written.calls, written.cost["input_tokens"], written.seconds >= 0) == (
-        calls,
-        paid(model),
-        True,
-    )
+    assert written.seconds >= 0
+    assert written.cost["input_tokens"] == paid(model) > 0
     model.invoke(ASK)
-    assert written_by(lambda: "text").calls == 0
+    assert written_by(lambda: "text").cost["input_tokens"] == 0
 
 
 async def test_a_failure_keeps_its_cause():

@@ -176,7 +176,7 @@ def test_a_summary_is_stored_before_the_job_is_done_and_used_instead_of_written_
     jobs.begin(lambda: ScriptedChatModel().invoke("tea?").text and "text", store=store)
     assert jobs.ended() == ("text", "")
     assert store.get("key") == jobs.find("key").written
-    stored = Written(text="stored", calls=1, tokens={"input_tokens": 9})
+    stored = Written(text="stored", tokens={"input_tokens": 9})
     store.put("key", stored)
     others.begin(gate, store=store)
     assert (others.ended(), gate.calls) == (("stored", ""), 0)

@@ -17,7 +17,6 @@ from langchain_ctxwin.util.work import arun, in_daemon
 
 WRITTEN = Written(
     text="The user wants tea.",
-    calls=1,
     tokens={"input_tokens": 30, "output_tokens": 5},
     seconds=0.5,
 )
