@@ -8,9 +8,11 @@ answers. No level, and no further part, adds another copy of the text.
 
 from __future__ import annotations
 
+import asyncio
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from math import ceil
 from typing import Annotated, Any, NotRequired
 
@@ -285,7 +287,10 @@ class _MapReduce:
                 is_too_large = classify_overflow(error) or isinstance(
                     error, BudgetExceededError | NoModelFitsError
                 )
-                if is_too_large and (smaller := self._smaller(asked)):
+                halve = partial(self._smaller, asked)
+                # a large part takes seconds, which a loop has not
+                in_thread = partial(asyncio.to_thread, halve)
+                if is_too_large and (smaller := (yield Wait(halve, in_thread))):
                     waiting += smaller[::-1]
                     continue
                 given_up = [asked]
