@@ -30,19 +30,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.errors import PATH, ConfigError, brief, expect
 
-__all__ = [
-    "AlertConfig",
-    "ContextConfig",
-    "FileConfig",
-    "LiveConfig",
-    "RetrievalConfig",
-    "RoutingConfig",
-    "Settings",
-    "ToolOverrides",
-    "ToolResultConfig",
-    "group_of",
-]
-
 PRESETS: dict[str, dict[str, Any]] = {
     "balanced": {},
     # A call costs least with room for 6,000 to 10,000 tokens, whatever the window: by closed form for steps of 760

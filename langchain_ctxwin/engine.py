@@ -173,7 +173,6 @@ class ContextEngine:
         expect(counter, object if is_made else type(None), "counter", wanted)
         wanted = 'LearnedSource("limits.json"), or None'
         expect(learned, LimitMemory | None, "learned", wanted)
-        expect(jobs, SummaryJobs | None, "jobs", "SummaryJobs(), or None")
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._registry = limits if is_registry(limits) else None
         self.limits = ModelLimits()

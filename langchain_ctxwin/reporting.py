@@ -27,9 +27,7 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.sizing import may_be
 from langchain_ctxwin.errors import (
-    ConfigError,
     UnknownModelError,
-    brief,
     expect,
     expect_each,
 )
@@ -198,27 +196,24 @@ class Prices:
     """
 
     def __init__(self, source: Any = None) -> None:
-        self._info = source if isinstance(source, ModelInfo) else None
-        ask = source if callable(source) else getattr(source, "lookup", None)
-        self._ask: Callable[[str], Any] | None = ask
-        if source is not None and self._info is None and ask is None:
-            raise ConfigError(
-                f"prices={brief(source)}: pass a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"
-            )
+        wanted = "a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"
+        ask = getattr(source, "lookup", source)
+        self._source = expect(ask, ModelInfo | Callable | None, "prices", wanted)
         self._failures = FailureLog()
 
     def of(self, model: str, declared: ModelInfo | None = None) -> ModelInfo | None:
         """Return the facts about a model as they are now; `declared`, those of its adapter, if they have prices."""
         if declared is not None and declared.input_price is not None:
             return declared
-        if self._info is not None:
-            return self._info if may_be(self._info.name, model) else None
-        if self._ask is None or not model:
+        source = self._source
+        if isinstance(source, ModelInfo):
+            return source if may_be(source.name, model) else None
+        if source is None or not model:
             return None
         wanted = "a function that returns a ModelInfo, or None"
         try:
             info: ModelInfo | None = expect(
-                self._ask(model), ModelInfo | None, "prices", wanted
+                source(model), ModelInfo | None, "prices", wanted
             )
         except UnknownModelError:
             return None

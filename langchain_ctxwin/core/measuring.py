@@ -374,11 +374,9 @@ def silent_overflow(
     parts, least = usage.get("input_token_details") or {}, window.lower_tokens
     cached = sum(parts.get(key) or 0 for key in ("cache_read", "cache_creation"))
     reported, output = sent_tokens(reply), count_of(usage.get("output_tokens"))
-    if not reported or output is None or reported < cached:
+    is_same = may_be(answered_by(reply), window.sizing.model)
+    if not reported or output is None or reported < cached or not is_same:
         return None
-    sizes, extended = window.sizing, window.last_report
-    if not may_be(answered_by(reply), sizes.model):
-        sizes, extended, least = Sizes(), None, 0
     total, context = reported + output, window.limits.context_window or 0
     reasons = {reason.rpartition(".")[2].lower() for reason in stop_reasons(reply)}
     is_at_edge = abs(total - context) <= EDGE_SHARE * context
@@ -387,8 +385,8 @@ def silent_overflow(
         return ContextOverflow(
             total, reported, "input_plus_output", requested_output_tokens
         )
-    before, doubted = extended, sizes.doubted
-    added = max(0, least - extended.tokens) if extended else 0
+    before, doubted = window.last_report, window.sizing.doubted
+    added = max(0, least - before.tokens) if before else 0
     if doubted and doubted.tokens < doubted.estimate:
         before = doubted
         added = max(0, window.estimates.total_tokens - doubted.estimate)
@@ -437,9 +435,7 @@ def retry_target(window: Window) -> int:
 def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     """Return `context_counts` after a refusal: the smallest limit, and what the stated size says about our counts.
 
-    Sizes that earlier answers brought no longer count for this request. A refusal that states no limit teaches one
-    between what was refused and what was taken before; without it, the same unstated limit would be met again and
-    again.
+    Sizes that earlier answers brought no longer count for this request.
     """
     counts, model = {**window.session.counts}, window.model
     if media := learned_limits(overflow, MediaSize.of_all(window.assembled())):
@@ -454,15 +450,7 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
         fixed, steps = window.fixed_estimates, window.steps
         sizes = window.sizing.with_refusal(stated, fixed, steps)
         counts = _with_sizes(counts, model, sizes)
-    taken = accepted_tokens(window)
-    limit = stated_limit(overflow, taken, window.declared)
-    if limit is None and not window.over_by:
-        refused_tokens = window.total_tokens
-        between = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
-        is_shared = not window.limits.max_input_tokens
-        # the reserve of a learned window is at most a quarter of it
-        beside = min(window.reserved_tokens, between // 3) if is_shared else 0
-        limit = between + beside if is_possible(between, taken) else None
+    limit = stated_limit(overflow, accepted_tokens(window), window.declared)
     if limit is None or limit > (remembered_limit(window.session, model) or inf):
         return counts
     return {**counts, "limits": {**(counts.get("limits") or {}), model: limit}}

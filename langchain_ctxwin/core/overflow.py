@@ -40,7 +40,7 @@ class ContextOverflow(NamedTuple):
 
 
 def classify_overflow(exc_or_text: object) -> ContextOverflow | None:
-    """Recognise a context overflow in an exception, an error text (str or bytes) or a decoded error body.
+    """Recognise a context overflow in an exception, an error text or a decoded error body.
 
     Looks at class names (langchain-core's `ContextOverflowError` first), HTTP status, `code` and `type`, body and text,
     then at the causes behind an exception; the nearest one that is decisive counts. A request of too many bytes or
@@ -337,7 +337,7 @@ class Evidence(NamedTuple):
 
 
 def evidence_of(source: object) -> Iterator[Evidence]:
-    """Yield what `source` says; for an exception also what its causes and the members of a group say, nearest first.
+    """Yield what `source` says; for an exception also what its causes say, nearest first.
 
     Never raises. The source may be an exception, a text or a decoded body.
     """
@@ -346,15 +346,11 @@ def evidence_of(source: object) -> Iterator[Evidence]:
         return
     errors = [source]
     for error in errors:
-        members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
         context = None if error.__suppress_context__ else error.__context__
-        behind = (*members, error.__cause__, context)
+        behind = (error.__cause__, context)
         errors += [one for one in behind if one is not None and one not in errors]
         response = getattr(error, "response", None)
         texts = [getattr(error, name, None) for name in BODY_ATTRIBUTES]
-        # one that was read; others might read from the socket here
-        if getattr(response, "is_closed", None) is True:
-            texts.append(getattr(response, "text", None))
         texts = [one for one in texts if isinstance(one, str | bytes | Mapping | list)]
         codes = [getattr(error, name, "") for name in CODE_ATTRIBUTES]
         statuses = (
@@ -371,8 +367,6 @@ def evidence_of(source: object) -> Iterator[Evidence]:
 
 def _text(source: object) -> str:
     """Head and tail of a long text, tidied: the message stands before or after what is echoed."""
-    if isinstance(source, bytes):
-        source = source.decode("utf-8", "replace")
     text = str(source)
     half = MAX_TEXT_CHARS // 2
     if len(text) > MAX_TEXT_CHARS:

@@ -180,9 +180,6 @@ USUAL = {
     "tools in the place of a selector of nodes": (
         lambda: ctx.ContextNodes(ENGINE, tool_selector=[weather]), "pass a ToolSelector",
     ),
-    "the class of what writes in the background": (
-        lambda: ctx.ContextEngine(LARGE, jobs=ctx.SummaryJobs), "pass SummaryJobs()",
-    ),
     "an engine in the place of nodes": (
         lambda: ctx.add_context_nodes(StateGraph(ctx.ContextState), ENGINE, model=MODEL), "pass ContextNodes(engine)",
     ),

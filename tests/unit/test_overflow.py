@@ -40,9 +40,8 @@ class RefusalError(Exception):
 
 @pytest.mark.parametrize(("text", "expected"), [*REFUSALS, ("", None)])
 def test_a_refusal_is_told_from_what_only_looks_like_one(text, expected):
-    """The same from a text, from bytes, from an exception, and for an overflow from its body."""
+    """The same from a text, from an exception, and for an overflow from its body."""
     assert classify_overflow(text) == expected
-    assert classify_overflow(text.encode()) == expected
     assert (
         classify_overflow(RefusalError(f"Error code: 400 - {text}", status_code=400))
         == expected
@@ -106,11 +105,9 @@ THROTTLED = {"Error": {"Message": STATED}, "ResponseMetadata": {"HTTPStatusCode"
     "attributes",
     [
         {"response": {"Error": {"Code": "ValidationException", "Message": STATED}}},
-        {"response": httpx.Response(400, text=STATED)},
         {"error": STATED, "status_code": -1},
         {"body": json.dumps({"error": {"message": STATED}}).encode()},
         {"body": [{"error": {"message": STATED}}]},
-        {"body": b"\xff\xfe " + STATED.encode() + b" \xc3"},
         {
             "body": {
                 "error": {"message": STATED},
@@ -125,9 +122,7 @@ THROTTLED = {"Error": {"Message": STATED}, "ResponseMetadata": {"HTTPStatusCode"
         },
         {"body": '{"error": "{\\"error\\": {\\"message\\": \\"' + STATED + '\\"}}"}'},
     ],
-    ids=str.split(
-        "botocore httpx ollama bytes list not-utf8 echoes many-messages json-in-json"
-    ),
+    ids=str.split("botocore ollama bytes list echoes many-messages json-in-json"),
 )
 def test_the_server_s_words_are_read_wherever_a_client_keeps_them(attributes):
     assert classify_overflow(RefusalError("Bad Request", **attributes)) == FOUND
@@ -139,9 +134,6 @@ def called(name):
 
 SLOW = ModelRateLimitError("slow down")
 LARGE = RefusalError(STATED)
-NESTED = ExceptionGroup(
-    "outer", [ValueError("x"), ExceptionGroup("inner", [KeyError("y"), LARGE])]
-)
 HIDDEN = RuntimeError("agent failed")
 HIDDEN.__context__, HIDDEN.__suppress_context__ = LARGE, True
 
@@ -193,9 +185,6 @@ RAISED = {
         (caused(LARGE, SLOW), FOUND),
         (caused(SummarizationError("failed"), LARGE), None),
         (HIDDEN, None),
-        (caused(RuntimeError("agent failed"), NESTED), FOUND),
-        (BaseExceptionGroup("all", [KeyboardInterrupt(), LARGE]), FOUND),
-        (ExceptionGroup("both", [SLOW, LARGE]), None),
     ],
     "a 413 is about bytes, but for one about tokens": [
         (RefusalError("refused", status_code=413), BYTES),
