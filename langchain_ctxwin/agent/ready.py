@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import SystemMessage
+from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import set_config_context
 from langchain_core.tools import BaseTool
@@ -29,7 +30,7 @@ from langchain_ctxwin.agent.nodes import (
     ContextNodes,
     add_context_nodes,
 )
-from langchain_ctxwin.agent.state import ContextState, Update
+from langchain_ctxwin.agent.state import ContextState, State, Update
 from langchain_ctxwin.agent.step import AgentStep, router_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.compaction import after_undo, dropped_positions
@@ -163,8 +164,24 @@ def _graph(
     builder.add_conditional_edges(
         "agent", tools_condition, {"tools": "tools", END: "maybe_summarize"}
     )
-    builder.add_edge("tools", "budget_check")
+    tools = tool_node.tools_by_name
+    final = [name for name, tool in tools.items() if tool.return_direct]
+    if final:
+        builder.add_conditional_edges(
+            "tools", partial(_after_tools, final), ["budget_check", "maybe_summarize"]
+        )
+    else:
+        builder.add_edge("tools", "budget_check")
     return builder
+
+
+def _after_tools(final: Collection[str], state: State) -> str:
+    """Where the agent goes on: a tool that returns directly has the last word."""
+    newest = takewhile(
+        lambda message: isinstance(message, ToolMessage), reversed(state["messages"])
+    )
+    is_final = any(message.name in final for message in newest)
+    return "maybe_summarize" if is_final else "budget_check"
 
 
 def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None) -> ToolNode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -304,18 +304,20 @@ def within_budget(step: AgentStep) -> None:
             _note(step, "allowed", {**allowed, name: limit})
 
 
-def count_spent(step: AgentStep, window: Window, answer: AIMessage) -> None:
-    """Add what the answer to a request cost to what the state says of the thread, where that is bounded."""
+def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -> None:
+    """Add what the answers to a request cost to what the state says of the thread, where that is bounded."""
     before = _bounds(step)
     if not before:
         return
     spent, info = _spent(step), step.engine.info_of(window)
-    usage = Usage.of_answer(answer)
-    if usage.input_tokens is None or usage.output_tokens is None:  # by our own count
-        output_tokens = window.price(answer)
-        usage = Usage(input_tokens=window.total_tokens, output_tokens=output_tokens)
-    spent["tokens"] += sum(map(_tokens, (usage, *usage.compactions)))
-    spent["cost"] += usage.cost(info) or 0
+    for answer in answers:
+        usage = Usage.of_answer(answer)
+        # by our own count
+        if usage.input_tokens is None or usage.output_tokens is None:
+            output_tokens = window.price(answer)
+            usage = Usage(input_tokens=window.total_tokens, output_tokens=output_tokens)
+        spent["tokens"] += sum(map(_tokens, (usage, *usage.compactions)))
+        spent["cost"] += usage.cost(info) or 0
     stored = {"tokens": int(spent["tokens"]), "cost": str(spent["cost"])}
     _note(step, "spent", stored)
     for old, new in zip(before, _bounds(step), strict=True):
