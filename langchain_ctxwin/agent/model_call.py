@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
@@ -21,11 +20,11 @@ from langchain_ctxwin.core.events import (
     cache_miss,
 )
 from langchain_ctxwin.core.limits import (
+    LEAST_OUTPUT_SHARE,
     REGIONS,
     ModelLimits,
     fitting_output,
     only_model,
-    smaller_output,
 )
 from langchain_ctxwin.core.measuring import (
     from_answer,
@@ -97,7 +96,7 @@ class ModelCall:
         with step.reporting_refusal():
             step.fit()
         attempt: Attempt | None = self._attempt()
-        number = 0
+        paid, number = list[AIMessage](), 0
         while attempt:
             reply, error = yield from self._sent(attempt)
             overflow = error and classify_overflow(error)
@@ -107,6 +106,7 @@ class ModelCall:
             if error and not overflow:
                 raise error
             if isinstance(reply, AIMessage):
+                paid.append(reply)
                 # an overflow that shows in the answer only
                 overflow = silent_overflow(step.window, reply, attempt.output_tokens)
             number += 1
@@ -123,7 +123,7 @@ class ModelCall:
         # a candidate that took over is told of with its own limits and prices
         answered_window = step.window
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
-        count_spent(step, answered_window, answer)
+        count_spent(step, answered_window, paid)
         if window.settings.compact_when_idle:
             counts = {**counts, "answered_seconds": float(self._engine.clock())}
         step.anew(replace(step.window.session, counts=counts))
@@ -214,29 +214,20 @@ class ModelCall:
         )
         # Whoever of several candidates stated a limit, the router has learned it under that one's name.
         is_stated = error is not None and self._router is None
-        options = smaller_output(self._called, overflow) if error else {}
-        requested = max(options.values(), default=0)
-        if 0 < requested < (attempt.output_tokens or inf):
-            if is_stated:
-                step.take(self._engine.learn(window, overflow))
-            report(output_tokens=requested)
-            arguments = {**attempt.arguments, **options}
-            return replace(attempt, arguments=arguments, output_tokens=requested)
         if error is None or not self._fits_anew():
             window = step.window
             learned = self._engine.learn(window, overflow, is_stated=is_stated)
+            asked = attempt.output_tokens or 0
+            if error and asked and overflow.kind != "input":
+                step.take(learned)
+                less = self._attempt()
+                if LEAST_OUTPUT_SHARE * asked <= (less.output_tokens or 0) < asked:
+                    report(output_tokens=less.output_tokens)
+                    return less
             if not (yield from self._has_fewer_tools(learned)):
                 step.take(self._engine.shrunk(learned, window))
         report()
         return self._attempt()
-
-    @property
-    def _called(self) -> Any:
-        """The model that is called: of a routed one the candidate."""
-        if self._router is None or not self._step.chosen:
-            return self._call
-        model, bound = self._router.instance(self._step.chosen_name)
-        return model.bind(**bound)
 
     def _fits_anew(self) -> bool:
         """Choose a candidate by the limits that each has stated, and make the request fit; false if nothing leaves."""

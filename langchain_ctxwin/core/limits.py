@@ -365,23 +365,11 @@ def lowered(limits: ModelLimits, learned: int | None) -> ModelLimits:
 CALL_ARGUMENTS = OUTPUT_ARGUMENTS[:3]
 LEAST_OUTPUT_TOKENS = 256  # shortest answer worth asking for: about a long paragraph, or a tool call with its arguments
 LEAST_OUTPUT_SHARE = 0.25  # part of the requested output that has to remain: a shorter answer is likely cut off
-EDGE_TOKENS = 16  # room between input and output: servers count a stop token or the start of the answer beside both
 
 
 def output_tokens_of(arguments: Mapping[str, Any]) -> int | None:
     """Return the output that the arguments of a call ask for; None when they do not say."""
     return next(filter(None, map(count_of, map(arguments.get, CALL_ARGUMENTS))), None)
-
-
-def smaller_output(call: object, overflow: ContextOverflow) -> dict[str, int]:
-    """Return the argument that asks `call` for as much output as is left; empty when too little is, or it has none."""
-    actual, limit = stated_input(overflow), overflow.limit
-    if overflow.kind == "input" or limit is None or actual is None:
-        return {}
-    room, requested = limit - actual - EDGE_TOKENS, overflow.requested_output
-    if room < LEAST_OUTPUT_SHARE * (requested or 0):
-        return {}
-    return fitting_output(call, requested_tokens=requested or limit, room_tokens=room)
 
 
 def fitting_output(

@@ -216,25 +216,6 @@ def test_tools_are_chosen_anew_within_a_limit_that_a_refusal_states(
 
 
 @adapters
-def test_candidates_that_ask_for_too_much_output_ask_for_less(adapter):
-    """And nothing leaves."""
-    first, second = (
-        ScriptedChatModel(
-            model_name=name,
-            window=4_000,
-            max_tokens=3_000,
-            overflow=None,
-            profile={"max_input_tokens": 16_000},
-        )
-        for name in ("first", "second")
-    )
-    turns(on(adapter, routed(first, second)), WORDS * 5)
-    requests = [*first.requests, *second.requests]
-    assert sorted(request.refused for request in requests) == [False, True, True]
-    assert len({request.tokens for request in requests}) == 1
-
-
-@adapters
 def test_a_question_stays_whole_where_all_windows_are_smaller_than_stated(adapter):
     models = [
         scripted(name, 60_000, input_limit=limit, overflow=core_overflow)
