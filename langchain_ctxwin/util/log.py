@@ -13,7 +13,7 @@ from typing import IO
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from langchain_ctxwin.errors import ContextWindowError, SummarizationError, escaped
+from langchain_ctxwin.errors import escaped
 
 NAME = "langchain_ctxwin"
 
@@ -55,10 +55,5 @@ class FailureLog:
 def reason_of(error: BaseException) -> str:
     """Return the class and status of an error; foreign texts may quote messages, or an address with a key."""
     name = type(error).__name__
-    is_ours = isinstance(error, ContextWindowError) and not isinstance(
-        error, SummarizationError
-    )
-    if is_ours and error.__cause__ is None:  # else it may quote the error behind it
-        return f"{name}: {error}"
     status = getattr(getattr(error, "response", None), "status_code", None)
     return f"{name}: HTTP {status}" if isinstance(status, int) else name
