@@ -47,11 +47,14 @@ from langchain_ctxwin.text import query_terms
 from langchain_ctxwin.util.stores import ThreadStore
 from langchain_ctxwin.util.work import Wait, Work, in_daemon, renew_after_fork, run
 
-MAX_RUNNING = 4  # providers limit parallel requests, and no turn waits for a summary
+# Written at a time: providers limit parallel requests, and no turn waits for a summary. One that hangs takes its place
+# until it returns.
+MAX_RUNNING = 4
 # Jobs known, some 10 MB of texts at most. A summary waits until its conversation's next turn, and the summaries
 # of as many other conversations may end meanwhile; one that is forgotten is paid for twice.
 MAX_REMEMBERED = 2_048
-DRAIN_SECONDS = 5.0  # longest wait at exit: what a person or an orchestrator bears, and most summaries need
+# longest wait at exit for summaries that go to a store: what a person or an orchestrator bears, and most need
+DRAIN_SECONDS = 5.0
 
 
 TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
@@ -82,10 +85,6 @@ class SummaryJobs:
 
     What is lost with it (a crash, a full memory, a fork) costs only the time to write a summary again.
 
-    Key init args:
-        max_running: summaries written at a time. One that hangs takes its place until it returns.
-        drain_seconds: longest wait at exit for summaries that go to a store.
-
     Use:
         ```python
         jobs = SummaryJobs()
@@ -98,22 +97,16 @@ class SummaryJobs:
         ```
     """
 
-    def __init__(
-        self,
-        *,
-        max_running: int = MAX_RUNNING,
-        drain_seconds: float = DRAIN_SECONDS,
-    ) -> None:
-        self._max_running = max_running
+    def __init__(self) -> None:
         self.renew()
         renew_after_fork(self.renew)
-        atexit.register(self.drain, drain_seconds, stored_only=True)
+        atexit.register(self.drain, DRAIN_SECONDS, stored_only=True)
 
     def renew(self) -> None:
         """Forget everything: threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
-        self._free = threading.Semaphore(self._max_running)
+        self._free = threading.Semaphore(MAX_RUNNING)
 
     def start(
         self,

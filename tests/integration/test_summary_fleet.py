@@ -19,7 +19,7 @@ CHILD = """\
 import json, sys, time
 from pathlib import Path
 from langgraph.store.sqlite import SqliteStore
-from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.summarize import SummaryJobs, jobs as module
 from langchain_ctxwin.summarize.jobs import SummaryStore
 
 options = json.loads(sys.argv[1])
@@ -33,7 +33,8 @@ def write():
     time.sleep(options.get("seconds", 0))
     return options["text"]
 
-jobs = SummaryJobs(drain_seconds=options.get("drain_seconds", 5))
+module.DRAIN_SECONDS = options.get("drain_seconds", 5)
+jobs = SummaryJobs()
 summaries = SummaryStore(store, "thread") if options.get("is_stored", True) else None
 """
 LEAVES = f"""{CHILD}

@@ -233,7 +233,7 @@ class Speaker:
 @pytest.mark.parametrize("is_named", [False, True])
 def test_conversations_share_an_engine_and_its_jobs_but_no_summary(is_named):
     """Equal messages after different ones make different summaries, with and without a thread's name."""
-    engine = spoiled.engine_of(Speaker(), jobs := SummaryJobs(max_running=2), keep=0.5)
+    engine = spoiled.engine_of(Speaker(), jobs := SummaryJobs(), keep=0.5)
     flow = Steps(engine)
 
     def converse(user):

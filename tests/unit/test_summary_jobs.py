@@ -18,6 +18,7 @@ from langgraph.store.memory import InMemoryStore
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize import SummaryJobs
+from langchain_ctxwin.summarize import jobs as module
 from langchain_ctxwin.summarize.jobs import SummaryStore
 from langchain_ctxwin.summarize.model import Written, as_summarizer, writer_of
 from support.fakes import ScriptedChatModel
@@ -130,9 +131,10 @@ def test_whatever_a_summarizer_raises_ends_its_job_alone(write, reason):
     assert jobs.ended() == ("text", "")
 
 
-def test_no_more_than_the_bound_run_at_a_time(gate):
+def test_no_more_than_the_bound_run_at_a_time(gate, monkeypatch):
     """A start without a free thread is refused and not remembered; a free thread serves it."""
-    jobs = Jobs(max_running=2)
+    monkeypatch.setattr(module, "MAX_RUNNING", 2)
+    jobs = Jobs()
     assert [jobs.begin(gate, key) for key in "abc"] == [True, True, False]
     assert (jobs.find("c"), jobs.begin(gate, "a")) == (None, True)
     gate.opened.set()
@@ -152,10 +154,11 @@ def test_a_late_text_is_there_for_who_asks_again(gate, store):
 
 
 def test_a_cancelled_job_leaves_nothing_and_does_not_disturb_the_next_attempt(
-    gate, store
+    gate, store, monkeypatch
 ):
     """Its text is neither kept nor stored, its key is free at once, and its thread counts until it ends."""
-    jobs, second = Jobs(max_running=1), Gate("second")
+    monkeypatch.setattr(module, "MAX_RUNNING", 1)
+    jobs, second = Jobs(), Gate("second")
     jobs.begin(gate, store=store, thread_id="t")
     first = jobs.find("key").ended
     gate.wait_entered()
@@ -207,9 +210,10 @@ def forked():
 
 
 @needs_fork
-def test_a_forked_child_does_not_wait_for_its_parents_threads(gate):
+def test_a_forked_child_does_not_wait_for_its_parents_threads(gate, monkeypatch):
     """It knows no jobs and starts them anew, also when the fork came while the lock was held."""
-    jobs = Jobs(max_running=1)
+    monkeypatch.setattr(module, "MAX_RUNNING", 1)
+    jobs = Jobs()
     jobs.begin(key="done")
     jobs.ended("done")
     jobs.begin(gate)
