@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from decimal import Decimal
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
@@ -511,18 +512,24 @@ def explained(error: ValidationError, kind: type[BaseModel]) -> str:
         error: what pydantic found.
         kind: the class of the settings.
     """
-    faults = map(_fault, error.errors(include_url=False))
+    faults = [
+        _fault(fault, kind.model_fields) for fault in error.errors(include_url=False)
+    ]
     return f"invalid {kind.__name__}: {'; '.join(faults)}"
 
 
-def _fault(fault: ErrorDetails) -> str:
+def _fault(fault: ErrorDetails, fields: Collection[str]) -> str:
     name, value = ".".join(map(str, fault["loc"])), fault["input"]
     advice = fault["msg"].removeprefix("Value error, ")
     if not name:  # what is wrong with several names them
         return advice
-    # A list or table may hold a secret, and so may a text in the place of one, or behind a misspelt name.
-    may_be_secret = fault["type"] in {"model_type", "extra_forbidden"}
-    may_be_secret |= "cursor_keys" in name
+    # its value is not shown: a misspelt name may well stand before a secret
+    if fault["type"] == "extra_forbidden":
+        close = get_close_matches(name, fields)
+        meant = f" (did you mean {close[0]}?)" if close else ""
+        return f"unknown setting {name}{meant}: remove it or correct its name"
+    # A list or table may hold a secret, and so may a text in the place of one.
+    may_be_secret = fault["type"] == "model_type" or "cursor_keys" in name
     is_shown = isinstance(value, str | int | float | None) and not may_be_secret
     given = f"={brief(value)}" if is_shown else f" ({type(value).__name__})"
     return f"{name}{given}: {advice}"

@@ -609,7 +609,7 @@ class ContextEngine:
                 **written.cost,
                 "seconds": round(written.seconds, 3),
                 "tokens": window.price_text(written.text),
-                "cost": written.usage.cost(self.prices.of(self.summarizer_model)),
+                "cost": written.usage.cost(self.summarizer_info()),
                 "unsupported": len(invented),
             }
         event = SummaryEvent(
@@ -623,6 +623,11 @@ class ContextEngine:
             **facts,
         )
         self.reporter.emit(event)
+
+    def summarizer_info(self) -> ModelInfo | None:
+        """Return the prices of the model that writes summaries."""
+        name = self.summarizer_model
+        return self.prices.of(name, is_agent=name == self.model)
 
     def rules_of(self, model: Any) -> Rules:
         """Return the rules of a model's provider; None stands for the model of the engine's limits."""

@@ -188,7 +188,7 @@ class Prices:
     """Says what the models cost, as far as it is known.
 
     Args:
-        source: a `ModelInfo` of one model, a `ModelRegistry`, a function that returns the `ModelInfo` for a
+        source: a `ModelInfo` of the agent's model, a `ModelRegistry`, a function that returns the `ModelInfo` for a
             name, or None. A registry or function is asked in the turn; what it raises is logged, and costs are unknown.
 
     Raises:
@@ -201,13 +201,18 @@ class Prices:
         self._source = expect(ask, ModelInfo | Callable | None, "prices", wanted)
         self._failures = FailureLog()
 
-    def of(self, model: str, declared: ModelInfo | None = None) -> ModelInfo | None:
-        """Return the facts about a model as they are now; `declared`, those of its adapter, if they have prices."""
+    def of(
+        self, model: str, declared: ModelInfo | None = None, *, is_agent: bool = True
+    ) -> ModelInfo | None:
+        """Return the facts about a model as they are now; `declared`, those of its adapter, if they have prices.
+
+        A single `ModelInfo` is taken for the agent's model whatever its name, for another it has to be of its name.
+        """
         if declared is not None and declared.input_price is not None:
             return declared
         source = self._source
         if isinstance(source, ModelInfo):
-            return source if may_be(source.name, model) else None
+            return source if is_agent or may_be(source.name, model) else None
         if source is None or not model:
             return None
         wanted = "a function that returns a ModelInfo, or None"

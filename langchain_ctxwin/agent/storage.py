@@ -333,11 +333,10 @@ def _tokens(usage: Usage) -> int:
 def _bounds(step: AgentStep) -> list[Bound]:
     """The limits that are set, what was allowed since included, with what answers and summaries took."""
     settings, guard = step.window.settings, step.window.session.guard
-    prices, writer = step.engine.prices, step.engine.summarizer_model
     spent, allowed = _spent(step), guard.get("allowed") or {}
     written = Usage.of(guard.get("summarizer"))
     spent["tokens"] += _tokens(written)
-    spent["cost"] += written.cost(prices.of(writer)) or 0
+    spent["cost"] += written.cost(step.engine.summarizer_info()) or 0
     return [
         Bound(name, spent[amount], max(Decimal(limit), Decimal(allowed.get(name, 0))))
         for name, amount in AMOUNTS.items()
@@ -360,9 +359,7 @@ def _require_prices(step: AgentStep) -> None:
     most = step.window.settings.max_thread_cost
     known = {model: engine.info_of(step.window)}
     if not engine.is_local:
-        known.setdefault(
-            engine.summarizer_model, engine.prices.of(engine.summarizer_model)
-        )
+        known.setdefault(engine.summarizer_model, engine.summarizer_info())
     for name, info in known.items():
         if Usage(input_tokens=0, output_tokens=0).cost(info) is None:
             raise ConfigError(

@@ -374,9 +374,11 @@ def silent_overflow(
     parts, least = usage.get("input_token_details") or {}, window.lower_tokens
     cached = sum(parts.get(key) or 0 for key in ("cache_read", "cache_creation"))
     reported, output = sent_tokens(reply), count_of(usage.get("output_tokens"))
-    is_same = may_be(answered_by(reply), window.sizing.model)
-    if not reported or output is None or reported < cached or not is_same:
+    if not reported or output is None or reported < cached:
         return None
+    sizes, extended = window.sizing, window.last_report
+    if not may_be(answered_by(reply), sizes.model):
+        sizes, extended, least = Sizes(), None, 0
     total, context = reported + output, window.limits.context_window or 0
     reasons = {reason.rpartition(".")[2].lower() for reason in stop_reasons(reply)}
     is_at_edge = abs(total - context) <= EDGE_SHARE * context
@@ -385,8 +387,8 @@ def silent_overflow(
         return ContextOverflow(
             total, reported, "input_plus_output", requested_output_tokens
         )
-    before, doubted = window.last_report, window.sizing.doubted
-    added = max(0, least - before.tokens) if before else 0
+    before, doubted = extended, sizes.doubted
+    added = max(0, least - extended.tokens) if extended else 0
     if doubted and doubted.tokens < doubted.estimate:
         before = doubted
         added = max(0, window.estimates.total_tokens - doubted.estimate)

@@ -111,7 +111,7 @@ def test_faults_of_a_table_are_told_at_once(refusal):
         (
             "toml",
             "kepp = 1",
-            "kepp (int): Extra inputs are not permitted",
+            "unknown setting kepp (did you mean keep?): remove it or correct its name",
         ),
         (
             "json",

@@ -287,7 +287,7 @@ def test_a_run_changes_settings_for_itself(make, context):
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ({"triger": 0.8}, r"triger \(float\): Extra inputs"),
+        ({"triger": 0.8}, r"unknown setting triger \(did you mean trigger\?\)"),
         ({"trigger": 0.3, "keep": 0.5}, r"keep=0.5 is not below trigger=0.3"),
         ("lean", r"ctxwin='lean': pass settings of ContextConfig by their names"),
     ],
