@@ -22,7 +22,6 @@ from langchain_ctxwin.agent.state import (
 from langchain_ctxwin.config import (
     ContextConfig,
     FileConfig,
-    RetrievalConfig,
     RoutingConfig,
     ToolOverrides,
     ToolResultConfig,
@@ -114,7 +113,6 @@ __all__ = [
     "NoModelFitsError",
     "PlainContextState",
     "ResultGoneError",
-    "RetrievalConfig",
     "RetrievalResult",
     "RoutedChatModel",
     "RoutingConfig",

@@ -373,24 +373,6 @@ class ToolResultConfig(_ToolSettings, Settings, env_prefix="CTXWIN_TOOL_RESULTS_
         return self.model_copy(update=overrides.model_dump(exclude_unset=True))
 
 
-class RetrievalConfig(Settings, env_prefix="CTXWIN_RETRIEVAL_"):
-    """Defaults of the retrieval budget; a `BudgetedRetriever` reads them once.
-
-    Environment variables: `CTXWIN_RETRIEVAL_<FIELD>`, e.g. `CTXWIN_RETRIEVAL_MAX_CONTEXT_TOKENS=4096`.
-
-    Attributes:
-        max_context_tokens: Budget of one retrieval, in tokens: about sixteen chunks of 500 tokens.
-        score: Metadata key that holds a chunk's relevance, higher is better.
-        k: Largest number of chunks, whatever their size.
-        on_overflow: Stop at the first chunk that does not fit, or skip it and go on with smaller ones.
-    """
-
-    max_context_tokens: PositiveInt = 8192
-    score: str = "score"
-    k: PositiveInt | None = None
-    on_overflow: Literal["stop", "skip"] = "stop"
-
-
 class RoutingConfig(Settings, env_prefix="CTXWIN_ROUTING_"):
     """How a `ModelRouter` chooses; whatever does not fit is never chosen.
 
@@ -460,7 +442,6 @@ class FileConfig(ContextConfig):
 
     Attributes:
         tool_results: Settings of `ToolResultGuard`.
-        retrieval: Settings of a `BudgetedRetriever`, which takes them as arguments.
         routing: Settings of `ModelRouter`.
         alerts: Thresholds of `Alerts`.
 
@@ -477,7 +458,6 @@ class FileConfig(ContextConfig):
     """
 
     tool_results: ToolResultConfig = Field(default_factory=ToolResultConfig)
-    retrieval: RetrievalConfig = Field(default_factory=RetrievalConfig)
     routing: RoutingConfig = Field(default_factory=RoutingConfig)
     alerts: AlertConfig = Field(default_factory=AlertConfig)
 

@@ -552,22 +552,16 @@ class ContextEngine:
         session = replace(window.session, counts=refused(window, overflow))
         return self._measured(replace(window, session=session), was_refused=True)
 
-    def recover(
-        self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True
-    ) -> dict[str, Any]:
-        """Learn from a refused request, shrink the view and return the session update.
+    def shrunk(self, learned: Window, refused: Window) -> Window:
+        """Return the request after a refusal, compacted where that is due.
 
-        Calls no model. What the provider stated about its limit is kept in `context_counts`.
+        Args:
+            learned: the refused request as `learn` measures it anew.
+            refused: the request that was sent.
 
         Raises:
             BudgetExceededError: the request is at its smallest and still too large.
         """
-        return self.shrunk(
-            self.learn(window, overflow, is_stated=is_stated), window
-        ).session.to_json()
-
-    def shrunk(self, learned: Window, refused: Window) -> Window:
-        """Return the request after a refusal: `learned`, the refused one measured anew, compacted where that is due."""
         before = refused.view.without_media.items()
         if learned.view.without_media.items() - before:
             return learned

@@ -27,10 +27,7 @@ from pydantic import (
     model_validator,
 )
 
-from langchain_ctxwin.config import (
-    RetrievalConfig,
-    explained,
-)
+from langchain_ctxwin.config import explained
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.core.model_info import family_of
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
@@ -59,22 +56,17 @@ class RetrievalResult:
     tokens: int
 
 
-def _default(name: str) -> Any:
-    """A field that is read from the environment when an object is made."""
-    return Field(default_factory=lambda: getattr(RetrievalConfig(), name))
-
-
 class _Budgeted(BaseModel):
     """The settings and the selection that the retriever and the compressor share."""
 
-    max_context_tokens: Annotated[int, Field(gt=0)] = _default("max_context_tokens")
-    score: str | Callable[[Document], float | None] = _default("score")
-    k: Annotated[int, Field(gt=0)] | None = _default("k")
+    max_context_tokens: Annotated[int, Field(gt=0)] = 8192
+    score: str | Callable[[Document], float | None] = "score"
+    k: Annotated[int, Field(gt=0)] | None = None
     score_order: Literal["auto", "similarity", "distance"] = "auto"
     counter: Callable[..., int] | None = None
     model: Any = None
     price_document: Callable[[Document], str | int] | None = None
-    on_overflow: Literal["stop", "skip"] = _default("on_overflow")
+    on_overflow: Literal["stop", "skip"] = "stop"
 
     def _price(self) -> Callable[[Document], int]:
         """Prices a document by the counter, else as the estimator of the model's family does."""
@@ -201,9 +193,7 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
             `TokenEstimator()`, `count_tokens_approximately` works too.
         on_overflow: `"stop"` at the first chunk that does not fit, or `"skip"` it and go on with smaller ones.
 
-        Defaults come from `RetrievalConfig` when the retriever is made, so that environment variables such as
-        `CTXWIN_RETRIEVAL_K` count; those of a file are arguments, `**config.retrieval.model_dump()`. Arguments that
-        are unknown, of the wrong type or out of range raise `ConfigError`.
+        Arguments that are unknown, of the wrong type or out of range raise `ConfigError`.
 
     Instantiate:
         Vector stores return scores beside the documents, not in them: wrap the search that does.

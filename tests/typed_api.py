@@ -39,7 +39,6 @@ from langchain_ctxwin import (
     ModelLimits,
     ModelRegistry,
     ModelRouter,
-    RetrievalConfig,
     RetrievalResult,
     RoutedChatModel,
     RoutingConfig,
@@ -212,8 +211,6 @@ async def retrieval(base: BaseRetriever, documents: list[Document]) -> None:
     assert_type(result.tokens, int)
     compressor = BudgetedCompressor(max_context_tokens=2048)
     compressor.compress_documents(documents, "question")
-    assert_type(RetrievalConfig().max_context_tokens, int)
-    assert_type(RetrievalConfig.from_file("settings.toml"), RetrievalConfig)
 
 
 async def tool_results(

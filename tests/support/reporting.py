@@ -160,9 +160,9 @@ class Chat:
 
     def refused(self, window, *, limit=None, actual=None):
         """Recover from a refusal with these sizes; return the window that is sent next."""
-        self.state |= self.engine.recover(
-            window, ContextOverflow(limit=limit, actual=actual, kind="input")
-        )
+        overflow = ContextOverflow(limit=limit, actual=actual, kind="input")
+        learned = self.engine.learn(window, overflow)
+        self.state |= self.engine.shrunk(learned, window).session.to_json()
         return self.measure()
 
     def uncut(self, window, stated):

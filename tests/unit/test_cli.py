@@ -39,7 +39,7 @@ def test_a_wrong_number_ends_with_the_usage(capsys, number):
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
     """A file that sets three things, one of them secret, beside an environment that sets another."""
-    monkeypatch.setenv("CTXWIN_RETRIEVAL_K", "3")
+    monkeypatch.setenv("CTXWIN_ROUTING_QUALITY", "3")
     path = tmp_path / "settings.toml"
     path.write_text(
         'keep = 0.4\n[tool_results]\ncursor_keys = ["s3cret"]\n[tool_results.per_tool.search]\nmax_tokens = 5\n'
@@ -58,7 +58,7 @@ def test_every_setting_is_shown(settings, capsys):
     """Also those that the environment sets, or nobody; secrets are masked, and of a tool is shown what differs."""
     assert main(["config", str(settings)]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert (shown["keep"], shown["retrieval"]["k"]) == (0.4, 3)
+    assert (shown["keep"], shown["routing"]["quality"]) == (0.4, 3)
     assert shown["routing"]["when_full"] == "compact"
     assert shown["tool_results"]["cursor_keys"] == ["**********"]
     assert shown["tool_results"]["per_tool"] == {"search": {"max_tokens": 5}}

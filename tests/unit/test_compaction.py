@@ -352,7 +352,8 @@ def test_a_learned_joint_limit_leaves_room_for_the_answer(
         CharCounter(),
         config=ContextConfig(summarize="off", output_reserve=reserve),
     )
-    state = engine.recover(engine.measure(turns(16)), overflow)
+    learned = engine.learn(engine.measure(turns(16)), overflow)
+    state = learned.session.to_json()
     report = engine.measure(turns(16), session=state).report
     assert (report["context_window"], report["input_limit"]) == (4096, input_limit)
 

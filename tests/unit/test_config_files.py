@@ -8,7 +8,6 @@ import pytest
 from langchain_ctxwin.config import (
     ContextConfig,
     FileConfig,
-    RetrievalConfig,
     ToolOverrides,
     ToolResultConfig,
 )
@@ -22,18 +21,14 @@ max_tokens = 2000
 
 [tool_results.per_tool.search]
 fields = ["items[].id"]
-
-[retrieval]
-k = 3
 """
-JSON = """{"keep": 0.4, "retrieval": {"k": 3},
+JSON = """{"keep": 0.4,
 "tool_results": {"max_tokens": 2000, "per_tool": {"search": {"fields": ["items[].id"]}}}}"""
 SETTINGS = FileConfig(
     keep=0.4,
     tool_results=ToolResultConfig(
         max_tokens=2000, per_tool={"search": ToolOverrides(fields=("items[].id",))}
     ),
-    retrieval=RetrievalConfig(k=3),
 )
 
 
@@ -65,7 +60,7 @@ def refusal(read):
 @pytest.mark.parametrize(("ending", "text"), [("toml", TOML), ("json", JSON)])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_every_format_gives_the_same_settings(read, ending, text, mark):
-    """Tables of their own hold the settings of tools and retrieval; some editors write a byte order mark."""
+    """Tables of their own hold the settings of tools; some editors write a byte order mark."""
     assert read(ending, mark + text) == SETTINGS
     assert read("toml", "# keep = 0.4\n") == FileConfig()
 
@@ -75,10 +70,15 @@ def test_the_environment_fills_what_the_file_leaves_out(read, monkeypatch):
     monkeypatch.setenv("CTXWIN_CONTEXT_TRIGGER", "0.8")
     monkeypatch.setenv("CTXWIN_TOOL_RESULTS_MAX_SHARE", "0.1")
     monkeypatch.setenv("CTXWIN_TOOL_RESULTS_MAX_TOKENS", "9")
-    monkeypatch.setenv("CTXWIN_RETRIEVAL_K", "7")
+    monkeypatch.setenv("CTXWIN_ROUTING_QUALITY", "7")
     config = read("toml", "keep = 0.4\n[tool_results]\nmax_tokens = 2000\n")
     tools = config.tool_results
-    assert (config.trigger, tools.max_share, tools.max_tokens, config.retrieval.k) == (
+    assert (
+        config.trigger,
+        tools.max_share,
+        tools.max_tokens,
+        config.routing.quality,
+    ) == (
         0.8,
         0.1,
         2000,

@@ -412,10 +412,8 @@ def test_only_what_a_provider_stated_is_told_to_other_conversations(is_stated, l
         for message in (HumanMessage(QUESTION, id=f"q{n}"), AIMessage("ok", id=f"a{n}"))
     ]
     window = engine.measure([*history, HumanMessage("next", id="n")])
-    state = engine.recover(
-        window,
-        ContextOverflow(limit=8_000, actual=None, kind="input"),
-        is_stated=is_stated,
-    )
+    overflow = ContextOverflow(limit=8_000, actual=None, kind="input")
+    learned = engine.learn(window, overflow, is_stated=is_stated)
+    state = learned.session.to_json()
     assert engine.measure(history, session=state).budget.input_limit == 8_000
     assert engine.measure([HumanMessage("hi", id="x")]).budget.input_limit == limit

@@ -41,7 +41,6 @@ PUBLIC_NAMES = {
     "NoModelFitsError",
     "PlainContextState",
     "ResultGoneError",
-    "RetrievalConfig",
     "RetrievalResult",
     "RoutedChatModel",
     "RoutingConfig",

@@ -26,7 +26,6 @@ from langchain_ctxwin import (
     RetrievalResult,
     TokenEstimator,
 )
-from langchain_ctxwin.config import RetrievalConfig
 
 NO_SCORE = object()
 NUMBERS = [
@@ -326,35 +325,6 @@ def test_kept_and_dropped_are_the_input_in_order_and_fit(pairs, budget, k, on_ov
 
 
 # Settings
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda **options: BudgetedRetriever(base=FixedRetriever(), **options),
-        BudgetedCompressor,
-    ],
-)
-def test_arguments_win_over_files_and_both_over_the_environment(
-    monkeypatch, tmp_path, make
-):
-    """Defaults are read when the object is made; `k=None` is an argument too."""
-
-    def values(made):
-        return made.max_context_tokens, made.score, made.k, made.on_overflow
-
-    assert (values(make()), make().counter) == ((8192, "score", None, "stop"), None)
-    for name, value in {"MAX_CONTEXT_TOKENS": "10", "K": "3", "SCORE": "a"}.items():
-        monkeypatch.setenv(f"CTXWIN_RETRIEVAL_{name}", value)
-    assert values(make(on_overflow="skip")) == (10, "a", 3, "skip")
-    assert values(make(k=None, score="rank")) == (10, "rank", None, "stop")
-    path = tmp_path / "retrieval.toml"
-    path.write_text('max_context_tokens = 50\nscore = "rank"\nk = 4\n')
-    config = RetrievalConfig.from_file(path).model_dump()
-    assert values(make(**config | {"k": 2})) == (50, "rank", 2, "stop")
-    monkeypatch.setenv("CTXWIN_RETRIEVAL_K", "0")
-    with pytest.raises(ConfigError, match="k='0'"):
-        make()
 
 
 @pytest.mark.parametrize(

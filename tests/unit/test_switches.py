@@ -9,7 +9,6 @@ from langchain_ctxwin import (
     ConfigError,
     FileConfig,
     ModelRouter,
-    RetrievalConfig,
     ToolOverrides,
     ToolResultConfig,
     ToolResultGuard,
@@ -97,4 +96,4 @@ def test_a_router_follows_a_live_configuration():
     live.current = FileConfig(routing={"complexity": "low"})
     assert routes.route("hi").name == "small"
     with pytest.raises(ConfigError, match=r"pass RoutingConfig\(...\), a FileConfig"):
-        router(RetrievalConfig())
+        router(ToolResultConfig())
