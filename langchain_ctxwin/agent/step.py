@@ -338,7 +338,7 @@ class AgentStep:
         They have room by the window of the conversation's model, else by the smallest one.
         """
         selector, names = self.selector, self.tool_names
-        if selector is None or (names and self._loads_tools()):
+        if selector is None:
             return None
         sent = in_prompt(window.tools, window.rules.provider)
         others = [tool for tool in sent if name_of(tool) not in names]
@@ -363,11 +363,7 @@ class AgentStep:
 
     @property
     def tools(self) -> Sequence[Any]:
-        """The tools of the request, without those of a response format: the agent's, and those that were chosen.
-
-        Where a message can load a tool, the others follow as deferred definitions, so that nothing changes when one of
-        them is found.
-        """
+        """The tools of the request, without those of a response format: the agent's, and those that were chosen."""
         selector = self.selector
         if selector is None:
             return self.all_tools
@@ -375,28 +371,13 @@ class AgentStep:
         search = given.pop(selector.search_tools.name, None)
         chosen = {name_of(tool): tool for tool in selector.named(self.tool_names)}
         offered = [tool for name, tool in given.items() if name not in selector]
-        finds_more = search is not None and len(chosen) < len(selector.tools)
-        if finds_more:
+        if search is not None and len(chosen) < len(selector.tools):
             offered.append(search)
-        offered += [
+        return offered + [
             given.get(name, tool)
             for name, tool in chosen.items()
             if isinstance(tool, Mapping) or name in given
         ]
-        if finds_more and self._loads_tools():
-            offered += [
-                tool
-                for tool in selector.deferred_forms
-                if name_of(tool) in given.keys() - chosen.keys()
-            ]
-        return offered
-
-    def _loads_tools(self) -> bool:
-        """True when messages load further tools, so that the chosen ones stay as they are."""
-        if self.selector is None or not self.selector.deferred_forms:
-            return False
-        chosen = self.chosen
-        return self.engine.rules_of(chosen.info if chosen else self.call).loads_tools
 
     def choose_model(self, router: ModelRouter) -> None:
         """Choose the candidate which takes the request as it stands, else the largest.

@@ -44,9 +44,6 @@ class Rules:
     takes_breakpoints: bool = False
     """OpenAI's prompt cache matches at breakpoints, which blocks of content may set."""
 
-    loads_tools: bool = False
-    """A message can load a tool whose definition was deferred, so that the tools of a conversation stay the same."""
-
     calls_need_reasoning: bool = True
     """A call that waits for its result has to come back with the reasoning before it; so with a provider that nobody
     knows."""
@@ -319,7 +316,6 @@ def rules_of(model: object) -> Rules:
         and (is_new or CACHE_BREAKPOINTS in capabilities),
         calls_need_reasoning=rules.calls_need_reasoning or is_manual,
         takes_cache_key=takes_cache_key,
-        loads_tools=is_claude and profile.get("mid_conversation_tools") is True,
         takes_system_behind_user=is_claude
         and profile.get("mid_conversation_system_messages") is True,
         takes_betas=rules.provider == "anthropic" and hasattr(inner, "betas"),

@@ -28,8 +28,7 @@ from itertools import accumulate
 from math import ceil, inf
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
-from langchain_core.tools import BaseTool
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from langchain_ctxwin.core.overflow import ContextOverflow
 
@@ -259,7 +258,6 @@ UNSEALED_KEYS = frozenset({"tool_calls", "function_call", "audio"})
 
 BLOCK_ID = "ctxwin-compaction"  # of the message that begins a request with a block
 # marks a tool whose definition is not in the prompt until a search loads it
-DEFERRED = {"defer_loading": True}
 # key of an artifact that names the tools which a search found
 FOUND_KEY = "ctxwin_tools"
 COMPACTED_TEXT = "[Summary that the provider before wrote of what came earlier]"
@@ -387,25 +385,6 @@ def without_bound_reasoning(message: AnyMessage) -> AnyMessage:
         return message
     content = without_blocks(message.content, lambda block: _is_bound(message, block))
     return with_fields(message, content=content)
-
-
-def loading(message: AnyMessage) -> AnyMessage:
-    """Return the result of a tool search as references that load the found tools; any other message as it is."""
-    artifact = message.artifact if isinstance(message, ToolMessage) else None
-    names = artifact.get(FOUND_KEY) if isinstance(artifact, Mapping) else None
-    if not names:
-        return message
-    kind = {"type": TOOL_REFERENCE_TYPE}
-    references = [{**kind, "tool_name": str(name)} for name in names]
-    return with_fields(message, content=references)
-
-
-def deferred(tool: Any) -> Any:
-    """Return a tool that is not in the prompt until a message loads it; None for a form that cannot say so."""
-    if isinstance(tool, BaseTool):
-        return tool.model_copy(update={"extras": {**(tool.extras or {}), **DEFERRED}})
-    is_claudes = isinstance(tool, Mapping) and "input_schema" in tool
-    return {**tool, **DEFERRED} if is_claudes else None
 
 
 def in_prompt(tools: Sequence[Any], provider: str) -> Sequence[Any]:

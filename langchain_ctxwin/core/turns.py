@@ -41,7 +41,6 @@ from langchain_ctxwin.core.pairing import (
 from langchain_ctxwin.core.provider_blocks import (
     apart,
     compaction_in,
-    loading,
     media_in,
     readable,
     text_of,
@@ -512,7 +511,7 @@ def _sent_step(step: Step, view: View, before: Before) -> Step:
     is_edited = edited and not edited.isdisjoint(_ids(step))
     if step.is_plain and not (is_edited or is_unsealed):
         return step
-    key = (rules.provider, rules.loads_tools, is_unbound, is_unsealed)
+    key = (rules.provider, is_unbound, is_unsealed)
     if not is_edited and key in step.sent:
         return step.sent[key]
     messages: Iterable[AnyMessage] = step.messages
@@ -521,8 +520,6 @@ def _sent_step(step: Step, view: View, before: Before) -> Step:
     if is_unsealed:
         messages = map(unsealed, messages)
     messages = [readable(message, rules.provider) for message in messages]
-    if rules.loads_tools:
-        messages = map(loading, messages)
     if is_unbound:
         messages = map(without_bound_reasoning, messages)
     sent = _with_messages(step, [sendable(one, rules.provider) for one in messages])

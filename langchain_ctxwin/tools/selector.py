@@ -12,7 +12,7 @@ from langchain_core.runnables import run_in_executor
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.provider_blocks import FOUND_KEY, deferred
+from langchain_ctxwin.core.provider_blocks import FOUND_KEY
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.errors import ConfigError, expect
@@ -195,12 +195,6 @@ class ToolSelector:
     def tools(self) -> list[Any]:
         """All tools, as they were given."""
         return [entry.tool for entry in self._entries]
-
-    @cached_property
-    def deferred_forms(self) -> tuple[Any, ...]:
-        """All tools as definitions that a message loads, where a provider can; empty when one of them cannot say so."""
-        forms = tuple(map(deferred, self.tools))
-        return () if None in forms else forms
 
     def __contains__(self, name: object) -> bool:
         return name in self._numbers

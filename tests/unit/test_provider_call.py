@@ -12,7 +12,7 @@ from langchain_anthropic import ChatAnthropic
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import StructuredTool, tool
+from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -20,7 +20,6 @@ from langchain_ctxwin import (
     ContextConfig,
     ModelInfo,
     ModelLimits,
-    ToolSelector,
     create_context_agent,
 )
 from langchain_ctxwin.core.model_info import RULES, UNKNOWN, rules_of
@@ -316,53 +315,6 @@ def test_a_compaction_begins_server_side_history_anew(adapter):
         elif number:
             assert named[number] == f"resp_{number - 1}"
             assert len(request["input"]) == 1
-
-
-def make_tool(number, words):
-    return StructuredTool.from_function(
-        lambda what: f"{what} done", name=f"tool{number}", description=f"Can {words}. " + "More on it. " * 40,
-        args_schema={"type": "object", "properties": {"what": {"type": "string"}}},
-    )  # fmt: skip
-
-
-TOOLS = [make_tool(n, f"book trains to city{n}") for n in range(29)] + [
-    make_tool(29, "repair violins")
-]
-
-
-@pytest.mark.parametrize("adapter", ["nodes", "after"])
-@pytest.mark.parametrize("can_load", [True, False])
-def test_a_tool_that_is_found_is_loaded_without_another_tool_set(adapter, can_load):
-    """All tools are sent with every request, most of them deferred; what a search finds is loaded by its result."""
-    answers = [
-        AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call_{name}"}])
-        for name, args in (
-            ("search_tools", {"query": "repair violins"}),
-            ("tool29", {"what": "viola"}),
-        )
-    ]
-    model = claude(
-        *answers,
-        profile={"mid_conversation_tools": can_load, "max_input_tokens": 4_000},
-    )
-    agent = agent_of(model, adapter, tool_selector=ToolSelector(TOOLS, 1_000))
-    question = [HumanMessage("Book a train to city3, please.")]
-    state = agent.invoke({"messages": question}, THREAD)
-    assert [
-        message.content
-        for message in state["messages"]
-        if isinstance(message, ToolMessage)
-    ][-1] == "viola done"
-    sets = [json.dumps(request["tools"], sort_keys=True) for request in sent_by(model)]
-    assert len(sets) == 3
-    assert (len(set(sets)) == 1) is can_load
-    result = sent_by(model)[1]["messages"][-1]["content"][0]["content"]
-    found = [{"type": "tool_reference", "tool_name": "tool29"}]
-    assert (result == found) is can_load
-    deferred = sum(
-        tool.get("defer_loading", False) for tool in sent_by(model)[0]["tools"]
-    )
-    assert (deferred > 20) is can_load
 
 
 # Is what differs between providers and releases of models one table, switched by facts and never by a name?
