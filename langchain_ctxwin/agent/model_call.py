@@ -10,7 +10,6 @@ from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
-from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import count_spent
@@ -117,7 +116,8 @@ class ModelCall:
             )
         if why := dropped_reasoning(reply):  # the model saw the request without it
             step.anew(without_reasoning(step.window))
-            self._report_removed_reasoning(reason=why)
+            model = step.window.model
+            self._engine.reporter.notice("reasoning_left_out", model, reason=why)
         window = step.window
         step.take_answerer(reply)
         # a candidate that took over is told of with its own limits and prices
@@ -136,8 +136,6 @@ class ModelCall:
         """Send an attempt; the reply, or the error that it met."""
         try:
             return (yield from self._send(attempt)), None
-        except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
-            raise
         except Exception as error:  # noqa: BLE001  # recovered from, or raised again
             return None, error
 
@@ -181,20 +179,14 @@ class ModelCall:
         if part == "history":
             return replace(attempt, request=without_response_ids(attempt.request))
         refused = "unsealed" if part == "sealed" else "unbound"
-        session = without_reasoning(step.window, refused)
         before = self._attempt()
-        step.anew(session)
+        step.anew(without_reasoning(step.window, refused))
         step.fit()
         mended = self._attempt()
         if mended == before:
             return attempt
-        self._report_removed_reasoning()
+        self._engine.reporter.notice("reasoning_left_out", step.window.model)
         return mended
-
-    def _report_removed_reasoning(self, **about: Any) -> None:
-        """Report that reasoning is left out of requests from now on."""
-        model = self._step.window.model
-        self._engine.reporter.notice("reasoning_left_out", model, **about)
 
     def _recovered(
         self,

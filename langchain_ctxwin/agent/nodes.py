@@ -20,8 +20,8 @@ from langchain_ctxwin.agent.model_call import Attempt, ModelCall
 from langchain_ctxwin.agent.state import (
     OUR_KEYS,
     HookState,
+    PlainContextState,
     State,
-    StepState,
     Update,
     kept,
     mapping_of,
@@ -416,7 +416,7 @@ def add_context_nodes(
         nodes.build_messages,
     )
     # Every key of the graph and those of a session: what a node takes as a dict, whatever the state is made of.
-    session = get_type_hints(StepState, include_extras=True)
+    session = get_type_hints(PlainContextState, include_extras=True)
     new = {key: hint for key, hint in session.items() if key not in builder.channels}
     schema = _typed_dict(
         "StepState",

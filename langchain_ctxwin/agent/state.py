@@ -168,12 +168,6 @@ class _NodeKeys(_StateKeys, total=False):
     """The request, for a model node of your own; ours builds the same list from the state. Never checkpointed."""
 
 
-class StepState(_NodeKeys, total=False):
-    """The keys that the nodes read; a graph whose own state lacks them gets them with the nodes."""
-
-    messages: list[AnyMessage]
-
-
 class HookState(_StateKeys, total=False):
     """What a `pre_model_hook` reads: the agent brings the key of the request along."""
 

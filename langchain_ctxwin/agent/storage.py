@@ -120,9 +120,8 @@ def advanced(step: AgentStep) -> Work[None]:
         if due := planning.prepare(window, is_on_demand=is_on_demand):
             _begin(step, *due)
     elif pending.is_written:
-        has_room = window.price_text(pending.text) < window.room
-        if window.need() and not (has_room and planning.ready(window)):
-            _fail(step, pending, "its messages were edited, or it has no room any more")
+        if window.need() and window.price_text(pending.text) >= window.room:
+            _fail(step, pending, "it has no room any more")
     else:
         job, store = step.engine.jobs.find(pending.key), step.place.summaries
         written, failure = (job.written, job.failure) if job else (None, "")
