@@ -49,8 +49,6 @@ KEPT_CALLS = frozenset({"tool_calls", "function_call"})
 UNSENT_TYPES = frozenset({"tool_call", "invalid_tool_call", "tool_call_chunk"})
 """Standard blocks, which integrations send only as `tool_calls`, or where the message says that its content is v1."""
 
-# has no twin in `tool_calls`: the integration would send both
-SCREEN_CALL = "computer_call"
 # where blocks keep the arguments of a call
 ARGUMENT_KEYS = ("input", "args", "arguments", "action", "partial_json")
 # what LangChain calls the argument of a tool that takes one text
@@ -103,12 +101,7 @@ def calls_of(message: AnyMessage) -> tuple[AnyCall, ...]:
     """Return the calls that a message states, in order; malformed ones later, because providers want them answered."""
     if not isinstance(message, AIMessage):
         return ()
-    calls: list[AnyCall] = [*message.tool_calls, *message.invalid_tool_calls]
-    content: Any = message.content
-    if type(content) is list:
-        screens = (b for b in content if is_call(b) and b["type"] == SCREEN_CALL)
-        calls += map(_call_in, screens)
-    return tuple(calls)
+    return (*message.tool_calls, *message.invalid_tool_calls)
 
 
 def call_ids(message: AnyMessage) -> tuple[str, ...]:
@@ -164,7 +157,7 @@ def _with_tool_calls(message: AIMessage) -> AIMessage:
 
 def _is_unlisted(block: Any, listed: Sequence[AnyCall]) -> bool:
     """True for a call that `tool_calls` do not state, too; a block without an id belongs to those."""
-    if not is_call(block) or block["type"] == SCREEN_CALL:
+    if not is_call(block):
         return False
     ids = {block.get("call_id"), block.get("id")} - {None, ""}
     return ids.isdisjoint(call["id"] for call in listed) if ids else not listed

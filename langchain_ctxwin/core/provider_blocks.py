@@ -58,7 +58,6 @@ CALL_TYPES = frozenset(
         "invalid_tool_call",
         "function_call",
         "custom_tool_call",
-        "computer_call",
     }
 )
 """Types of blocks that state a call for the application; calls that a server answers itself are none of them."""
@@ -67,7 +66,6 @@ RESULT_TYPES = {
     "tool_result": "tool_use_id",
     "function_call_output": "call_id",
     "custom_tool_call_output": "call_id",
-    "computer_call_output": "call_id",
 }
 """Types of blocks that state the result of a call, with the key that names the call."""
 
