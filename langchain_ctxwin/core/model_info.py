@@ -258,7 +258,6 @@ CALL_SETTINGS = (
     "cache_control",
     "cached_content",
     "context_management",
-    "output_config",
     "prompt_cache_key",
     "store",
     "thinking",

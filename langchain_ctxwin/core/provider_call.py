@@ -35,7 +35,6 @@ from langchain_ctxwin.core.provider_blocks import (
     with_fields,
 )
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.turns import last_user
 
 BREAKPOINT, OPENAI_BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
 # Of one request (Anthropic, prompt caching guide), more are refused; that OpenAI writes, its own included.
@@ -165,8 +164,6 @@ def call_arguments(
         ids = (_response_id(message) for message in reversed(window.history.messages))
         previous_id = next(filter(None, ids), None)
         arguments["diagnostics"] = {**diagnostics, "previous_message_id": previous_id}
-    if is_claude and (config := _counted_down(window, own.get("output_config"))):
-        arguments["output_config"] = config
     betas: list[str] = []
     model, may_ask = window.model, rules.takes_betas and own.get("thinking") is None
     # it refused reasoning of another prefix before
@@ -181,19 +178,6 @@ def call_arguments(
     if rules.provider == "gemini" and own.get("cached_content"):
         arguments["tools"] = []  # the content that somebody stored has the tools
     return arguments
-
-
-def _counted_down(window: Window, config: Any) -> dict[str, Any]:
-    """The setting of a task budget with what remains of it; empty where nothing of the current turn has left.
-
-    The API counts what it sees of the turn by itself, so that what remains is the same between compactions.
-    """
-    budget, messages = (config or {}).get("task_budget"), window.history.messages
-    gone = messages[(last_user(messages) or 0) + 1 : window.start]
-    if not budget or not gone or "remaining" in budget:
-        return {}
-    remaining = max(0, budget.get("total", 0) - sum(map(window.price, gone)))
-    return {**config, "task_budget": {**budget, "remaining": remaining}}
 
 
 def dropped_reasoning(answer: Any) -> str:

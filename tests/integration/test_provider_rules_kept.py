@@ -214,45 +214,6 @@ def test_a_signature_of_another_project_is_refused_once():
     assert set(statuses(servers[1])[1:]) == {200}
 
 
-def looking_around(steps):
-    """Looks so many times, then answers."""
-
-    def blocks(body):
-        done = str(body["messages"]).count("'tool_result'")
-        thought = {"type": "thinking", "thinking": "Let me see."}
-        if not done or blocks.looks < steps:
-            blocks.looks += 1
-            place = {"place": f"pier {blocks.looks}"}
-            return [thought, {"type": "tool_use", "name": "look", "input": place}]
-        return [thought, {"type": "text", "text": "That is all."}]
-
-    blocks.looks = 0
-    return blocks
-
-
-@pytest.mark.parametrize("summarizer", [None, "native"])
-def test_a_model_is_told_what_remains_of_its_task_budget(summarizer):
-    """What left the view counts as spent: the countdown never rises, and between compactions the prompt is cached."""
-    budget = {"type": "tokens", "total": 20_000}
-    with AnthropicServer(context_window=4_000, policy=looking_around(60)) as server:
-        model = server.chat_model(output_config={"task_budget": budget})
-        state = invoked(
-            model,
-            [HumanMessage("Look around.")],
-            window=4_000,
-            saver=InMemorySaver(),
-            summarizer=summarizer,
-        )
-    assert state["messages"][-1].text == "That is all."
-    assert set(statuses(server)) == {200}
-    told = [tokens for tokens in server.countdowns if tokens is not None]
-    assert told == sorted(told, reverse=True)
-    assert told[-1] < 20_000 - 2 * 4_000
-    usages = [m.usage_metadata for m in state["messages"] if isinstance(m, AIMessage)]
-    read = sum(usage["input_token_details"]["cache_read"] for usage in usages)
-    assert read > 0.6 * sum(usage["input_tokens"] for usage in usages)
-
-
 def test_thinking_that_the_server_left_out_is_sent_no_more():
     """It says so where the request asked to drop it; our count is that of what the model saw, and an event says why."""
     sink, saver = MemorySink(), InMemorySaver()

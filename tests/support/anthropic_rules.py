@@ -56,7 +56,6 @@ def check(body, betas):
     _check_tools(body)
     _check_edits(body)
     _check_demand(body, betas)
-    _check_budget(body)
     seen = visible(body)
     _check_parts(seen["messages"])
     _check_pairs(seen["messages"])
@@ -134,36 +133,6 @@ def _check_demand(body, betas):
             "the last `assistant` turn is not finished",
             code="compaction_incomplete_turn",
         )
-
-
-def _check_budget(body):
-    """Source: https://platform.claude.com/docs/en/build-with-claude/task-budgets."""
-    budget = task_budget(body)
-    if budget and not 0 <= budget.get("remaining", 0) <= budget["total"]:
-        raise RefusalError("output_config.task_budget.remaining: must be within total")
-
-
-def task_budget(body):
-    """Return what a request says of the tokens that the current loop of calls may take."""
-    return (body.get("output_config") or {}).get("task_budget") or {}
-
-
-def countdown(seen):
-    """Return the tokens that the model is told it has left: the budget without what it sees of the current loop."""
-    budget = task_budget(seen)
-    if not budget or "compaction" in seen:
-        return None
-    messages = seen["messages"]
-    said = (
-        i for i, m in enumerate(messages) if _is_said(m) and not _ids(m, "tool_result")
-    )
-    spent = sum(
-        _tokens(block)
-        for message in messages[max(said, default=-1) + 1 :]
-        for block in message["content"]
-        if message["role"] == "assistant" or block["type"] == "tool_result"
-    )
-    return int(budget.get("remaining", budget["total"])) - spent
 
 
 def check_system(body, *, is_taken):
@@ -358,12 +327,6 @@ def _clear_tool_uses(seen, edit):
     return len(old)
 
 
-def _is_said(message):
-    return message["role"] == "user" and any(
-        block["type"] != "tool_result" for block in message["content"]
-    )
-
-
 def prompt_tokens(body):
     """Return what the model would see of a request, before any edit."""
     return sum(block.tokens for block in prompt_blocks(visible(body)))
@@ -377,7 +340,7 @@ def prompt_blocks(seen):
     system = blocks_of({"content": seen.get("system") or []})
     blocks += [_block("system", block, text_tokens(block["text"])) for block in system]
     # changing these ends the reuse of messages
-    ways = seen.get("thinking"), seen.get("tool_choice"), task_budget(seen)
+    ways = seen.get("thinking"), seen.get("tool_choice")
     how = compact_json([*ways])
     role = None
     for message in seen["messages"]:

@@ -55,9 +55,6 @@ class AnthropicServer(Loopback):
         self.issued = {}
         """Signature, or encrypted data, of each thinking and compaction block -> that block."""
 
-        self.countdowns = []
-        """What the model was told with each answered request that it has left of its task budget."""
-
         self.betas = []
         """Feature headers of each request."""
 
@@ -99,7 +96,6 @@ class AnthropicServer(Loopback):
         edited, applied = rules.apply_clearing(seen)
         tokens = rules.prompt_tokens(edited)
         self._check_size(tokens, int(body["max_tokens"]))
-        self.countdowns.append(rules.countdown(edited))
         message, tokens = self._message(edited, applied)
         if rules.BINDING_BETA in betas:
             message["input_transformations"] = self._changes
