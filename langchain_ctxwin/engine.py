@@ -546,7 +546,7 @@ class ContextEngine:
         """
         declared = window.declared
         if is_stated and self._learned is not None:
-            stated = stated_limit(overflow, accepted_tokens(window), declared)
+            stated = stated_limit(overflow, accepted_tokens(window))
             if learned := for_everybody(stated, declared):
                 self._learned.learn(window.model, learned)
         session = replace(window.session, counts=refused(window, overflow))

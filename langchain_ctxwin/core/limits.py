@@ -304,19 +304,10 @@ COUNT_SLACK = 1.01
 for themselves."""
 
 
-def stated_limit(
-    overflow: ContextOverflow,
-    accepted_tokens: int = 0,
-    limits: ModelLimits | None = None,
-) -> int | None:
-    """Return the limit that a refusal states; None without one, or for one below an input that was accepted.
-
-    Where `limits` have one of the input alone, of a window that input and output share it is what the output leaves.
-    """
-    limit = overflow.limit or 0
-    if limits and limits.max_input_tokens and overflow.kind == "input_plus_output":
-        limit -= overflow.requested_output or limits.output_reserve()
-    return limit if is_possible(limit, accepted_tokens) else None
+def stated_limit(overflow: ContextOverflow, accepted_tokens: int = 0) -> int | None:
+    """Return the limit that a refusal states; None without one, or for one below an input that was accepted."""
+    limit = overflow.limit
+    return limit if limit and is_possible(limit, accepted_tokens) else None
 
 
 def stated_input(overflow: ContextOverflow) -> int | None:

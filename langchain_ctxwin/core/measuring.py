@@ -452,7 +452,7 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
         fixed, steps = window.fixed_estimates, window.steps
         sizes = window.sizing.with_refusal(stated, fixed, steps)
         counts = _with_sizes(counts, model, sizes)
-    limit = stated_limit(overflow, accepted_tokens(window), window.declared)
+    limit = stated_limit(overflow, accepted_tokens(window))
     if limit is None or limit > (remembered_limit(window.session, model) or inf):
         return counts
     return {**counts, "limits": {**(counts.get("limits") or {}), model: limit}}

@@ -203,7 +203,7 @@ class ModelRegistry:
         elif overflow := classify_overflow(said):
             info = self._facts(_named_model(name))
             known = info.limits if info else None
-            limits = for_everybody(stated_limit(overflow, limits=known), known)
+            limits = for_everybody(stated_limit(overflow), known)
         if limits:
             self._memory.learn(self._filed(name), limits)
             self._fetch(self._asked[0])

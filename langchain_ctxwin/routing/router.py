@@ -309,7 +309,7 @@ class ModelRouter:
         A registry with a `LearnedSource` learns it, too. Nothing follows where no limit was stated.
         """
         refusing = self.candidate(route.name)
-        limit = stated_limit(overflow, limits=refusing.limits)
+        limit = stated_limit(overflow)
         by_field = for_everybody(limit, refusing.limits)
         if limit is None or not by_field:
             return

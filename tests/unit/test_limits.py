@@ -332,13 +332,6 @@ def test_a_limit_holds_until_its_own_model_takes_more():
     assert counts["limits"] == {"b": 2 * SMALL}
 
 
-def test_an_input_limit_of_its_own_is_what_a_stated_window_leaves_beside_the_output():
-    engine = ContextEngine(ModelLimits(WINDOW, max_input_tokens=WINDOW), exact_count)
-    refusal = ContextOverflow(SMALL, SMALL + 1, "input_plus_output", 300)
-    window = engine.measure([HumanMessage(LONG, id="1")])
-    assert engine.learn(window, refusal).input_limit == SMALL - 300
-
-
 # State from outside
 
 
