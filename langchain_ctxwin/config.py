@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Callable, Collection
-from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
@@ -14,21 +12,19 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, runtime_ch
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     Field,
     NonNegativeFloat,
-    NonNegativeInt,
     PlainSerializer,
     PositiveFloat,
     PositiveInt,
     SecretStr,
     ValidationError,
-    model_validator,
 )
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from langchain_ctxwin.core.field_paths import compile_fields
+from langchain_ctxwin.core.settings import ContextSettings
 from langchain_ctxwin.errors import PATH, ConfigError, brief, expect
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -47,64 +43,10 @@ def _checked_path(path: str) -> str:
     return path
 
 
-def _size(value: Any) -> Any:
-    """Read a size as LangChain's own middleware writes them, too: `("tokens", 2000)` or `("fraction", 0.8)`."""
-    match value:
-        case ("tokens", int() | float() as number) if number > 1:
-            return number
-        case ("fraction", int() | float() as number) if number <= 1:
-            return number
-        case tuple() | list():
-            raise ValueError(
-                'give ("tokens", 2000), ("fraction", 0.8), the number alone, or as trigger ("messages", n) with an n '
-                f"of at least {LEAST_TRIGGER_MESSAGES + 1}"
-            )
-    return value
-
-
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 """A part of something that there can be more than."""
 
-Share = Annotated[PositiveFloat, BeforeValidator(_size)]
-"""A share of the history budget when at most 1, else an absolute number of tokens."""
-
-
-def _texts(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
-"""Several texts; a single one stands for itself."""
-
-NEEDED_PLACES = ("previous_summary", "conversation")
-PLACES = (*NEEDED_PLACES, "focus", "sections", "max_tokens")
-"""What a prompt of one's own may hold in braces."""
-
-
-def checked_prompt(prompt: str) -> str:
-    """Return a prompt of one's own whose places are known and complete.
-
-    Raises:
-        ConfigError: it has no place for what a summary is written from, another one, or a brace that opens nothing.
-    """
-    missing = [name for name in NEEDED_PLACES if f"{{{name}}}" not in prompt]
-    fault = f"has no place {{{missing[0]}}}" if missing else ""
-    try:
-        prompt.format(**dict.fromkeys(PLACES, ""))
-    except LookupError as error:
-        fault = f"has a place {error}"
-    except ValueError as error:
-        fault = str(error)
-    if fault:
-        places = ", ".join(f"{{{name}}}" for name in PLACES)
-        raise ConfigError(
-            f"summary_prompt={brief(prompt)}: {fault}: use {places}, and write other braces twice"
-        )
-    return prompt
-
-
-SummaryPrompt = Annotated[str, AfterValidator(checked_prompt)]
 FieldPath = Annotated[str, AfterValidator(_checked_path)]
 CursorKey = Annotated[SecretStr, Field(min_length=1)]
 
@@ -164,11 +106,8 @@ class Settings(_Explained, BaseSettings):
 
 PARSERS = {".json": json.loads, ".toml": tomllib.loads}
 
-LEAST_TRIGGER_MESSAGES = 2
-LEAST_TRIGGER_TOKENS = 256  # a few messages; a smaller number is meant as per cent
 
-
-class ContextConfig(Settings, env_prefix="CTXWIN_CONTEXT_"):
+class ContextConfig(ContextSettings, Settings, env_prefix="CTXWIN_CONTEXT_"):
     """When to compact, what to keep, and how the summary is shown.
 
     Environment variables: `CTXWIN_CONTEXT_<FIELD>`, e.g. `CTXWIN_CONTEXT_TRIGGER=0.8`.
@@ -246,61 +185,6 @@ class ContextConfig(Settings, env_prefix="CTXWIN_CONTEXT_"):
         if name not in PRESETS:
             raise ConfigError(f"preset={name!r}: choose one of {', '.join(PRESETS)}")
         return cls(**{**PRESETS[name], **overrides})
-
-    prepare: Share = 0.6
-    trigger: Share | None = None
-    keep: Share = 0.25
-    trigger_messages: Annotated[int, Field(ge=LEAST_TRIGGER_MESSAGES)] | None = None
-    max_history_tokens: PositiveInt | None = None
-    compact_when_idle: bool = False
-    summarize: Literal["background", "inline", "off"] = "background"
-    summary_max_tokens: PositiveInt | None = None
-    summary_prompt: SummaryPrompt | None = None
-    summary_sections: Texts = ()
-    record_share: Annotated[float, Field(ge=0, le=0.8)] = 0.6
-    rules: re.Pattern[str] | Callable[[str], bool] | None = None
-    clear_tools: Texts = ()
-    summary_timeout_seconds: PositiveFloat = 60.0
-    summary_placement: Literal["system", "user"] = "user"
-    pin_first_user: bool = True
-    constraints: Texts = ()
-    prompt_cache: Literal["5m", "1h", "off"] = "5m"
-    media: Literal["state", "store"] = "state"
-    max_recoveries: NonNegativeInt = 2
-    output_reserve: NonNegativeInt | None = None
-    allow_guess: bool = False
-    max_thread_cost: Annotated[Decimal, Field(gt=0)] | None = None
-    max_thread_tokens: PositiveInt | None = None
-    on_budget: Literal["raise", "interrupt"] = "raise"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_messages(cls, values: Any) -> Any:
-        """Read a trigger in messages as LangChain's own middleware does: it is reached at so many."""
-        match values:
-            case {"trigger": ("messages", int() as number)} if (
-                number > LEAST_TRIGGER_MESSAGES
-            ):
-                return {**values, "trigger": None, "trigger_messages": number - 1}
-        return values
-
-    @model_validator(mode="after")
-    def _trigger_is_above_keep(self) -> Self:
-        trigger, keep = self.trigger, self.keep
-        if trigger is None:
-            return self
-        if 1 < trigger < LEAST_TRIGGER_TOKENS:
-            least = f"a size in tokens ({LEAST_TRIGGER_TOKENS} or more): for {trigger:g} % give {trigger / 100:g}"
-            raise ValueError(
-                f"trigger={trigger:g} is neither a share (at most 1) nor {least}"
-            )
-        is_stated = "keep" in self.model_fields_set
-        if is_stated and (trigger <= 1) == (keep <= 1) and keep >= trigger:
-            advice = f"lower keep, for example to {trigger / 2:g}, or raise trigger"
-            raise ValueError(
-                f"keep={keep:g} is not below trigger={trigger:g}: {advice}"
-            )
-        return self
 
 
 class _ToolSettings(BaseModel):

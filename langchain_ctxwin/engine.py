@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import AnyMessage, MessageLikeRepresentation, SystemMessage
 
@@ -55,7 +55,7 @@ from langchain_ctxwin.core.model_info import (
     unbound,
 )
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.parts import RequestSettings, merge_system
+from langchain_ctxwin.core.parts import merge_system
 from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import Record
@@ -361,7 +361,7 @@ class ContextEngine:
         window = self._measured(
             Window(
                 history=history,
-                settings=cast("RequestSettings", settings),
+                settings=settings,
                 price=pricing.price,
                 price_tools=pricing.tool_set,
                 system=system,

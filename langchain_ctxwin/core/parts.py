@@ -10,11 +10,9 @@ Positions are those of the history. What else reasoning is tied to, such as the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
-from typing import Any, Literal, Protocol, cast
+from typing import Any, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -35,37 +33,11 @@ from langchain_ctxwin.core.record import (
     OPENING,
     Record,
 )
+from langchain_ctxwin.core.settings import ContextSettings
 from langchain_ctxwin.core.sizing import Doubt
 from langchain_ctxwin.core.tool_schemas import ToolSet
 from langchain_ctxwin.core.turns import MessageHistory, Price, last_user
 from langchain_ctxwin.core.view import View
-
-
-class RequestSettings(Protocol):
-    """The settings of `ContextConfig` that shape a request and its compaction: see there."""
-
-    prepare: float
-    trigger: float | None
-    keep: float
-    trigger_messages: int | None
-    max_history_tokens: int | None
-    compact_when_idle: bool
-    summarize: Literal["background", "inline", "off"]
-    summary_max_tokens: int | None
-    summary_timeout_seconds: float
-    summary_placement: Literal["system", "user"]
-    record_share: float
-    rules: re.Pattern[str] | Callable[[str], bool] | None
-    clear_tools: Sequence[str]
-    pin_first_user: bool
-    constraints: tuple[str, ...]
-    prompt_cache: Literal["5m", "1h", "off"]
-    media: Literal["state", "store"]
-    max_recoveries: int
-    output_reserve: int | None
-    max_thread_cost: Decimal | None
-    max_thread_tokens: int | None
-    on_budget: Literal["raise", "interrupt"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +45,7 @@ class Parts:
     """Everything a request is made from, before anything is left out."""
 
     history: MessageHistory = field(repr=False)
-    settings: RequestSettings = field(repr=False)
+    settings: ContextSettings = field(repr=False)
     """The settings that held when the request began; whatever is decided about it goes by them."""
 
     price: Price = field(repr=False)

@@ -24,7 +24,6 @@ from langchain_core.messages import (
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.constants import TAG_NOSTREAM
 
-from langchain_ctxwin.config import checked_prompt
 from langchain_ctxwin.core.compaction import accepted_tokens
 from langchain_ctxwin.core.fitting import first_part, take_while_fits
 from langchain_ctxwin.core.limits import ModelLimits, stated_limit, unwrapped
@@ -39,6 +38,7 @@ from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.provider_blocks import compaction_in, digest
 from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_ids
 from langchain_ctxwin.core.record import Record, extended, render_record
+from langchain_ctxwin.core.settings import checked_prompt
 from langchain_ctxwin.core.tokens import TokenEstimator, readable_text, text_price
 from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.core.view import message_id
