@@ -30,12 +30,9 @@ from langchain_ctxwin.errors import SummarizationError
 ANSWER_SHARE, LEAST_ANSWER_TOKENS = 0.05, 60
 LEAST_LINE_TOKENS = 5  # of a line of the record: it has no place for more messages than its room has of these
 
-# What the record may take where its share would be too little to say anything, and its most of the room then.
-LEAST_RECORD_TOKENS, LEAST_RECORD_SHARE = 400, 0.75
 # tokens around the lines of the record: its marks, and the count of what left
 RECORD_FRAME_TOKENS = 24
-RECORDED_SHARE = 0.98  # of the limit: where record and messages that had to be cut end, so that a short step fits, too
-NEWEST_SHARE = 0.6  # of the room beside fixed regions: what the newest results take at least, beside the record
+NEWEST_SHARE = 0.5  # of the room that the newest results and the record share: what these results have at least
 MIN_PROGRESS = 0.1  # smallest reduction of the request that a summary must promise; less would be repeated at once
 FOCUS_CHARS = 4  # of a word of a focus: shorter ones stand in every line
 # Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates.
@@ -271,13 +268,12 @@ def recorded(
     *,
     summary_tokens: int = 0,
     is_first: bool = False,
-    is_cut: bool = False,
 ) -> Request:
     """Return the request with the record of what left since `before`, as much of it as its room holds.
 
     `summary_tokens` is the size of a summary that is still to be written, and will stand above the record. With
-    `is_first`, before anything is clamped, it may take two fifths of what the newest results would fill, but no room
-    of old messages that are kept. With `is_cut`, once messages were cut to make room, it fills all that they leave.
+    `is_first`, before anything is clamped, it may take half of what the newest step would fill, but no room of old
+    messages that are kept.
     """
     old = before.view
     new = after.view
@@ -292,7 +288,7 @@ def recorded(
     edited = [
         index for index in places if message_id(after.history.messages, index) in edits
     ]
-    if not (dropped or back or edited or is_cut) and new.record == old.record:
+    if not (dropped or back or edited) and new.record == old.record:
         return after
     # not that of `after`: what left on the way there may be in it already
     record = old.record
@@ -300,12 +296,9 @@ def recorded(
         record,
         messages=max(0, record.messages + len(dropped) - len(back)),
     )
-    room, free = record_room(after, summary_tokens=summary_tokens)
-    written_share = 1.0 if is_cut else REWRITTEN_SHARE
-    if is_first:
-        free, written_share = _beside_newest(after)
-    elif is_cut:
-        free = max(free, after.text_tokens(new.record.text))  # what cuts left room for
+    newest = after.newest if is_first else None
+    newest_tokens = round(after.sizing.ratio * newest.tokens) if newest else 0
+    room, free = record_room(after, summary_tokens, newest_tokens)
     lines: Iterable[RecordLine] = _lines(after, sorted({*dropped, *edited}), room)
     if after.focus:
         lines = _named([*record.waiting, *record.lines, *lines], after.focus)
@@ -315,22 +308,11 @@ def recorded(
         lines,
         room_tokens=min(room, free),
         price=after.text_tokens,
-        share=written_share if free < room else REWRITTEN_SHARE,
+        share=REWRITTEN_SHARE if is_first or room < free else 1.0,
         kept_tokens=room,
         keeps_all=_is_question_cut(after),
     )
     return after.shown_as(replace(new, record=record))
-
-
-def _beside_newest(after: Request) -> tuple[int, float]:
-    """The room that the record may take of the newest results before these are cut, and the part that it fills."""
-    beside = replace(after, limit=int(RECORDED_SHARE * after.limit))
-    most = beside.likely_limit - after.fixed_tokens + after.text_tokens(after.record)
-    most = max(0, most)
-    kept = portion(after.settings.keep, most)
-    share = min(int((1 - NEWEST_SHARE) * most), most - kept)
-    free = max(record_room(beside)[1], share)
-    return free, max(REWRITTEN_SHARE, share / max(1, free))
 
 
 def _is_question_cut(request: Request) -> bool:
@@ -341,25 +323,29 @@ def _is_question_cut(request: Request) -> bool:
     return message_id(messages, question) in request.view.clamped
 
 
-def record_room(request: Request, *, summary_tokens: int = 0) -> tuple[int, int]:
-    """Return how many tokens the lines of the record may take, as a share of the room, and how many are free now."""
+def record_room(
+    request: Request, summary_tokens: int, newest_tokens: int
+) -> tuple[int, int]:
+    """Return how many tokens the lines of the record may take, as a share of the room, and how many are free now.
+
+    Free is what nothing else takes, and of what a newest step of this size takes the part that it can give.
+    """
     regions = request.size.regions
     limit = request.likely_limit
     present = request.text_tokens(request.record) - request.text_tokens(
         request.summary_text
     )
-    room = limit - regions.system_tokens - regions.tool_tokens
-    free = (
-        limit - (request.total_tokens - present + summary_tokens) - RECORD_FRAME_TOKENS
-    )
-    beside = summary_tokens or request.written_tokens
-    least = (
-        min(LEAST_RECORD_TOKENS, int(LEAST_RECORD_SHARE * room)) if not beside else 0
-    )
+    others = request.total_tokens - present + summary_tokens + RECORD_FRAME_TOKENS
+    shared = limit - others + newest_tokens
+    free = max(shared - newest_tokens, int((1 - NEWEST_SHARE) * shared))
     settings = request.settings
     # Of what the history may take before it leaves, or a compaction at a low trigger would never pay.
-    most = room if settings.trigger is None else portion(settings.trigger, room)
-    return max(int(settings.record_share * most) - beside, least), max(0, free)
+    most = limit - regions.system_tokens - regions.tool_tokens
+    if settings.trigger is not None:
+        most = portion(settings.trigger, most)
+    room = int(settings.record_share * most)
+    beside = summary_tokens or request.written_tokens
+    return max(0, room - beside), max(0, free)
 
 
 def _lines(

@@ -16,7 +16,6 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 
 from langchain_ctxwin.core.compaction import (
     RECORD_FRAME_TOKENS,
-    RECORDED_SHARE,
     Compaction,
     cut,
     pays,
@@ -80,10 +79,7 @@ def smaller(before: Request) -> Request:
         if candidate.total_tokens < request.total_tokens:
             request = candidate
     request = recorded(with_clamped_pins(request), before, is_first=True)
-    if request.fits:
-        return request
-    beside = replace(clamped_to_fit(request), limit=int(RECORDED_SHARE * before.limit))
-    return replace(recorded(beside, before, is_cut=True), limit=before.limit)
+    return request if request.fits else recorded(clamped_to_fit(request), before)
 
 
 def _stays_valid(request: Request) -> bool:
@@ -172,16 +168,11 @@ def with_clamped_pins(request: Request) -> Request:
 def clamped_to_fit(request: Request) -> Request:
     """Cut messages to what fits, kind by kind.
 
-    Old ones are cut where the request would not fit even without summary and record, those of the newest step beside
-    them. Where that step has no room beside summary and record at its shortest, these leave: what the summary covers is
+    Where the newest step has no room beside summary and record at its shortest, these leave: what the summary covers is
     summarized again.
     """
-    *old, answers, results, question = _kinds(request)
-    for kind in old:
-        request = clamp(
-            request, kind, lambda candidate: _without_record(candidate).fits
-        )
-    for kind in (answers, results):
+    *others, question = _kinds(request)
+    for kind in others:
         request = clamp(request, kind, lambda candidate: candidate.fits)
     if not request.fits:
         request = _without_record(request, int(BESIDE_QUESTION * request.limit))
