@@ -476,7 +476,7 @@ class ContextEngine:
             start, stop = compaction.snapshot
             size = compaction.summary_max_tokens
             seconds = window.settings.summary_timeout_seconds
-            self.report_summary(window, "started", messages=stop - start)
+            self.report_summary(window, "started")
             try:
                 write = writing(self.summarizer, window, start, stop, size, call=call)
                 written = yield from writing_summary(write, timeout_seconds=seconds)
@@ -487,7 +487,7 @@ class ContextEngine:
                 after = after_summary(
                     compaction, window, written.text, written.cost, block=written.block
                 )
-                self.report_summary(window, "ready", written, messages=stop - start)
+                self.report_summary(window, "ready", written)
         if after.session.compactions > window.session.compactions:
             seconds = time.perf_counter() - began
             report_compaction(self.reporter, compaction, window, after, seconds=seconds)
@@ -589,9 +589,7 @@ class ContextEngine:
         status: SummaryStatus,
         written: Written | None = None,
         *,
-        key: str = "",
         reason: str = "",
-        messages: int | None = None,
     ) -> None:
         """Report what became of a summary, and what it cost where one was written."""
         facts: dict[str, Any] = {}
@@ -602,17 +600,14 @@ class ContextEngine:
             facts = {
                 **written.cost,
                 "seconds": round(written.seconds, 3),
-                "tokens": window.price_text(written.text),
                 "cost": written.usage.cost(self.summarizer_info()),
                 "unsupported": len(invented),
             }
         event = SummaryEvent(
             status=status,
             model=self.summarizer_model,
-            key=key,
             reason=own_words(reason),
             quoting=quoting,
-            messages=messages,
             compactions=window.session.compactions + 1,
             **facts,
         )

@@ -167,8 +167,7 @@ def _begin(step: AgentStep, due: Pending, reason: str) -> None:
         thread_id=place.thread_id,
     )
     if is_begun:
-        size = pending.stop - pending.start
-        engine.report_summary(window, "started", key=key, reason=reason, messages=size)
+        engine.report_summary(window, "started", reason=reason)
         _go_on(step, replace(window.session, pending=pending))
 
 
@@ -196,7 +195,7 @@ def _finish(step: AgentStep, pending: Pending, written: Written) -> None:
         reason = f"it has {tokens:,} tokens, what it covers {covered_tokens:,}"
         _fail(step, pending, reason, written)
         return
-    step.engine.report_summary(window, "ready", written, key=pending.key)
+    step.engine.report_summary(window, "ready", written)
     ready = replace(pending, text=written.text, block=block)
     _go_on(step, replace(session, pending=ready))
 
@@ -206,7 +205,7 @@ def _fail(
 ) -> None:
     """Give a summary up: nothing is lost, and it is counted, with its cost if known."""
     window, engine = step.window, step.engine
-    engine.report_summary(window, "failed", written, key=pending.key, reason=reason)
+    engine.report_summary(window, "failed", written, reason=reason)
     engine.jobs.forget(pending.key)
     _go_on(step, after_failure(window, reason))
 

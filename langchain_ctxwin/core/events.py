@@ -263,9 +263,6 @@ class CacheMissEvent(Event):
     missed_tokens: int | None = None
     """Input that would have been read from the cache; None where nobody says."""
 
-    is_stated: bool = False
-    """The provider says so; otherwise it shows in its usage and in a comparison of the two requests."""
-
 
 SummaryStatus = Literal["started", "ready", "failed", "refused"]
 
@@ -278,24 +275,17 @@ class SummaryEvent(Event):
     status: SummaryStatus
     """`refused` is one that failed or would not have made the request smaller."""
 
-    key: str = ""
-    """Names the piece of work in the background, from `started` to its end."""
-
     compactions: int = 0
     """Number of the compaction that it is for."""
 
     reason: str = ""
     """Why, without what others wrote; their own words are in `quoting`."""
 
-    messages: int | None = None
-    """Messages that it covers."""
-
     unsupported: int = 0
     """Orders and values in it (numbers, addresses, names of files) that stand nowhere in the conversation: it is shown
     with a mark behind each; `quoting` has them."""
 
     seconds: float | None = None
-    tokens: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost: Decimal | None = None
@@ -343,8 +333,7 @@ class ToolResultEvent(Event):
     NAME = "tool_result.guarded"
     tool: str = ""
     tokens: int | None = None
-    budget_tokens: int | None = None
-    """Size of the whole result, as it was counted, and what it may take."""
+    """Size of the whole result, as it was counted."""
 
     shown_tokens: int | None = None
     """Size of what is shown, where it was reduced."""
@@ -352,9 +341,6 @@ class ToolResultEvent(Event):
     is_oversized: bool = False
     is_reduced: bool = False
     """True for one of which a part is shown, also because its fields were chosen."""
-
-    is_stored: bool = False
-    """Whether the whole of it can be read page by page."""
 
     @property
     def name(self) -> str:
@@ -472,13 +458,13 @@ def cache_miss(
     diagnostics = answer.response_metadata.get("diagnostics") or {}
     reason = diagnostics.get("cache_miss_reason") or {}
     changed = STATED.get(str(reason.get("type")))
-    is_stated, missed = changed is not None, reason.get("cache_missed_input_tokens")
+    missed = reason.get("cache_missed_input_tokens")
     if before is not None:
         if sent.event.compactions > before.event.compactions:
             return None
         tokens, cached = before.event.reported_tokens or 0, sent.event.cached_tokens
         least = max(LEAST_MISSED_TOKENS, LEAST_MISSED_SHARE * tokens)
-        if not is_stated and cached is not None and tokens - cached >= least:
+        if changed is None and cached is not None and tokens - cached >= least:
             changed, missed = _changed_part(sent, before), tokens - cached
     if changed is None:
         return None
@@ -486,7 +472,6 @@ def cache_miss(
         model=sent.event.model,
         changed=changed,
         missed_tokens=missed,
-        is_stated=is_stated,
     )
 
 
@@ -494,18 +479,16 @@ def _changed_part(sent: SentRequest, before: SentRequest) -> ChangedPart:
     """The first part of the request that changed, in the order in which Anthropic compares them."""
     if sent.event.model != before.event.model:
         return "model"
-    previous = [*map(_sent_form, before.messages)]
-    start = [*map(_sent_form, sent.messages[: len(previous)])]
-    if [form for form in start[:1] if form[0] == "system"] != [
-        form for form in previous[:1] if form[0] == "system"
-    ]:
+    old_system, *previous = _sent_forms(before)
+    system, *forms = _sent_forms(sent)
+    if system != old_system:
         return "system"
     if sent.tools_digest != before.tools_digest:
         return "tools"
-    return "nothing" if start == previous else "messages"
+    return "nothing" if forms[: len(previous)] == previous else "messages"
 
 
-def _sent_form(message: AnyMessage) -> tuple[Any, ...]:
-    """The parts of a message that are sent, without the metadata that changes later."""
-    calls = message.tool_calls if isinstance(message, AIMessage) else None
-    return message.type, message.content, calls
+def _sent_forms(sent: SentRequest) -> list[Any]:
+    """What is sent of the messages, without the metadata that changes later; first the prompt, None without one."""
+    forms = [(m.type, m.content, getattr(m, "tool_calls", 0)) for m in sent.messages]
+    return forms if forms and forms[0][0] == "system" else [None, *forms]

@@ -275,11 +275,10 @@ class ToolResultGuard:
             if is_large or is_shortened(record.text, config.chosen_fields):
                 media = self._media(content, budget_tokens)
                 tokens = budget_tokens - media.tokens
-                text, is_stored = self._first_page(record, config, tokens, loop)
+                text = self._first_page(record, config, tokens, loop)
                 facts |= {
                     "shown_tokens": self._prices.content(text) + media.tokens,
                     "is_reduced": True,
-                    "is_stored": is_stored,
                 }
                 shown = text
                 if media.kept:
@@ -287,7 +286,6 @@ class ToolResultGuard:
         self._reporter.emit(
             ToolResultEvent(
                 tool=record.tool,
-                budget_tokens=budget_tokens,
                 tokens=size,
                 is_oversized=is_large,
                 **facts,
@@ -301,8 +299,8 @@ class ToolResultGuard:
         config: ToolResultConfig,
         tokens: int,
         loop: Any,
-    ) -> tuple[str, bool]:
-        """The first page of a result, and whether all of it was stored."""
+    ) -> str:
+        """The first page of a result, all of which is stored where it is more than that."""
         result_id = self._new_id()
         key = key_of(record.thread, result_id)
         path_of = getattr(self._store, "path_of", None)
@@ -312,13 +310,13 @@ class ToolResultGuard:
         first = partial(reader.first, config, tokens)
         answer = first(is_stored=True)
         if answer.is_everything:
-            return answer.text, False
+            return answer.text
         kept: Any = answer.view.style
         ttl_seconds = self._ttl_seconds(config)
         failure = self._call_store(loop, "put", key, kept.to_bytes(), ttl_seconds)
         if isinstance(failure, Exception):
-            return first(is_stored=False).text, False
-        return f"{answer.text}{place}", True
+            return first(is_stored=False).text
+        return f"{answer.text}{place}"
 
     def _media(self, content: Any, budget_tokens: int) -> Fit[Any]:
         """The media that stay beside the text: as many as the budget holds, where the text is short."""

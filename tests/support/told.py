@@ -81,7 +81,7 @@ EVENTS = [
     StepEvent(**OTHER, time=NOON + 86_400, estimated_tokens=70),
     REFUSAL,
     NoticeEvent(**OTHER, notice="usage_ignored", about={"reason": "far off"}),
-    SummaryEvent(thread="a", status="started", key="k", messages=3),
+    SummaryEvent(thread="a", status="started"),
     SummaryEvent(
         thread="a",
         status="ready",

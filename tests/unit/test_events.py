@@ -233,12 +233,8 @@ def test_a_guard_tells_of_every_result(wiring, is_async):
         "debug",
         "tool_result.guarded",
     )
-    assert (large.is_oversized, large.is_stored, large.name) == (
-        True,
-        True,
-        "tool_result.reduced",
-    )
-    assert large.tokens > large.budget_tokens >= large.shown_tokens
+    assert (large.is_oversized, large.name) == (True, "tool_result.reduced")
+    assert large.tokens > large.shown_tokens
     assert {(event.thread, event.tool) for event in (fits, large)} == {("1", "read")}
 
 
@@ -299,5 +295,4 @@ def test_an_agent_tells_what_changed_when_its_cache_missed(adapter):
     agent = agent_on(adapter, agents.model_of(10_000, policy=policy), sinks=[sink])
     for n in range(4):
         ask(agent, f"question {n} " + WORD * 2_000)
-    told = [(event.changed, event.is_stated) for event in sink.of(CacheMissEvent)]
-    assert told == [("nothing", False)]
+    assert [event.changed for event in sink.of(CacheMissEvent)] == ["nothing"]
