@@ -27,6 +27,7 @@ from langchain_ctxwin.core.compaction import (
     after_failure,
     after_summary,
     own_words,
+    with_spent,
 )
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import (
@@ -484,8 +485,11 @@ class ContextEngine:
                 session = after_failure(window, str(error))
                 after = replace(window, session=session)
             else:
+                info = self.summarizer_info()
+                session = with_spent(window.session, written.usage, info)
+                window = replace(window, session=session)
                 after = after_summary(
-                    compaction, window, written.text, written.cost, block=written.block
+                    compaction, window, written.text, block=written.block
                 )
                 self.report_summary(window, "ready", written)
         if after.session.compactions > window.session.compactions:

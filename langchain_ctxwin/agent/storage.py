@@ -14,7 +14,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
 from langchain_ctxwin.core import plan as planning
-from langchain_ctxwin.core.compaction import after_failure, with_cost
+from langchain_ctxwin.core.compaction import after_failure, with_spent
 from langchain_ctxwin.core.provider_blocks import (
     apart,
     digest,
@@ -186,7 +186,8 @@ def _writing(step: AgentStep, pending: Pending) -> Callable[[], Any]:
 def _finish(step: AgentStep, pending: Pending, written: Written) -> None:
     """Have a finished summary wait to be shown; one that is longer than what it covers is refused."""
     window, block = step.window, written.block
-    session = with_cost(window.session, written.cost)
+    info = step.engine.summarizer_info()
+    session = with_spent(window.session, written.usage, info)
     covered = window.history.messages[pending.start : pending.stop]
     covered_tokens = sum(map(window.price, covered), window.price_text(session.summary))
     tokens = window.price(AIMessage([block] if block else written.text))
@@ -298,8 +299,10 @@ def within_budget(step: AgentStep) -> None:
         # asked again where the answer is none
         with suppress(LookupError, TypeError, ValueError):
             limit = str(as_money(answer[name]))
-            allowed = step.window.session.guard.get("allowed") or {}
-            _note(step, "allowed", {**allowed, name: limit})
+            session = step.window.session
+            allowed = {**(session.guard.get("allowed") or {}), name: limit}
+            guard = {**session.guard, "allowed": allowed}
+            _go_on(step, replace(session, guard=guard))
 
 
 def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -> None:
@@ -307,49 +310,34 @@ def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -
     before = _bounds(step)
     if not before:
         return
-    spent, info = _spent(step), step.engine.info_of(window)
+    session, info = step.window.session, step.engine.info_of(window)
     for answer in answers:
         usage = Usage.of_answer(answer)
         # by our own count
         if usage.input_tokens is None or usage.output_tokens is None:
             output_tokens = window.price(answer)
             usage = Usage(input_tokens=window.total_tokens, output_tokens=output_tokens)
-        spent["tokens"] += sum(map(_tokens, (usage, *usage.compactions)))
-        spent["cost"] += usage.cost(info) or 0
-    stored = {"tokens": int(spent["tokens"]), "cost": str(spent["cost"])}
-    _note(step, "spent", stored)
+        session = with_spent(session, usage, info)
+    _go_on(step, session)
     for old, new in zip(before, _bounds(step), strict=True):
         if old.spent < NEAR_SHARE * old.limit <= new.spent:
             model = window.model
             step.engine.reporter.notice("budget_near", model, **new.about())
 
 
-def _tokens(usage: Usage) -> int:
-    return (usage.input_tokens or 0) + (usage.output_tokens or 0)
-
-
 def _bounds(step: AgentStep) -> list[Bound]:
     """The limits that are set, what was allowed since included, with what answers and summaries took."""
     settings, guard = step.window.settings, step.window.session.guard
-    spent, allowed = _spent(step), guard.get("allowed") or {}
-    written = Usage.of(guard.get("summarizer"))
-    spent["tokens"] += _tokens(written)
-    spent["cost"] += written.cost(step.engine.summarizer_info()) or 0
+    spent, allowed = guard.get("spent") or {}, guard.get("allowed") or {}
     return [
-        Bound(name, spent[amount], max(Decimal(limit), Decimal(allowed.get(name, 0))))
+        Bound(
+            name,
+            Decimal(spent.get(amount, 0)),
+            max(Decimal(limit), Decimal(allowed.get(name, 0))),
+        )
         for name, amount in AMOUNTS.items()
         if (limit := getattr(settings, name))
     ]
-
-
-def _spent(step: AgentStep) -> dict[str, Decimal]:
-    stored = step.window.session.guard.get("spent") or {}
-    return {amount: Decimal(stored.get(amount, 0)) for amount in AMOUNTS.values()}
-
-
-def _note(step: AgentStep, name: str, amounts: dict[str, Any]) -> None:
-    session = step.window.session
-    _go_on(step, replace(session, guard={**session.guard, name: amounts}))
 
 
 def _require_prices(step: AgentStep) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from itertools import islice
 from typing import Any, Literal
 
 from langchain_core.messages import HumanMessage, ToolMessage
 
 from langchain_ctxwin.core.fitting import first_part
+from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.notes import lasting, record_lines
 from langchain_ctxwin.core.record import (
     FOCUSED,
@@ -23,6 +24,7 @@ from langchain_ctxwin.core.session import Session, guard_after, read_session, un
 from langchain_ctxwin.core.standing import standing_test
 from langchain_ctxwin.core.tool_schemas import parameter_names
 from langchain_ctxwin.core.turns import final_answer, last_user, runs, starts_turn
+from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.core.view import View, message_id, position_of
 from langchain_ctxwin.errors import SummarizationError
 
@@ -412,17 +414,15 @@ def after_summary(
     compaction: Compaction,
     window: Window,
     text: str,
-    cost: Mapping[str, int],
     *,
     block: Mapping[str, Any] | None = None,
 ) -> Request:
-    """Return the request after a summary was written: it is paid for, whether it can be used or not."""
-    charged = replace(window, session=with_cost(window.session, cost))
+    """Return the request after a summary was written, which may be none that can be used."""
     try:
-        accepted = _accepted(text, block, compaction, charged)
-        return compaction.applied(charged, accepted)
+        accepted = _accepted(text, block, compaction, window)
+        return compaction.applied(window, accepted)
     except SummarizationError as error:
-        return replace(charged, session=after_failure(charged, str(error)))
+        return replace(window, session=after_failure(window, str(error)))
 
 
 def after_failure(window: Window, reason: str) -> Session:
@@ -443,11 +443,16 @@ def own_words(reason: str) -> str:
     return reason.removeprefix(REFUSED).partition(": ")[0]
 
 
-def with_cost(session: Session, cost: Mapping[str, int]) -> Session:
-    """Return the session with one more summary and what it cost added to its guard: tokens."""
-    total = Counter[str](session.guard.get("summarizer"))
-    total.update({"summaries": 1, **cost})
-    return replace(session, guard={**session.guard, "summarizer": dict(total)})
+def with_spent(session: Session, usage: Usage, info: ModelInfo | None) -> Session:
+    """Return the session with what a call took added to what its guard says of the thread: tokens, and USD as text.
+
+    What nobody knows counts as nothing.
+    """
+    spent, calls = session.guard.get("spent") or {}, (usage, *usage.compactions)
+    tokens = sum((one.input_tokens or 0) + (one.output_tokens or 0) for one in calls)
+    cost = Decimal(spent.get("cost", 0)) + (usage.cost(info) or 0)
+    total = {"tokens": spent.get("tokens", 0) + tokens, "cost": str(cost)}
+    return replace(session, guard={**session.guard, "spent": total})
 
 
 def _accepted(

@@ -202,7 +202,6 @@ class _Guard(TypedDict, total=False):
     unsealed: Count | _Last
     reason: str
     binding_model: str
-    summarizer: dict[str, Count]
 
 
 class _Report(TypedDict, total=False):

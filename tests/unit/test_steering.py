@@ -397,6 +397,16 @@ def test_cost_is_counted_by_the_prices_that_are_known(adapter):
 
 
 @on_both
+def test_a_summary_is_a_call_of_the_thread(adapter):
+    writer = model_of(LIMIT, policy=script(SUMMARY))
+    settings = {"max_thread_tokens": 100_000, "summary_max_tokens": 100}
+    agent, _ = talked(adapter, 20, summarizer=writer, config=settings)
+    before = spent(agent)["tokens"]
+    compact(agent, THREAD)
+    assert spent(agent)["tokens"] - before >= writer.requests[0].tokens > 0
+
+
+@on_both
 def test_a_person_may_allow_more(adapter):
     agent, model = agent_with(
         adapter, {"max_thread_tokens": 30, "on_budget": "interrupt"}
