@@ -168,12 +168,6 @@ class ContextEngine:
     ) -> None:
         wanted = "a ContextConfig, for example ContextConfig(keep=0.4)"
         expect(config, ContextConfig | LiveConfig | None, "config", wanted)
-        # a class is callable, too
-        is_made = callable(counter) and not isinstance(counter, type)
-        wanted = "a callable that counts the tokens of messages, for example TokenEstimator(), or None"
-        expect(counter, object if is_made else type(None), "counter", wanted)
-        wanted = 'LearnedSource("limits.json"), or None'
-        expect(learned, LimitMemory | None, "learned", wanted)
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._registry = limits if is_registry(limits) else None
         self.limits = ModelLimits()
@@ -233,14 +227,12 @@ class ContextEngine:
             >>> engine.with_settings({"keep": 0.4}).config.keep
             0.4
         """
-        wanted = "settings of ContextConfig by their names, such as {'keep': 0.4}"
-        changes = expect(settings, Mapping, "ctxwin", wanted)
         # a file's settings of tool results, routing and alerts are none of an engine's
         own = self.config.model_dump(include={*ContextConfig.model_fields})
-        config = ContextConfig(**{**own, **changes})
+        config = ContextConfig(**{**own, **settings})
         other = copy(self)
         vars(other).update(_live=config)
-        if {"summary_prompt", "summary_sections"} & changes.keys():
+        if {"summary_prompt", "summary_sections"} & settings.keys():
             other.summarizer = _written_as(self.summarizer, config)
             other.writer = writer_of(other.summarizer)
         return other
@@ -335,10 +327,6 @@ class ContextEngine:
             ConfigError: a learned or configured limit leaves no room for input, or something is no message or tool.
         """
         messages, tools = as_messages(messages), listed(tools)
-        wanted = "a text or a SystemMessage"
-        expect(system_prompt, str | SystemMessage, "system_prompt", wanted)
-        wanted = "the session that the call before returned, or None"
-        expect(session, Mapping | Session | None, "session", wanted)
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
         rules = self.rules_of(called if called is not None else model)

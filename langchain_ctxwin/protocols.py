@@ -27,7 +27,6 @@ class TokenCounter(Protocol):
         ...
 
 
-@runtime_checkable
 class LimitMemory(Protocol):
     """Remembers which limits providers stated, for every conversation."""
 

@@ -173,7 +173,6 @@ USUAL = {
     "a class in the place of a guard": (
         lambda: ctx.create_context_agent(MODEL, [], guard=ctx.ToolResultGuard), "pass a ToolResultGuard",
     ),
-    "the name of a counter": (lambda: ctx.ContextEngine(LARGE, counter="tiktoken"), "for example TokenEstimator()"),
     "tools in the place of a selector": (
         lambda: ContextWindowMiddleware(tool_selector=[weather]), "pass a ToolSelector",
     ),
@@ -191,18 +190,12 @@ USUAL = {
     "one model as candidates": (lambda: ctx.ModelRouter(MODEL), "a list of chat models"),
     "a model that states no window": (lambda: ctx.ContextEngine(FAKE), "FakeListChatModel: the model's"),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LARGE), "tools[0]='weather'"),
-    "a path as the memory of limits": (
-        lambda: ctx.ContextEngine(LARGE, learned="limits.json"), "learned='limits.json': pass LearnedSource(",
-    ),
     "a number among the tools of a selector": (lambda: ctx.ToolSelector([5], 500), "tools[0]=5: pass a function"),
     "a number as thresholds": (lambda: Alerts(5), "config=5: pass AlertConfig(...)"),
     "a number as catalogs": (lambda: ctx.ModelRegistry(catalogs=5), "catalogs=5: give"),
     "a search without an answer": (lambda: ctx.BudgetedRetriever(base=lambda _: None).invoke("q"), "found None"),
     "a retriever of nothing": (ctx.BudgetedRetriever, "BudgetedRetriever: base (dict): Field required"),
     "one message": (lambda: ENGINE.measure(ASKED[0]), "a list of messages"),
-    "a number as the session of a fit": (lambda: ENGINE.fit(ASKED, session=5), "session=5: pass the session that"),
-    "a list as the session": (lambda: ENGINE.measure(ASKED, session=[{}]), "session=[{}]: pass the session that"),
-    "a number as the prompt": (lambda: ENGINE.measure(ASKED, system_prompt=5), "pass a text or a SystemMessage"),
     "a number as what is looked for": (lambda: ctx.search_messages(ASKED, 5), "query=5: pass what to look for"),
     "a state in the place of its messages": (lambda: ENGINE.measure({"messages": ASKED}), "a list of messages"),
 }  # fmt: skip

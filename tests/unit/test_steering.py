@@ -289,7 +289,6 @@ def test_a_run_changes_settings_for_itself(make, context):
     [
         ({"triger": 0.8}, r"unknown setting triger \(did you mean trigger\?\)"),
         ({"trigger": 0.3, "keep": 0.5}, r"keep=0.5 is not below trigger=0.3"),
-        ("lean", r"ctxwin='lean': pass settings of ContextConfig by their names"),
     ],
 )
 def test_a_wrong_setting_of_a_run_is_an_error_before_the_model_is_called(
