@@ -131,7 +131,8 @@ class ContextConfig(ContextSettings, Settings, env_prefix="CTXWIN_CONTEXT_"):
             kept in any case: it needs no model, and takes milliseconds.
         summary_max_tokens: Largest summary; by default a share of the history budget.
         summary_prompt: A prompt of your own for the model that writes summaries, with the places {previous_summary} and
-            {conversation}; {focus}, {sections} and {max_tokens} are filled in, too. Read when an engine is made.
+            {conversation}; {focus}, {sections} and {max_tokens} are filled in, too. With "native" it is not used: the
+            provider reads the request itself.
         summary_sections: The headings of a summary, each with a colon and what belongs there if you like.
         record_share: Part of the room for history and pins that summary and record may take; where `trigger` is set,
             part of that.

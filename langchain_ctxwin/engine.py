@@ -70,9 +70,15 @@ from langchain_ctxwin.errors import (
     expect,
 )
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing
-from langchain_ctxwin.protocols import Clock, LimitMemory, MetricsSink, TokenCounter
+from langchain_ctxwin.protocols import (
+    Clock,
+    LimitMemory,
+    MetricsSink,
+    Summarizer,
+    TokenCounter,
+)
 from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
-from langchain_ctxwin.summarize import ModelSummarizer, SummaryJobs
+from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.summarize.jobs import (
     default_jobs,
     marked_in,
@@ -185,13 +191,13 @@ class ContextEngine:
         self.clock = clock
         self._records: Lru[tuple[Record, tuple[str, ...]]] = Lru(MAX_CONVERSATIONS)
         self._learned = learned
+        self.summarizer: Summarizer | NativeSummarizer
+        """Writes the summaries."""
         if isinstance(summarizer, str) and summarizer == NATIVE:
-            writes: Any = native_summarizer(limits)
+            self.summarizer = native_summarizer(limits)
         else:
             count = self._pricing.count
-            writes = as_summarizer(summarizer, counter=count)
-        self.summarizer = _written_as(writes, self.config)
-        """Writes the summaries."""
+            self.summarizer = as_summarizer(summarizer, counter=count)
         self.is_local = bool(getattr(self.summarizer, "is_local", False))
         """No model writes summaries: the record is all there is, and takes milliseconds."""
         self.summarizer_model = model_name(self.summarizer)
@@ -232,9 +238,6 @@ class ContextEngine:
         config = ContextConfig(**{**own, **settings})
         other = copy(self)
         vars(other).update(_live=config)
-        if {"summary_prompt", "summary_sections"} & settings.keys():
-            other.summarizer = _written_as(self.summarizer, config)
-            other.writer = writer_of(other.summarizer)
         return other
 
     def fit(
@@ -618,10 +621,3 @@ class ContextEngine:
         limits = self._learned.recall(window.model) if self._learned is not None else {}
         shared = (n for n in limits.values() if for_everybody(n, window.declared))
         return measured(window, shared, was_refused=was_refused)
-
-
-def _written_as(summarizer: Any, config: ContextConfig) -> Any:
-    """Return what writes summaries with the prompt and sections of settings."""
-    if not isinstance(summarizer, ModelSummarizer | NativeSummarizer):
-        return summarizer
-    return summarizer.written_as(config.summary_prompt, config.summary_sections)

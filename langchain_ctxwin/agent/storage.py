@@ -156,9 +156,11 @@ def _written_here(step: AgentStep, pending: Pending) -> Work[None]:
 def _begin(step: AgentStep, due: Pending, reason: str) -> None:
     place, engine, window = step.place, step.engine, step.window
     # Equal messages after another past, in another branch, under another system prompt, or read by another summarizer,
-    # make another summary.
+    # or one that is told something else, make another summary.
     past = (place.thread, str(step.system_prompt), window.session.summary)
-    key = digest(*past, due.digest, engine.writer)
+    settings = window.settings
+    told = (settings.summary_prompt or "", *settings.summary_sections)
+    key = digest(*past, due.digest, engine.writer, *told)
     pending = replace(due, key=key, since=engine.clock())
     is_begun = engine.jobs.start(
         key,

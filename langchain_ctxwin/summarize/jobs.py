@@ -204,8 +204,8 @@ def writing(
 ) -> Callable[[], str]:
     """Return what writes a summary of the messages in `[start, stop)`, for another thread."""
     messages = shown_part(window, start, stop)
-    if window.focus and isinstance(summarizer, ModelSummarizer | NativeSummarizer):
-        summarizer = summarizer.focused(window.focus)
+    if isinstance(summarizer, ModelSummarizer | NativeSummarizer):
+        summarizer = summarizer.told(window.settings, window.focus)
     sent = None
     if isinstance(summarizer, NativeSummarizer):
         sent = request_until(window, stop)

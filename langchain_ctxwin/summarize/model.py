@@ -38,7 +38,7 @@ from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.provider_blocks import compaction_in, digest
 from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_ids
 from langchain_ctxwin.core.record import Record, extended, render_record
-from langchain_ctxwin.core.settings import checked_prompt
+from langchain_ctxwin.core.settings import ContextSettings, checked_prompt
 from langchain_ctxwin.core.tokens import TokenEstimator, readable_text, text_price
 from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.core.view import message_id
@@ -81,14 +81,13 @@ class Instructed:
         """The sentence about the focus; empty without one."""
         return FOCUS.format(focus=self.focus) if self.focus else ""
 
-    def focused(self, focus: str) -> Self:
-        """Return a summarizer that tells most of what the focus names."""
-        return replace(self, focus=focus[:FOCUS_CHARS])
-
-    def written_as(self, prompt: str | None, sections: Sequence[str]) -> Self:
-        """Return a summarizer with the prompt and sections of settings, where those say something."""
+    def told(self, settings: ContextSettings, focus: str) -> Self:
+        """Return a summarizer with prompt and sections of settings, and a host's focus, where those say something."""
         return replace(
-            self, prompt=prompt or self.prompt, sections=sections or self.sections
+            self,
+            prompt=settings.summary_prompt or self.prompt,
+            sections=settings.summary_sections or self.sections,
+            focus=focus[:FOCUS_CHARS] or self.focus,
         )
 
 
@@ -557,14 +556,6 @@ class NativeSummarizer(Instructed):
     def writer(self) -> str:
         """Name by which its texts are told from those of others, in every process."""
         return f"{NATIVE} {self.model_name} {' '.join(self.sections or ())}"
-
-    def __post_init__(self) -> None:
-        """Refuse a prompt of one's own."""
-        if self.prompt:
-            raise ConfigError(
-                f"summarizer={NATIVE!r} asks about the request itself, and summary_prompt has places for a transcript: "
-                "set summary_sections, or pass a chat model as summarizer"
-            )
 
     def called(self, call: Any, tools: Sequence[Any]) -> Any:
         """Return what a request goes to: the call, or the model with these tools bound."""

@@ -12,10 +12,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from langchain_ctxwin import (
-    ContextConfig,
     ContextEngine,
     ModelLimits,
-    ModelSummarizer,
     TokenEstimator,
     compact,
     undo,
@@ -339,15 +337,6 @@ def test_a_model_without_one_is_told_at_construction(model, told):
     with pytest.raises(ConfigError, match=told) as error:
         ContextEngine(limits=model(), summarizer="native")
     assert str(error.value).startswith("summarizer='native': ")
-
-
-def test_a_prompt_with_places_for_a_transcript_is_told():
-    """The provider reads the request itself."""
-    config = ContextConfig(summary_prompt="Sum up {previous_summary} {conversation}.")
-    model = ChatAnthropic(model="c", **KEYS)
-    with pytest.raises(ConfigError, match="summary_sections"):
-        ContextEngine(limits=model, summarizer="native", config=config)
-    assert ContextEngine(limits=model, summarizer=ModelSummarizer(model), config=config)
 
 
 def test_more_than_a_window_of_what_left_is_not_sent_at_once():

@@ -309,7 +309,8 @@ def test_input_refused_as_too_large_is_folded_in_smaller_parts_from_then_on():
     talk = [HumanMessage(f"Number {n}: " + "and so on " * 30) for n in range(60)]
     summarizer = ModelSummarizer(model)
     for focus in ("", "numbers"):
-        written = summarizer.focused(focus).summarize(talk, previous="", max_tokens=100)
+        asked = summarizer.told(ContextConfig(), focus)
+        written = asked.summarize(talk, previous="", max_tokens=100)
         assert written == "The user counts."
     assert sizes[0] > 6_000
     assert max(sizes[1:]) <= 6_000
@@ -370,12 +371,10 @@ def test_a_prompt_of_ones_own_is_filled_in_and_sections_take_the_place_of_ours()
         summary_prompt="Notes so far: {previous_summary} New: {conversation} About {focus}. {sections}",
         summary_sections="Orders: every number, with its state",
     )
-    written = ContextEngine(
-        ModelLimits(8_000), summarizer=model, config=config
-    ).summarizer
+    written = ModelSummarizer(model).told(config, "refunds")
     talk = [HumanMessage("Order A-1, please.")]
     assert (
-        written.focused("refunds").summarize(talk, previous="None yet.", max_tokens=50)
+        written.summarize(talk, previous="None yet.", max_tokens=50)
         == "## Orders\nA-1 is open."
     )
     (asked,) = heard[0]
