@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby, islice, takewhile
+from itertools import chain, groupby, islice
+from os.path import commonprefix
 from textwrap import wrap
 from typing import Any
 
@@ -20,7 +21,6 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langchain_ctxwin.core.provider_blocks import said_in, text_of
 from langchain_ctxwin.core.record import (
     ARROW,
-    EARLIER,
     EDGES,
     HOLDS,
     JOINT,
@@ -31,7 +31,6 @@ from langchain_ctxwin.core.record import (
     UNANSWERED,
     USED,
     WORD,
-    Kind,
     RecordLine,
     cut_short,
     has_digit,
@@ -108,13 +107,6 @@ _FINDING = re.compile(
     r"|confirm(?:s|ed)|decided|instead of|passes|fail(?:s|ed)|fixed)\b",
     re.IGNORECASE,
 )
-_KIND_BY_MARK: dict[str, Kind] = {
-    PREFIX["seen"]: "seen",
-    EARLIER: "seen",
-    PREFIX["open"]: "open",
-}
-_CALL_LINE = re.compile(r"[\w.-]{1,64}\(|ran |answered: |noted: ")
-
 # What names an object among others of its kind, and what says how something went.
 _KEY_FIELD = re.compile(
     r"(?:^|_)(?:id|key|uuid|sku|path|url|email|number)s?$|[a-z](?:I[dD]|Key|Number)s?$"
@@ -175,7 +167,10 @@ def record_lines(
     What tools call their `parameters`, and what calls of these messages do, stays longest of what results showed.
     """
     parts = [*zip(messages, ids, strict=True)]
-    answers, others = _results(parts)
+    results = defaultdict[str, list[Result]](list)
+    for message, key in parts:
+        if isinstance(message, ToolMessage):
+            results[message.tool_call_id].append((message, key))
     callers = [part for part, _ in parts if isinstance(part, AIMessage)]
     called = (
         name for one in callers for call in one.tool_calls for name in call["args"]
@@ -183,12 +178,8 @@ def record_lines(
     names = [*parameters, *called]
     taken = {_plain(name) for name in names}
     taken |= {"id" for name in names if _ID_FIELD.search(name)}
-    for position, (message, key) in enumerate(parts):
+    for message, key in parts:
         if isinstance(message, AIMessage):
-            results = [
-                answers.pop((position, number), None)
-                for number in range(len(message.tool_calls))
-            ]
             yield from _of_answer(message, key, results, taken)
         elif isinstance(message, HumanMessage):
             yield from _of_person(_text(message.content), key, before, holds)
@@ -196,7 +187,8 @@ def record_lines(
         elif not isinstance(message, ToolMessage):
             yield from _values(_text(message.content), key, uses=USED)
         before = message
-    for result, key in others:
+    # of calls that were made before
+    for result, key in chain(*results.values()):
         yield from _seen(_result_text(result), key, taken)
 
 
@@ -213,50 +205,20 @@ def lasting(
     return [line for line in lines if line.kind == "said" and line.uses >= USED]
 
 
-def parse_record(text: str) -> tuple[RecordLine, ...]:
-    """Return the lines of a rendered record, or of any other text: what cannot be told apart counts as said."""
-    lines, source = list[RecordLine](), ""
-    for number, raw in enumerate(text.split("\n")):
-        line = one_line(raw)
-        # what a result showed stands below its call
-        source = source if line.startswith(PREFIX["seen"]) else f"#{number}"
-        mark = next(filter(line.startswith, _KIND_BY_MARK), "")
-        if mark or _CALL_LINE.match(line):
-            kind = _KIND_BY_MARK.get(mark, "done")
-            lines.append(RecordLine(kind, line.removeprefix(mark), source, USED))
-        else:
-            lines += statements(line.removeprefix(PREFIX["said"]), source, is_standing)
-    return tuple(lines)
-
-
-def _results(
-    parts: Sequence[tuple[AnyMessage, str]],
-) -> tuple[dict[tuple[int, int], Result], list[Result]]:
-    """The results by the positions of the message that called and of the call in it; then all others.
-
-    Ids of calls are used again, and calls without ids have their results in order.
-    """
-    answers: dict[tuple[int, int], Result] = {}
-    others: list[Result] = []
-    callers: dict[str, list[tuple[int, int]]] = {}
-    for position, (message, key) in enumerate(parts):
-        if isinstance(message, AIMessage):
-            callers.update((call["id"] or "", []) for call in message.tool_calls)
-            for number, call in enumerate(message.tool_calls):
-                callers[call["id"] or ""].append((position, number))
-        elif isinstance(message, ToolMessage):
-            waiting = callers.get(message.tool_call_id)
-            if waiting:
-                answers[waiting.pop(0)] = message, key
-            else:  # the call was made before these messages, or has its result
-                others.append((message, key))
-    return answers, others
+def parse_record(text: str) -> Iterator[RecordLine]:
+    """Yield the lines of a rendered record, or of any other text, as they are; statements by what they state."""
+    for number, line in enumerate(map(one_line, text.split("\n"))):
+        if line.startswith(PREFIX["said"]):
+            said = line.removeprefix(PREFIX["said"])
+            yield from statements(said, f"#{number}", is_standing)
+        elif line and not line.startswith(PREFIX["open"]):
+            yield RecordLine("done", line, f"#{number}", USED)
 
 
 def _of_answer(
     message: AIMessage,
     key: str,
-    results: Sequence[Result | None],
+    results: Mapping[str, list[Result]],
     parameters: Collection[str],
 ) -> Iterator[RecordLine]:
     said = said_in(message)
@@ -270,15 +232,17 @@ def _of_answer(
             noted = f"noted: {_clipped(sentence, STATEMENT_CHARS)}"
             yield RecordLine("done", noted, key, USED)
     result_key = key
-    for call, keyed_result in zip(message.tool_calls, results, strict=True):
+    for call in message.tool_calls:
+        # ids are used again, and calls without ids have their results in order
+        waiting = results[call["id"] or ""]
         # who deletes a result takes back what it said
-        result, result_key = keyed_result or (None, key)
+        result, result_key = waiting.pop(0) if waiting else (None, key)
         args = {
             name: value
             for name, value in call["args"].items()
             if (call["name"], name) != (READ_MORE, CURSOR)
         }
-        texts = [str(value) for _, value in _leaves(args)]
+        texts = [*chain(*chain(*(fields.values() for fields in _objects(args))))]
         text, outcome = "", UNANSWERED
         if result is not None:
             text = _without_echo(_result_text(result), texts)
@@ -366,11 +330,13 @@ def _from_difference(value: str, others: Iterable[str]) -> str:
         ... )
         '…return 1'
     """
-    lines, same = value.split("\n"), 0
-    for other in others:
-        pairs = zip(lines, other.split("\n"), strict=False)
-        alike = [*takewhile(lambda pair: pair[0] == pair[1], pairs)]
-        same = same if other == value else max(same, len(alike))
+    lines = value.split("\n")
+    alike = (
+        len(commonprefix([lines, other.split("\n")]))  # noqa: RUF071  # of lists
+        for other in others
+        if other != value
+    )
+    same = max(alike, default=0)
     return "…" + "\n".join(lines[same:]).lstrip() if same else value
 
 
@@ -681,19 +647,6 @@ def _plain(name: str) -> str:
 def _name(label: str) -> str:
     """A name without signs that could pass for those of the record: what begins a line comes from anywhere."""
     return _NO_NAME.sub("_", label.strip())[:LABEL_CHARS]
-
-
-def _leaves(value: Any, label: str = "") -> Iterator[tuple[str, Any]]:
-    """Every scalar of nested data with the name of its field, in order, without recursion."""
-    stack = [(label, value)]
-    while stack:
-        label, value = stack.pop()
-        if isinstance(value, Mapping):
-            stack.extend((str(key), item) for key, item in reversed([*value.items()]))
-        elif isinstance(value, list | tuple):
-            stack.extend((label, item) for item in reversed(value))
-        elif value is not None:
-            yield label, value
 
 
 def _clipped(text: str, chars: int) -> str:

@@ -333,7 +333,7 @@ class ExtractiveSummarizer:
         """
         ids = [message_id(messages, index) for index in range(len(messages))]
         record = extended(
-            Record(lines=parse_record(previous)),
+            Record(lines=tuple(parse_record(previous))),
             record_lines(messages, ids),
             room_tokens=max_tokens,
             price=self._price,
