@@ -380,7 +380,7 @@ def _named(lines: Sequence[RecordLine], focus: str) -> list[RecordLine]:
     shared = [sum(word in line.text.casefold() for word in words) for line in lines]
     most = max(shared, default=0)
     return [
-        replace(line, uses=FOCUSED) if 2 * count > most else line
+        line._replace(uses=FOCUSED) if 2 * count > most else line
         for line, count in zip(lines, shared, strict=True)
     ]
 

@@ -15,14 +15,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby, starmap
-from typing import Any, Literal
+from itertools import groupby
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired
+
+from pydantic import AfterValidator, Field, TypeAdapter
+from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.errors import ConfigError, brief
 
 Kind = Literal["said", "done", "seen", "open"]
-KINDS: tuple[Kind, ...] = ("said", "done", "seen", "open")
 PREFIX: dict[Kind, str] = {"said": "user: ", "done": "", "seen": "- ", "open": "open: "}
 EARLIER = "seen earlier: "  # begins a line of what results showed whose calls are not in the record any more
 JOINT = "; "  # between things that one message showed
@@ -38,6 +40,8 @@ CLOSING = f"</{FENCE}>"
 SHOWN, NAMED, USED, HOLDS, FOCUSED = range(5)
 # largest stored number believed, far above any conversation; floats hold its square
 MAX_COUNT = 10**12
+Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
+"""A stored number: what is none is not read."""
 
 # How old a line may be among its like, by kind and use, at equal worth: what a call takes 32 times as old as a call.
 # More for what was done costs planted facts at the end of the arena at 8k: .96 with 2, .94 with 3, .93 with 6.
@@ -91,14 +95,13 @@ _SAFE = _ABSENT | NO_MARKS
 Price = Callable[[str], int]  # tokens of a text
 
 
-@dataclass(frozen=True, slots=True)
-class RecordLine:
-    """One line of the record."""
+class RecordLine(NamedTuple):
+    """One line of the record; a tuple, as it is stored."""
 
     kind: Kind
-    text: str
+    text: Annotated[str, AfterValidator(one_line)]
     source: str  # id of the message that it comes from
-    uses: int = SHOWN
+    uses: Annotated[int, Field(strict=True, ge=SHOWN, le=FOCUSED)] = SHOWN
     """How firmly it stays: one of `SHOWN`, `NAMED`, `USED`, `HOLDS`, `FOCUSED`."""
 
 
@@ -122,9 +125,9 @@ class Record:
     @cached_property
     def _json(self) -> dict[str, Any]:
         return {
-            "lines": _rows(self.lines),
+            "lines": [*map(list, self.lines)],
             "left": {"messages": self.messages},
-            **({"waiting": _rows(self.waiting)} if self.waiting else {}),
+            **({"waiting": [*map(list, self.waiting)]} if self.waiting else {}),
         }
 
     @classmethod
@@ -134,10 +137,11 @@ class Record:
             "former"
         }:  # beside a record stands what `undo` brings back
             return cls()
+        stored = STORED.validate_python(value)
         return cls(
-            lines=tuple(starmap(_stored_line, value["lines"])),
-            messages=stored_count(value["left"]["messages"]),
-            waiting=tuple(starmap(_stored_line, value.get("waiting") or ())),
+            lines=stored["lines"],
+            messages=stored["left"]["messages"],
+            waiting=stored.get("waiting", ()),
         )
 
     @cached_property
@@ -181,28 +185,10 @@ def render_record(record: Record | Mapping[str, Any]) -> str:
         ) from error
 
 
-def _rows(lines: Iterable[RecordLine]) -> list[list[Any]]:
-    return [[line.kind, line.text, line.source, line.uses] for line in lines]
-
-
-def _stored_line(kind: Any, text: Any, source: Any, uses: Any) -> RecordLine:
-    if kind not in KINDS or not isinstance(text, str) or not isinstance(source, str):
-        line = (kind, text, source, uses)
-        raise ValueError(
-            f"record line {line!r:.80} is not (kind, text, message id, uses)"
-        )
-    return RecordLine(kind, one_line(text), source, min(FOCUSED, stored_count(uses)))
-
-
-def stored_count(value: object) -> int:
-    """Return a stored number as it is; raises ValueError unless it is a whole one from 0 to `MAX_COUNT`."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or not 0 <= value <= MAX_COUNT
-    ):
-        raise ValueError(f"{type(value).__name__} is no count from 0 to {MAX_COUNT:,}")
-    return value
+class _Stored(TypedDict):
+    lines: tuple[RecordLine, ...]
+    left: dict[str, Count]
+    waiting: NotRequired[tuple[RecordLine, ...]]
 
 
 def one_line(text: str) -> str:
@@ -210,6 +196,9 @@ def one_line(text: str) -> str:
     # Most lines have nothing of the kind, and a record of hundreds is read in each turn.
     is_plain = text.isprintable() and not _MARK.search(text)
     return " ".join((text if is_plain else text.translate(_SAFE)).split())
+
+
+STORED = TypeAdapter(_Stored)
 
 
 def cut_short(line: str, chars: int) -> str:
@@ -331,7 +320,7 @@ def _in_order(lines: Iterable[RecordLine]) -> tuple[RecordLine, ...]:
     ):
         group = [*run]
         if kind == "seen":
-            group = [replace(group[0], text=JOINT.join(line.text for line in group))]
+            group = [group[0]._replace(text=JOINT.join(line.text for line in group))]
         joined += group
     return tuple(joined)
 
@@ -347,7 +336,7 @@ def _merged(lines: Iterable[RecordLine]) -> Items:
                 continue  # a listing that repeats what was used is no use of it
             items.pop(key, None)
             if text:
-                items[key] = replace(line, text=text, uses=max(earlier.uses, line.uses))
+                items[key] = line._replace(text=text, uses=max(earlier.uses, line.uses))
     return items
 
 

@@ -10,14 +10,13 @@ from langchain_core.messages import AnyMessage
 from pydantic import AfterValidator, Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.core.record import Record
+from langchain_ctxwin.core.record import Count, Record
 from langchain_ctxwin.core.sizing import Number, Sizes
 from langchain_ctxwin.core.turns import MessageHistory, last_user
 from langchain_ctxwin.core.usage import as_money
 from langchain_ctxwin.core.view import (
     VIEW,
     Block,
-    Count,
     View,
     message_id,
 )

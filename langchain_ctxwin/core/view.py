@@ -23,10 +23,7 @@ from langchain_ctxwin.core.provider_blocks import (
     text_of,
     without_media,
 )
-from langchain_ctxwin.core.record import MAX_COUNT, Record
-
-Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
-"""A stored number: what is none is not read."""
+from langchain_ctxwin.core.record import Count, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import TokenEstimator
 from langchain_ctxwin.core.notes import record_lines
-from langchain_ctxwin.core.record import KINDS, Record, RecordLine, extended
+from langchain_ctxwin.core.record import PREFIX, Record, RecordLine, extended
 from langchain_ctxwin.core.view import message_id
 
 ROOMY = 1_000_000
@@ -63,7 +63,7 @@ WORDS = (
 
 lines = st.builds(
     RecordLine,
-    kind=st.sampled_from(KINDS),
+    kind=st.sampled_from([*PREFIX]),
     text=st.lists(
         st.sampled_from(WORDS) | st.integers(1_000, 9_999).map(str),
         min_size=1,
