@@ -49,7 +49,6 @@ try:
     )
     from langchain.agents.structured_output import (
         OutputToolBinding,
-        ProviderStrategy,
         ToolStrategy,
     )
 except ModuleNotFoundError as error:
@@ -355,7 +354,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
         )
         engine = engine_of(self._engine, request.runtime)
         engine.require_summarizer(model)
-        is_native = isinstance(request.response_format, ProviderStrategy)
         stored: Mapping[str, Any] = request.state
         state = {key: stored[key] for key in OUR_KEYS if key in stored}
         return AgentStep(
@@ -367,7 +365,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
             format_tools=tools_of(request.response_format),
             model=limited_by(engine, model),
             call=model,
-            requires=("structured_output",) if is_native else (),
             bind=partial(bound_by_agent, request),
             place=place_of(request.runtime),
             stored_messages=stored["messages"],

@@ -160,8 +160,7 @@ class ModelCall:
         if reason is not None:
             step.report_refusal(reason)
         if error is None:
-            if reason is not None:
-                step.take(self._engine.learn(step.window, overflow, is_stated=False))
+            step.take(self._engine.learn(step.window, overflow, is_stated=False))
             return None
         if reason is not error:
             error.add_note(str(reason))

@@ -32,12 +32,9 @@ from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import OverflowEvent
 from langchain_ctxwin.core.limits import (
     ModelLimits,
-    asking_for,
-    output_tokens_of,
 )
 from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.model_info import (
-    arguments_of,
     unbound,
 )
 from langchain_ctxwin.core.provider_blocks import in_prompt
@@ -103,9 +100,6 @@ class AgentStep:
     call: Any = None
     """What is called, tools left out; None when that is unknown. The router of a `RoutedChatModel` chooses the model of
     each request, by what the call and the bindings around it ask for."""
-
-    requires: tuple[str, ...] = ()
-    """Capabilities that the model needs beside those that tools and media show."""
 
     bind: Callable[[Any, Sequence[Any]], Any] | None = None
     """Returns the call with these tools bound, or None when that is unknown; None where they are bound already."""
@@ -313,19 +307,15 @@ class AgentStep:
             raise
 
     def report_refusal(self, error: Exception) -> None:
-        """Report a request that cannot be made to fit, by the size of its smallest form if that is known."""
-        smallest = error.report if isinstance(error, BudgetExceededError) else None
-        self.report_overflow(self.window, smallest, reason=type(error).__name__)
+        """Report a request that cannot be made to fit."""
+        self.report_overflow(self.window, reason=type(error).__name__)
 
-    def report_overflow(
-        self, window: Window, sizes: Mapping[str, Any] | None = None, **about: Any
-    ) -> None:
-        """Report a request that was too large, by its sizes."""
-        sizes = sizes or window.report
+    def report_overflow(self, window: Window, **about: Any) -> None:
+        """Report a request that was too large, by its size."""
         event = OverflowEvent(
             model=window.model,
-            total_tokens=sizes["total_tokens"],
-            input_limit=sizes["input_limit"],
+            total_tokens=window.total_tokens,
+            input_limit=window.budget.input_limit,
             **about,
         )
         self.engine.reporter.emit(event)
@@ -409,8 +399,6 @@ class AgentStep:
             kept=self.chosen_name,
             prefer=prefer,
             prefer_reason=reason,
-            requires=self.requires,
-            output_tokens=self._output_tokens,
             reserve=window.settings.output_reserve,
             sizes={one.family: size for one in measured},
             shrinks=True,
@@ -446,16 +434,12 @@ class AgentStep:
         """The candidates as they are for the conversation of this run; none without a router."""
         return self.router.candidates_of(thread_key()) if self.router else ()
 
-    @property
-    def _output_tokens(self) -> int | None:
-        return output_tokens_of(arguments_of(self.call))
-
     def _candidate_limits(self) -> Any:
         """The limits of the chosen candidate, else the smallest ones, as those of a model."""
         chosen = self.chosen
         limits = chosen.limits if chosen else smallest_limits(self._candidates())
         return SimpleNamespace(
-            limits=asking_for(limits, self._output_tokens),
+            limits=limits,
             name=chosen.info.name if chosen else "",
             tokenizer_family=chosen.family if chosen else "",
         )
