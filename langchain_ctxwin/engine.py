@@ -35,7 +35,6 @@ from langchain_ctxwin.core.limits import (
     asking_for,
     checked_limits,
     for_everybody,
-    is_registry,
     listed_limits,
     refusal,
     stated_limit,
@@ -175,7 +174,7 @@ class ContextEngine:
         wanted = "a ContextConfig, for example ContextConfig(keep=0.4)"
         expect(config, ContextConfig | LiveConfig | None, "config", wanted)
         self._live: LiveConfig = ContextConfig() if config is None else config
-        self._registry = limits if is_registry(limits) else None
+        self._registry = limits if hasattr(limits, "lookup") else None
         self.limits = ModelLimits()
         """Limits of requests that name no model of their own; unknown where a registry is asked about each model."""
         if self._registry is None:

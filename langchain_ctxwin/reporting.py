@@ -119,7 +119,6 @@ class Reporter:
 
     Args:
         sinks: take the events.
-        own: kinds of sinks that are always among them.
         clock: seconds since the epoch.
 
     Raises:
@@ -130,7 +129,6 @@ class Reporter:
         self,
         sinks: Iterable[MetricsSink] = (),
         *,
-        own: Iterable[type[LogSink | StreamSink]] = (LogSink, StreamSink),
         clock: Clock = time.time,
     ) -> None:
         self.sinks: tuple[MetricsSink, ...] = tuple(
@@ -141,7 +139,7 @@ class Reporter:
         """The latest request of each conversation, to say why a prompt cache missed."""
         always = [
             kind()
-            for kind in own
+            for kind in (LogSink, StreamSink)
             if not any(isinstance(sink, kind) for sink in self.sinks)
         ]
         self._clock = clock

@@ -168,11 +168,6 @@ LIMIT_FIELDS = (
 """Of a model, whatever requests are set to ask for."""
 
 
-def is_registry(value: Any) -> bool:
-    """True for an object that looks models up, such as a `ModelRegistry`; it is asked with each request."""
-    return not isinstance(value, type) and callable(getattr(value, "lookup", None))
-
-
 def listed_limits(registry: Any, model: Any, *, may_guess: bool) -> ModelLimits:
     """The limits of a model as a registry states them now, which it caches; those of a model that it does not know.
 
@@ -410,11 +405,9 @@ ADVICE = {
     "record": "lower record_share",
     "pinned": "unpin or shorten messages, drop or shorten constraints",
     "history": "shorten the current message",
+    "output reserve": "lower output_reserve",
 }
 """What makes each region smaller."""
-
-# A region that takes this share of its limit is worth advice: shrinking a smaller one rarely makes a request fit.
-LARGE_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,29 +452,19 @@ def refusal(report: Mapping[str, Any]) -> BudgetExceededError:
     `report` is that of the request at its smallest.
     """
     limit, total = report["input_limit"], report["total_tokens"]
+    reserve = {"output reserve": report["reserved_tokens"]}
     regions = {name: report[key] for name, key in REGIONS.items()}
-    subject, needed, taking = "the request needs", total, {**regions}
-    if (fixed_tokens := total - taking["history"]) > limit:
-        subject, needed = "fixed regions need", fixed_tokens
-        del taking["history"]
-    changes = [
-        ADVICE[name]
-        for name in sorted(regions, key=lambda name: -regions[name])
-        if regions[name] >= LARGE_SHARE * limit
-    ]
-    if report["reserved_tokens"] >= LARGE_SHARE * report["context_window"]:
-        changes.append("lower output_reserve")
-    changes.append("raise context_window")
-    sizes = ", ".join(f"{name} {size:,}" for name, size in taking.items() if size)
+    largest = max((regions | reserve).items(), key=lambda item: item[1])[0]
+    taking = ", ".join(f"{name} {size:,}" for name, size in regions.items() if size)
     rows = {
         "context window": report["context_window"],
-        "output reserve": report["reserved_tokens"],
+        **reserve,
         "input limit": limit,
         **regions,
         "total": total,
     }
     lines = [
-        f"{subject} {needed:,} of {limit:,} tokens ({sizes}): {' or '.join(changes)}",
+        f"the request needs {total:,} of {limit:,} tokens ({taking}): {ADVICE[largest]} or raise context_window",
         "",
         "region                tokens   of limit",
         *(f"{name:<14}{size:>14,}{size / limit:>11.1%}" for name, size in rows.items()),

@@ -134,7 +134,7 @@ class ModelRegistry:
         self._clock = clock
         self._ttl_seconds = ttl_seconds
         self._allow_guess = allow_guess
-        self._reporter = Reporter(sinks, own=(), clock=clock)
+        self._reporter = Reporter(sinks, clock=clock)
         self._lock = threading.Lock()
         self._listing = Listing()
 

@@ -22,7 +22,7 @@ from langchain_ctxwin.core.events import (
     ToolResultEvent,
 )
 from langchain_ctxwin.errors import expect
-from langchain_ctxwin.reporting import LogSink, Reporter
+from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.util.memo import Lru, once
 
 MAX_MEASURES = 10_000  # some 10 MB: utilization of the conversations that went on last
@@ -105,7 +105,7 @@ class Alerts:
         expect(then, Callable, "then", wanted)
         self._config: Any = AlertConfig() if config is None else config
         group_of(self._config, "alerts")  # refuses what holds no thresholds
-        self._reporter = Reporter([SimpleNamespace(emit=then)], own=(LogSink,))
+        self._reporter = Reporter([SimpleNamespace(emit=then)])
         self._samples: Lru[deque[float]] = Lru(MAX_MEASURES)
         self._raised: dict[Key, AlertEvent] = {}
         # what is told of an alert may tell something in its turn

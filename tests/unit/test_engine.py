@@ -189,30 +189,25 @@ LARGE |= {"system_tokens": 1500, "pinned_tokens": 1400, "summary_tokens": 1300}
 
 
 @pytest.mark.parametrize(
-    ("report", "need", "advice"),
+    ("report", "needed", "advice"),
     [
         (
             REPORT,
-            "fixed regions need 9,200 of 8,192 tokens (system 2,000, tools 7,200)",
-            ["bind fewer tools"],
+            "9,210 of 8,192 tokens (system 2,000, tools 7,200, history 10)",
+            "bind fewer tools",
         ),
         (
             LARGE,
-            "fixed regions need 4,200 of 4,096 tokens (system 1,500, summary 1,300, pinned 1,400)",
-            [
-                "shorten the system prompt",
-                "unpin or shorten messages, drop or shorten constraints",
-                "lower summary_max_tokens",
-                "lower output_reserve",
-            ],
+            "4,200 of 4,096 tokens (system 1,500, summary 1,300, pinned 1,400)",
+            "lower output_reserve",
         ),
     ],
 )
-def test_a_refusal_names_value_limit_regions_and_what_to_change(report, need, advice):
-    """The largest region comes first, and a reserve that takes much of the window is named."""
+def test_a_refusal_names_value_limit_regions_and_what_to_change(report, needed, advice):
+    """What is largest is what to change, the reserve among it."""
     error = refusal(report)
     first, table = str(error).split("\n\n")
-    assert first == f"{need}: {' or '.join([*advice, 'raise context_window'])}"
+    assert first == f"the request needs {needed}: {advice} or raise context_window"
     assert f"system{report['system_tokens']:>22,}" in table
     assert (type(error), error.report) == (BudgetExceededError, report)
 
