@@ -212,7 +212,7 @@ def writing(
         if sent is None:
             raise SummarizationError("the request no longer shows all of it")
         call = summarizer.called(call, sent.tools)
-    elif isinstance(summarizer, ModelSummarizer) and call is not None:
+    elif isinstance(summarizer, ModelSummarizer) and summarizer.is_of(call):
         sent = last_request(window, start, stop)
     if sent is not None:
         # as it was sent, breakpoints and key of the cache included

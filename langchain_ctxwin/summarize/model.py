@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial
 from math import inf
 from typing import Any, Self
 from uuid import uuid4
@@ -70,6 +69,10 @@ class Instructed:
     prompt: str | None = None
     sections: Sequence[str] | None = None
     focus: str = ""
+    sent: tuple[Any, Sequence[AnyMessage], Mapping[str, Any]] | None = field(
+        default=None, repr=False
+    )
+    """What a request went to, the request, and what went along with it: it is asked about that."""
 
     @property
     def model_name(self) -> str:
@@ -89,6 +92,12 @@ class Instructed:
             sections=settings.summary_sections or self.sections,
             focus=focus[:FOCUS_CHARS] or self.focus,
         )
+
+    def asking(
+        self, call: Any, messages: Sequence[AnyMessage], options: Mapping[str, Any]
+    ) -> Self:
+        """Return a summarizer that asks about a request, with what goes along with it."""
+        return replace(self, sent=(call, messages, options))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,11 +136,6 @@ class ModelSummarizer(Instructed):
     model: Any
     _: KW_ONLY
     counter: TokenCounter | None = None
-    sent: tuple[Runnable[Any, Any], Sequence[AnyMessage]] | None = field(
-        default=None, repr=False
-    )
-    """A request and what it went to, to be asked after it."""
-
     learned_limits: dict[str, int] = field(default_factory=dict, repr=False)
     """The model's window as refused requests taught it; of all that come from this one."""
 
@@ -171,20 +175,16 @@ class ModelSummarizer(Instructed):
                     raise
                 self.learned_limits["input"] = int(limit)
 
-    def asking(
-        self, call: Any, messages: Sequence[AnyMessage], options: Mapping[str, Any]
-    ) -> Summarizer:
-        """Return a summarizer that extends a request with what goes along; itself where `call` is another model."""
+    def is_of(self, call: Any) -> bool:
+        """True where it can be asked after a request to the very same model: a prompt has a place for the messages."""
         is_same = unbound(call) is self.model and isinstance(self.model, BaseChatModel)
-        # A prompt of somebody's own has a place for the conversation.
-        if not is_same or self.prompt:
-            return self
-        return replace(self, sent=(call.bind(**options), messages))
+        return is_same and not self.prompt
 
     def _extended(
         self,
-        call: Runnable[Any, Any],
+        call: Any,
         request: Sequence[AnyMessage],
+        options: Mapping[str, Any],
         messages: Sequence[AnyMessage],
         max_tokens: int,
     ) -> str:
@@ -200,7 +200,7 @@ class ModelSummarizer(Instructed):
         )
         question += self.focus_text
         try:
-            reply = _asked(call, [*request, HumanMessage(question)])
+            reply = _asked(call.bind(**options), [*request, HumanMessage(question)])
         except SummarizationError as error:
             if classify_overflow(error.__cause__) is None:
                 raise
@@ -549,9 +549,6 @@ class NativeSummarizer(Instructed):
     model: Any = None
     """The chat model, where it is known before a call goes to it."""
 
-    ask: Callable[[int], Written] | None = None
-    """Asks about a request that was sent, for a summary of so many tokens."""
-
     @property
     def writer(self) -> str:
         """Name by which its texts are told from those of others, in every process."""
@@ -562,16 +559,6 @@ class NativeSummarizer(Instructed):
         if call is not None or self.model is None:
             return call
         return self.model.bind_tools(list(tools)) if tools else self.model
-
-    def asking(
-        self, call: Any, messages: Sequence[AnyMessage], options: Mapping[str, Any]
-    ) -> NativeSummarizer:
-        """Return a summarizer that asks about a request, with what `call` sends along."""
-        inner, bound = unwrapped(call)
-        is_openai = rules_of(call).provider == "openai"
-        ask = _openai_compact if is_openai else self._anthropic_compact
-        arguments = {**bound, **options}
-        return replace(self, ask=partial(ask, inner, list(messages), arguments))
 
     def summarize(
         self,
@@ -586,8 +573,13 @@ class NativeSummarizer(Instructed):
             SummarizationError: the provider failed, or wrote no block.
         """
         summary = Written(text="")
-        if self.ask:
-            summary = replied(partial(self.ask, max_tokens))
+        if self.sent is not None:
+            call, request, options = self.sent
+            model, bound = unwrapped(call)
+            is_openai = rules_of(call).provider == "openai"
+            ask = _openai_compact if is_openai else self._anthropic_compact
+            arguments = {**bound, **options}
+            summary = replied(lambda: ask(model, [*request], arguments, max_tokens))
         if not summary.block:
             raise SummarizationError(
                 f"the provider answered without a compaction: {ADVICE}"
