@@ -16,7 +16,6 @@ from langchain_ctxwin.core.turns import MessageHistory, last_user
 from langchain_ctxwin.core.usage import as_money
 from langchain_ctxwin.core.view import (
     VIEW,
-    Block,
     View,
     message_id,
 )
@@ -39,7 +38,7 @@ class Pending:
     since: float  # when it was begun, seconds since the epoch
     max_tokens: int  # length asked for
     text: str = ""  # the finished summary; empty while it is being written
-    block: Block | None = None  # the same as a provider reads it
+    block: Mapping[str, Any] | None = None  # the same as a provider reads it
 
     @property
     def is_written(self) -> bool:
@@ -118,8 +117,7 @@ class Session:
         `since` is that of the latest compaction, `unbound` that before which reasoning is left out where that is not
         decided by it, `unsealed` the same after a provider refused what it had signed itself.
         """
-        stop = self.guard.get(name, 0)
-        return int(stop["index"]) + 1 if isinstance(stop, Mapping) else int(stop)
+        return int(self.guard.get(name, 0))
 
     def has_given_up(self, messages: Sequence[AnyMessage]) -> bool:
         """True while no summary is tried: after two failures in a row, until the next user message."""
@@ -183,12 +181,6 @@ class _Counts(TypedDict, total=False):
     first: str | None
 
 
-class _Last(TypedDict):
-    """The last message before a position, as earlier versions stored that."""
-
-    index: Count
-
-
 class _Guard(TypedDict, total=False):
     spent: dict[str, Money]
     allowed: dict[str, Money]
@@ -196,9 +188,9 @@ class _Guard(TypedDict, total=False):
     dropped_turns: Count
     ineffective: Count
     asked: Count | None
-    since: Count | _Last
-    unbound: Count | _Last
-    unsealed: Count | _Last
+    since: Count
+    unbound: Count
+    unsealed: Count
     reason: str
     binding_model: str
 

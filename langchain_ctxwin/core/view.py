@@ -13,12 +13,11 @@ from itertools import takewhile
 from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
-from pydantic import AfterValidator, Field, InstanceOf, PlainSerializer, TypeAdapter
+from pydantic import Field, InstanceOf, PlainSerializer, TypeAdapter
 
 from langchain_ctxwin.core.pairing import is_call, without_kept_calls
 from langchain_ctxwin.core.provider_blocks import (
     block_text,
-    kind_of,
     media_count,
     text_of,
     without_media,
@@ -52,15 +51,6 @@ class Clamp:
     """Name of the agent's tool that reads the rest; empty when it has none."""
 
 
-def _compaction_block(value: Any) -> Any:
-    if kind_of(value) != "compaction":
-        raise ValueError("no block of a provider")
-    return value
-
-
-Block = Annotated[Mapping[str, Any], AfterValidator(_compaction_block)]
-
-
 @dataclass(frozen=True, kw_only=True)
 class View:
     """The part of the history that the model sees, and how."""
@@ -79,7 +69,7 @@ class View:
     covered: Count = (
         0  # position up to which the summary covers messages; 0 where there is none
     )
-    block: Block | None = None
+    block: Mapping[str, Any] | None = None
     """What a provider wrote on demand of the messages that are covered: the summary, as that provider reads it."""
 
     # of what left, as it was then; None where nothing did
