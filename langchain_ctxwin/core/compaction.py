@@ -36,7 +36,6 @@ LEAST_LINE_TOKENS = 5  # of a line of the record: it has no place for more messa
 RECORD_FRAME_TOKENS = 24
 NEWEST_SHARE = 0.5  # of the room that the newest results and the record share: what these results have at least
 MIN_PROGRESS = 0.1  # smallest reduction of the request that a summary must promise; less would be repeated at once
-FOCUS_CHARS = 4  # of a word of a focus: shorter ones stand in every line
 # Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates.
 LENGTH_TOLERANCE = 1.5
 
@@ -376,7 +375,7 @@ def _lines(
 
 def _named(lines: Sequence[RecordLine], focus: str) -> list[RecordLine]:
     """Return the lines, of which those that share most words with the focus stay longest."""
-    words = {word for word in focus.casefold().split() if len(word) >= FOCUS_CHARS}
+    words = {*focus.casefold().split()}
     shared = [sum(word in line.text.casefold() for word in words) for line in lines]
     most = max(shared, default=0)
     return [

@@ -318,7 +318,11 @@ def split_steps(
             while end < limit and (others := call_ids(messages[end])):
                 calls += others
                 end += 1
-            end = _behind_results(messages, end, limit)
+            # notes stand between a call and its result, too
+            while end < limit and isinstance(
+                messages[end], ToolMessage | SystemMessage
+            ):
+                end += 1
         yield Step(
             index=index,
             size=end - index,
@@ -327,20 +331,6 @@ def split_steps(
             price=price,
         )
         index = end
-
-
-def _behind_results(messages: Sequence[AnyMessage], start: int, limit: int) -> int:
-    """The position behind the last of the results that follow, looking through notes between a call and its result."""
-    end = start
-    for after in range(start, limit):
-        message = messages[after]
-        if isinstance(message, AIMessage):
-            break
-        if isinstance(message, ToolMessage):
-            end = after + 1
-        elif not isinstance(message, SystemMessage):
-            break
-    return end
 
 
 def starts_turn(step: Step) -> bool:

@@ -104,7 +104,7 @@ STEPS = {
         [call("a"), call("b"), result("b"), result("a")],
         [(0, 4)],
     ),
-    "a note between call and result": (
+    "notes between call and result, and behind them": (
         [call("a"), NOTE, result("a"), NOTE],
         [(0, 3), (3, 1)],
     ),
