@@ -144,7 +144,7 @@ class Reporter:
         ]
         self._clock = clock
         self._failures = [
-            (sink, FailureLog(sink=type(sink).__name__))
+            (sink, FailureLog("metrics.sink_failed", sink=type(sink).__name__))
             for sink in (*always, *self.sinks)
         ]
 
@@ -164,9 +164,9 @@ class Reporter:
             try:
                 sink.emit(event)
             except Exception as error:  # noqa: BLE001  # whatever a sink does, the turn goes on
-                failures.note("metrics.sink_failed", reason_of(error))
+                failures.note(reason_of(error))
             else:
-                failures.note("metrics.sink_failed", "")
+                failures.note("")
 
     def notice(self, notice: Notice, model: str = "", **about: Any) -> None:
         """Report something that an operator may want to look at."""
@@ -197,7 +197,7 @@ class Prices:
         wanted = "a ModelInfo, a ModelRegistry, or a function that returns a ModelInfo"
         ask = getattr(source, "lookup", source)
         self._source = expect(ask, ModelInfo | Callable | None, "prices", wanted)
-        self._failures = FailureLog()
+        self._failures = FailureLog("metrics.no_prices")
 
     def of(
         self, model: str, declared: ModelInfo | None = None, *, is_agent: bool = True
@@ -222,7 +222,7 @@ class Prices:
             return None
         except Exception as error:  # noqa: BLE001  # costs are unknown then, nothing else
             fault = f"{model}: {reason_of(error)}"
-            self._failures.note("metrics.no_prices", fault)
+            self._failures.note(fault)
             return None
         return info
 

@@ -70,7 +70,7 @@ class HistorySink:
         self.max_events = max_events
         self.lost = 0
         """Events that could not be written."""
-        self._failures = FailureLog(path=str(self.path))
+        self._failures = FailureLog("history.not_saved", path=str(self.path))
         self.renew()
         atexit.register(self.flush)
         renew_after_fork(self.renew)
@@ -117,9 +117,9 @@ class HistorySink:
         except (sqlite3.Error, OSError, ValueError) as error:
             self.lost += len(events)
             reason = f"{type(error).__name__}: {error}"
-            self._failures.note("history.not_saved", reason)
+            self._failures.note(reason)
         else:
-            self._failures.note("history.not_saved", "")
+            self._failures.note("")
 
 
 class History:

@@ -41,15 +41,14 @@ def say(line: str = "", *, file: IO[str] | None = None) -> None:
 class FailureLog:
     """Warns about a lasting failure once, and again when its reason changes or when it comes back."""
 
-    def __init__(self, **about: str) -> None:  # what each warning carries
-        self._about = about
-        self._reasons: dict[str, str] = {}
+    def __init__(self, event: str, **about: str) -> None:  # what each warning carries
+        self._event, self._about, self._reason = event, about, ""
 
-    def note(self, event: str, reason: str) -> None:
+    def note(self, reason: str) -> None:
         """Log a warning unless the same was noted last; an empty reason says that it is over."""
-        if reason and self._reasons.get(event) != reason:
-            log.warning(event, reason=reason, **self._about)
-        self._reasons[event] = reason
+        if reason not in ("", self._reason):
+            log.warning(self._event, reason=reason, **self._about)
+        self._reason = reason
 
 
 def reason_of(error: BaseException) -> str:
