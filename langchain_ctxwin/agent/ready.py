@@ -35,7 +35,7 @@ from langchain_ctxwin.agent.step import AgentStep, router_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.compaction import after_undo, dropped_positions
 from langchain_ctxwin.core.model_info import unbound
-from langchain_ctxwin.core.tool_schemas import listed, name_of, recall_name
+from langchain_ctxwin.core.tool_schemas import listed, name_of
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import (
@@ -218,7 +218,7 @@ def recall_tool() -> BaseTool:
 def with_recall(tools: Sequence[Any], model: Any) -> list[Any]:
     """Return tools, of which the recall tool comes last, or is left out.
 
-    It is left out where the model takes no tools, or where one of the others is like it.
+    It is left out where the model takes no tools, or where one of the others has its name.
     """
     ours, none = recall_tool(), BaseChatModel.bind_tools
     others = [tool for tool in tools if tool is not ours]
@@ -229,7 +229,7 @@ def with_recall(tools: Sequence[Any], model: Any) -> list[Any]:
         for one in models
         if isinstance(one, Runnable)
     )
-    is_alone = ours.name not in map(name_of, others) and not recall_name(others)
+    is_alone = ours.name not in map(name_of, others)
     is_kept = len(others) < len(tools) and takes_tools and is_alone
     return [*others, ours] if is_kept else others
 

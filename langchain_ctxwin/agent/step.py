@@ -332,8 +332,7 @@ class AgentStep:
             return None
         sent = in_prompt(window.tools, window.rules.provider)
         others = [tool for tool in sent if name_of(tool) not in names]
-        price = window.price_tools
-        saved_tokens = price(sent).tokens - price(others).tokens
+        saved_tokens = window.tool_tokens - window.price_tools(others).tokens
         fixed_tokens = window.fixed_tokens - saved_tokens
         left_tokens = int(TOOL_SHARE * (window.budget.input_limit - fixed_tokens))
         selection: ToolSelection = yield Wait.on(

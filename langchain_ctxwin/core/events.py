@@ -306,7 +306,7 @@ class OverflowEvent(Event):
 
     total_tokens: int | None = None
     input_limit: int | None = None
-    """Size of the request, or of its smallest form, and its limit, by our count."""
+    """Size of the request and its limit, by our count."""
 
     stated_tokens: int | None = None
     stated_limit: int | None = None
