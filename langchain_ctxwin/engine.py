@@ -502,7 +502,6 @@ class ContextEngine:
         window: Window,
         messages: Sequence[AnyMessage],
         *,
-        conversation: str = "",
         call: Any = None,
     ) -> dict[str, Any]:
         """Return the arguments that go along with a request; the nodes and the middleware pass them by themselves.
@@ -513,7 +512,6 @@ class ContextEngine:
         Args:
             window: the request as measured.
             messages: the request as built.
-            conversation: its name, such as the thread id. A digest of it is the key of OpenAI's cache.
             call: the chat model that is called, tools bound. What it sets already stays as it is.
 
         Examples:
@@ -528,7 +526,7 @@ class ContextEngine:
             >>> engine.call_options(window, engine.build(window))
             {'cache_control': {'type': 'ephemeral'}}
         """
-        return call_arguments(window, messages, conversation=conversation, call=call)
+        return call_arguments(window, messages, call=call)
 
     def learn(
         self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True

@@ -250,10 +250,7 @@ class ModelCall:
                 {"route": dict(step.choice)} if step.chosen else {}
             )
         else:
-            thread = step.place.thread
-            arguments = self._engine.call_options(
-                window, request, conversation=thread, call=self._call
-            )
+            arguments = self._engine.call_options(window, request, call=self._call)
         size, requested = window.limits.context_window, self._requested_output
         if size is not None and requested is not None:
             options = fitting_output(

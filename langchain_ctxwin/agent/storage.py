@@ -181,7 +181,6 @@ def _writing(step: AgentStep, pending: Pending) -> Callable[[], Any]:
         pending.stop,
         pending.max_tokens,
         call=step.called,
-        conversation=step.place.thread,
     )
 
 

@@ -140,13 +140,9 @@ def call_arguments(
     window: Window,
     messages: Sequence[AnyMessage],
     *,
-    conversation: str = "",
     call: Any = None,
 ) -> dict[str, Any]:
-    """Return the arguments that go along with a request as it is sent; those that the called model sets stay.
-
-    The name of the conversation makes the key of OpenAI's cache.
-    """
+    """Return the arguments that go along with a request as it is sent; those that the called model sets stay."""
     own = arguments_of(call)
     rules, is_claude = window.rules, window.rules.provider == "anthropic"
     arguments: dict[str, Any] = {}
@@ -155,9 +151,10 @@ def call_arguments(
         is_open = taken < MAX_BREAKPOINTS and not _marks(messages[-1:])
         if is_claude and is_open and own.get(BREAKPOINT) is None:
             arguments[BREAKPOINT] = dict(MINUTES)  # behind the newest message
-        if rules.takes_cache_key and conversation and not own.get(CACHE_KEY):
-            # the same for all requests of a conversation, and nothing of its name
-            arguments[CACHE_KEY] = digest(conversation)
+        first_ids = [message.id for message in window.history.messages[:1]]
+        if rules.takes_cache_key and any(first_ids) and not own.get(CACHE_KEY):
+            # the same for all requests of a conversation
+            arguments[CACHE_KEY] = digest(str(first_ids[0]))
     # asked for: the id is of each request
     diagnostics = own.get("diagnostics")
     if is_claude and diagnostics is not None:

@@ -200,7 +200,6 @@ def writing(
     max_tokens: int,
     *,
     call: Any,
-    conversation: str = "",
 ) -> Callable[[], str]:
     """Return what writes a summary of the messages in `[start, stop)`, for another thread."""
     messages = shown_part(window, start, stop)
@@ -217,7 +216,7 @@ def writing(
     if sent is not None:
         # as it was sent, breakpoints and key of the cache included
         request = dressed(sent)
-        options = call_arguments(sent, request, conversation=conversation, call=call)
+        options = call_arguments(sent, request, call=call)
         summarizer = summarizer.asking(call, request, options)
 
     previous = window.session.summary
