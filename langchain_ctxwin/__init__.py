@@ -32,8 +32,9 @@ from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.overflow import ContextOverflow, classify_overflow
 from langchain_ctxwin.core.record import render_record
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.tokens import CharRatioCounter, TokenEstimator
+from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.turns import pin
+from langchain_ctxwin.counting import CharRatioCounter
 from langchain_ctxwin.decompose import create_map_reduce_graph
 from langchain_ctxwin.engine import ContextEngine, Fitted
 from langchain_ctxwin.errors import (

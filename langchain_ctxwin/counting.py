@@ -13,12 +13,14 @@ media) goes by published constants.
 
     engine = ContextEngine(limits=model, counter=VocabularyCounter("o200k_base"))
 
-Both have the shape of LangChain's counters, so they also work in `trim_messages(token_counter=...)`.
+All have the shape of LangChain's counters, so they also work in `trim_messages(token_counter=...)`. `CharRatioCounter`
+has the published rules of thumb, to compare with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, ClassVar
 
@@ -117,3 +119,31 @@ class VocabularyCounter(LocalCounter):
         )
         super().__init__(count, family=family or next(implied, "generic"))
         self.encoding = encoding
+
+
+@dataclass(frozen=True, slots=True)
+class CharRatioCounter:
+    """Divides characters by a constant: the published heuristics, for comparison and for tests.
+
+    `CharRatioCounter()` is exactly `len(text) // 4`, the rule of thumb for English, within 20 % of the truth on about
+    half of real texts; 2.5 characters, and 4.0 with a margin of 0.2, are the two others.
+    """
+
+    chars_per_token: float = 4.0
+    margin: float = 0.0
+
+    def __call__(
+        self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None
+    ) -> int:
+        """Return the tokens of all text in messages and tool definitions, media by kind and size."""
+        return int(request_tokens(messages, tools, CHAR_RATIO_FRAMING, self.count_text))
+
+    def count_text(self, text: str) -> int:
+        """Return the tokens of a plain text."""
+        return int(len(text) / self.chars_per_token * (1 + self.margin))
+
+
+# Role and separators of one message, the constant of LangChain's own counter, and nothing else beside the text.
+CHAR_RATIO_FRAMING = replace(
+    FRAMING["generic"], request=0, message=3, call=0, any_tools=0, tool=0
+)

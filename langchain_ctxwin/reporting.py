@@ -6,10 +6,9 @@ What a sink raises is logged, and the turn goes on.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from langchain_core.runnables.config import ensure_config
 from langgraph.config import get_stream_writer
@@ -37,12 +36,8 @@ from langchain_ctxwin.util.memo import Lru
 
 # whose latest request is held, as messages that other memos hold, too
 MAX_CONVERSATIONS = 64
-# kept in memory unless told, some 10 MB: what happens in a long afternoon
-MAX_EVENTS = 10_000
 
 SINKS_WANTED = "a list of sinks, objects with a method emit(event), for example sinks=[MemorySink()]"
-
-E = TypeVar("E", bound=Event)
 
 
 class LogSink:
@@ -76,40 +71,6 @@ class StreamSink:
         ):  # a node that is called outside a graph has no stream
             return
         writer({"type": event.name, **event.facts(), **event.quoting})
-
-
-class MemorySink:
-    """Keeps the newest events; several threads may write at once.
-
-    Args:
-        max_events: of more, the oldest are forgotten.
-
-    Examples:
-        >>> sink = MemorySink()
-        >>> sink.emit(Event(thread="1"))
-        >>> [event.thread for event in sink.events]
-        ['1']
-    """
-
-    def __init__(self, max_events: int = MAX_EVENTS) -> None:
-        self._events: deque[Event] = deque(maxlen=max_events)
-
-    def emit(self, event: Event) -> None:
-        """Keep an event."""
-        self._events.append(event)
-
-    @property
-    def events(self) -> list[Event]:
-        """The events that are kept, oldest first."""
-        return [*self._events.copy()]  # at once, whoever emits meanwhile
-
-    def of(self, kind: type[E]) -> list[E]:
-        """Return the kept events of one kind, oldest first."""
-        return [event for event in self.events if isinstance(event, kind)]
-
-    def clear(self) -> None:
-        """Forget all events."""
-        self._events.clear()
 
 
 class Reporter:

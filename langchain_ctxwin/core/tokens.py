@@ -1,4 +1,4 @@
-"""`TokenEstimator`, `CharRatioCounter`: the tokens of texts, media and messages; and a message as a reader sees it."""
+"""`TokenEstimator`: the tokens of texts, media and messages; and a message as a reader sees it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from base64 import urlsafe_b64decode
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 from operator import mul
@@ -114,34 +114,6 @@ class TokenEstimator:
         return sum(map(mul, WEIGHTS[self.family], features(text)), 0.0) if text else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class CharRatioCounter:
-    """Divides characters by a constant: the published heuristics, for comparison and for tests.
-
-    `CharRatioCounter()` is exactly `len(text) // 4`, the rule of thumb for English, within 20 % of the truth on about
-    half of real texts; 2.5 characters, and 4.0 with a margin of 0.2, are the two others.
-    """
-
-    chars_per_token: float = 4.0
-    margin: float = 0.0
-
-    def __call__(
-        self, messages: Iterable[MessageLikeRepresentation], *, tools: Any = None
-    ) -> int:
-        """Return the tokens of all text in messages and tool definitions, media by kind and size."""
-        return int(request_tokens(messages, tools, CHAR_RATIO_FRAMING, self.count_text))
-
-    def count_text(self, text: str) -> int:
-        """Return the tokens of a plain text."""
-        return int(len(text) / self.chars_per_token * (1 + self.margin))
-
-
-# Role and separators of one message, the constant of LangChain's own counter, and nothing else beside the text.
-CHAR_RATIO_FRAMING = replace(
-    FRAMING["generic"], request=0, message=3, call=0, any_tools=0, tool=0
-)
-
-
 def request_tokens(
     messages: Iterable[MessageLikeRepresentation],
     tools: Any,
@@ -150,7 +122,7 @@ def request_tokens(
 ) -> float:
     """Return the tokens of a request: text at `price`, all else by the constants of a family."""
     tokens = float(framing.request)
-    for message in messages:
+    for message in convert_to_messages(messages):
         tokens += framing.message
         for piece in pieces(message):
             if isinstance(piece, str):
@@ -196,13 +168,8 @@ class Call(NamedTuple):
 Piece = str | Media | Call
 
 
-def pieces(raw_message: MessageLikeRepresentation) -> Iterator[Piece]:
+def pieces(message: BaseMessage) -> Iterator[Piece]:
     """Yield everything of a message that a provider counts, in no particular order."""
-    message = (
-        raw_message
-        if isinstance(raw_message, BaseMessage)
-        else convert_to_messages([raw_message])[0]
-    )
     if message.name:
         yield message.name
     if isinstance(message, ToolMessage):

@@ -18,9 +18,9 @@ from langchain_ctxwin.core.events import (
 )
 from langchain_ctxwin.observe.acp import acp_update
 from langchain_ctxwin.observe.alerts import Alerts
-from langchain_ctxwin.observe.history import History, HistorySink
+from langchain_ctxwin.observe.history import History, HistorySink, MemorySink
 from langchain_ctxwin.observe.reports import quality_report, report
-from langchain_ctxwin.reporting import LogSink, MemorySink, StreamSink
+from langchain_ctxwin.reporting import LogSink, StreamSink
 
 if TYPE_CHECKING:
     from langchain_ctxwin.observe.opentelemetry_sink import OpenTelemetrySink

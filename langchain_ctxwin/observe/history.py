@@ -1,4 +1,4 @@
-"""A history of events in one SQLite file, which several processes write and reports read."""
+"""Histories of events: in memory, and in one SQLite file, which several processes write and reports read."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import atexit
 import json
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from pydantic import TypeAdapter
@@ -21,6 +22,7 @@ from langchain_ctxwin.util.files import place
 from langchain_ctxwin.util.log import FailureLog
 from langchain_ctxwin.util.work import in_daemon, renew_after_fork
 
+MAX_IN_MEMORY = 10_000  # unless told, some 10 MB: what happens in a long afternoon
 MAX_EVENTS = 100_000  # unless told, some 150 MB: about 40,000 model calls
 BUSY_SECONDS = 1.0  # how long a write waits for another process; each of them takes some milliseconds
 EXIT_SECONDS = 1.0  # how long the end of the process waits
@@ -35,6 +37,42 @@ CREATE TABLE IF NOT EXISTS events (
 CREATE INDEX IF NOT EXISTS events_answer ON events (answer_id);
 """
 """Readers and writers of one file do not wait for each other."""
+
+E = TypeVar("E", bound=Event)
+
+
+class MemorySink:
+    """Keeps the newest events; several threads may write at once.
+
+    Args:
+        max_events: of more, the oldest are forgotten.
+
+    Examples:
+        >>> sink = MemorySink()
+        >>> sink.emit(Event(thread="1"))
+        >>> [event.thread for event in sink.events]
+        ['1']
+    """
+
+    def __init__(self, max_events: int = MAX_IN_MEMORY) -> None:
+        self._events: deque[Event] = deque(maxlen=max_events)
+
+    def emit(self, event: Event) -> None:
+        """Keep an event."""
+        self._events.append(event)
+
+    @property
+    def events(self) -> list[Event]:
+        """The events that are kept, oldest first."""
+        return [*self._events.copy()]  # at once, whoever emits meanwhile
+
+    def of(self, kind: type[E]) -> list[E]:
+        """Return the kept events of one kind, oldest first."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def clear(self) -> None:
+        """Forget all events."""
+        self._events.clear()
 
 
 class HistorySink:
