@@ -44,6 +44,7 @@ from langchain_ctxwin.summarize.model import (
     written_text,
 )
 from langchain_ctxwin.text import query_terms
+from langchain_ctxwin.util.memo import Lru
 from langchain_ctxwin.util.stores import ThreadStore
 from langchain_ctxwin.util.work import Wait, Work, in_daemon, renew_after_fork, run
 
@@ -105,7 +106,7 @@ class SummaryJobs:
     def renew(self) -> None:
         """Forget everything: threads do not survive a fork, and the lock may have been held by one of them."""
         self._lock = threading.Lock()
-        self._jobs: dict[str, Job] = {}
+        self._jobs: Lru[Job] = Lru(MAX_REMEMBERED)
         self._free = threading.Semaphore(MAX_RUNNING)
 
     def start(
@@ -141,9 +142,7 @@ class SummaryJobs:
             except RuntimeError:
                 free.release()
                 return False
-            self._jobs[key] = job
-            if len(self._jobs) > MAX_REMEMBERED:
-                del self._jobs[next(iter(self._jobs))]
+            self._jobs.put(key, job)
         return True
 
     def find(self, key: str) -> Job | None:

@@ -42,8 +42,6 @@ def redis_client(url: str, **options: Any) -> Any:
     """
     try:
         from redis import Redis  # noqa: PLC0415  # an extra
-        from redis.backoff import NoBackoff  # noqa: PLC0415
-        from redis.retry import Retry  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(
             'Redis needs the redis package: pip install "langchain-ctxwin[redis]"'
@@ -51,7 +49,6 @@ def redis_client(url: str, **options: Any) -> Any:
     patience = {
         "socket_timeout": ANSWER_SECONDS,
         "socket_connect_timeout": ANSWER_SECONDS,
-        "retry": Retry(NoBackoff(), 0),
     }
     return Redis.from_url(url, **(patience | options))
 
