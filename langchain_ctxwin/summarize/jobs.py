@@ -235,17 +235,10 @@ def writing_summary(
     Raises:
         SummarizationError: the summarizer failed, was too slow, or wrote nothing that can be used.
     """
-
-    def started(*, is_waiting: bool) -> Future[Written]:
-        return in_daemon(attempting(write, is_waiting=is_waiting))
-
-    async def later() -> Written:
-        job = asyncio.wrap_future(started(is_waiting=False))
-        return await asyncio.wait_for(job, timeout_seconds)
-
     try:
-        written: Written = yield Wait(
-            lambda: started(is_waiting=True).result(timeout_seconds), later
+        written: Written = yield Wait.within(
+            timeout_seconds,
+            lambda is_waiting: in_daemon(attempting(write, is_waiting=is_waiting)),
         )
     except TimeoutError as error:
         raise SummarizationError(too_slow(timeout_seconds)) from error

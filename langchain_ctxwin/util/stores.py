@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping
-from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from langgraph.store.base import BaseStore, GetOp, PutOp
@@ -90,15 +89,9 @@ class ThreadStore:
     def _batch(self, event: str, ops: Any) -> Work[Any]:
         # The async methods of sync stores refuse to work, or use a pool whose threads hold up the exit; an async store
         # answers another thread while its event loop is free.
-        def started() -> Future[Any]:
-            return in_daemon(lambda: self._store.batch(ops))
-
-        async def later() -> Any:
-            answer = asyncio.wrap_future(started())
-            return await asyncio.wait_for(answer, STORE_SECONDS)
-
+        batch = partial(self._store.batch, ops)
         try:
-            return (yield Wait(lambda: started().result(STORE_SECONDS), later))
+            return (yield Wait.within(STORE_SECONDS, lambda _: in_daemon(batch)))
         except Exception as error:  # noqa: BLE001  # stores have no common error, and none may end the turn
             reason = reason_of(error)
             log.warning(f"{self._kind}.{event}", thread=self._thread, error=reason)

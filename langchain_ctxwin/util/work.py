@@ -5,6 +5,7 @@ Threads hold up no exit, survive a fork, and are unseen by the caller's callback
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import os
 import threading
@@ -31,6 +32,15 @@ class Wait:
             lambda: getattr(target, method)(*args, **options),
             lambda: getattr(target, f"a{method}")(*args, **options),
         )
+
+    @classmethod
+    def within(cls, seconds: float, start: Callable[[bool], Future[Any]]) -> Wait:
+        """Return the wait for a job in another thread; `start` is told whether its caller's thread waits meanwhile."""
+
+        async def later() -> Any:
+            return await asyncio.wait_for(asyncio.wrap_future(start(False)), seconds)
+
+        return cls(lambda: start(True).result(seconds), later)
 
 
 Work = Generator[Wait, Any, T]
