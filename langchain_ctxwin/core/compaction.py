@@ -208,9 +208,6 @@ def _pinned_before(request: Request, start: int) -> set[int]:
         wanted.update(islice(users, 1))
     before = [index for index in wanted if request.history.first <= index < start]
     pinned_indexes = request.history.in_steps(before)
-    provider_compaction = request.kept_compaction
-    if provider_compaction is not None:
-        pinned_indexes.add(provider_compaction)
     for index in before:
         answer = None if index == current else final_answer(messages, index, start)
         most = max(LEAST_ANSWER_TOKENS, ANSWER_SHARE * request.room)

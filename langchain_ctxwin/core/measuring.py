@@ -42,7 +42,7 @@ from langchain_ctxwin.core.sizing import (
 )
 from langchain_ctxwin.core.turns import Steps
 from langchain_ctxwin.core.usage import Usage, stop_reasons
-from langchain_ctxwin.core.view import View, message_id
+from langchain_ctxwin.core.view import message_id
 
 
 def measured(
@@ -108,26 +108,17 @@ def started_by_provider(request: Request) -> Session | None:
     """Return the session whose view begins where the provider says; None when it does so already.
 
     Its newest compaction stands for what is before, and only what follows is in the prompt. The record tells of what
-    left. A view that began with a compaction which this provider cannot use ends: the whole history counts again.
-    Each counts as one compaction, because the prefix changes.
+    left. It counts as one compaction, because the prefix changes.
     """
-    session = request.session
-    view, lead = session.view, request.lead
-    if view.begun_by and request.kept_compaction is None:
-        reason = "the view began with a compaction that this provider cannot read"
-        later = replace(with_view(request, View(), reason), view=View())
-    elif (
-        lead is None or (start := request.history.step_at(lead).index) <= request.start
-    ):
+    lead, history = request.lead, request.history
+    if lead is None or (start := history.step_at(lead).index) <= request.start:
         return None
-    else:
-        begun_by = message_id(request.history.messages, lead)
-        view = replace(cut(request, start), covered=0, block=None, begun_by=begun_by)
-        reason = "the provider compacted what was before"
-        # what follows is tied to its compaction
-        bare = replace(request, summary="")
-        later = with_view(bare, view, reason, unbound=start)
-    faults = (*session.faults, f"{reason}: the view begins anew")
+    view = replace(cut(request, start), covered=0, block=None)
+    reason = "the provider compacted what was before"
+    # what follows is tied to its compaction
+    bare = replace(request, summary="")
+    later = with_view(bare, view, reason, unbound=start)
+    faults = (*request.session.faults, f"{reason}: the view begins anew")
     return replace(later, summary="", pending=None, faults=faults)
 
 

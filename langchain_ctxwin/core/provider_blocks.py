@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, inf
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
@@ -285,34 +285,16 @@ def compaction_in(message: BaseMessage) -> Mapping[str, Any]:
     return finished[-1] if finished else {}
 
 
-def compaction_use(
-    message: BaseMessage, provider: str
-) -> Literal["", "text", "native"]:
-    """Return of what use the compaction in a message is to a provider: its text, or that it ignores what is before.
-
-    An unknown provider may have made it.
-    """
+def is_compacted_by(message: BaseMessage, provider: str) -> bool:
+    """True when a message brings a compaction by a provider, which ignores what is before; an unknown one may be it."""
     block = compaction_in(message)
-    if not block:
-        return ""
-    if provider in {"", _maker(message, block)}:
-        return "native"
-    return "text" if block.get("content") else ""
+    return bool(block) and provider in {"", _maker(message, block)}
 
 
 def block_message(block: Mapping[str, Any], provider: str) -> AIMessage | None:
     """Return the message that begins a request to the provider that made a block on demand; None for any other."""
     message = AIMessage([dict(block)], id=BLOCK_ID)
     return message if _maker(message, block) == provider != "" else None
-
-
-def only_compaction(message: BaseMessage) -> AIMessage:
-    """Return a message with the compaction alone: what stays in the request when the rest of its step has left."""
-    return AIMessage(
-        content=[dict(compaction_in(message))],
-        id=message.id,
-        response_metadata=message.response_metadata,
-    )
 
 
 def readable(message: AnyMessage, provider: str) -> AnyMessage:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
-from langchain_ctxwin.core.model_info import CACHE_SECONDS, ELSEWHERE
+from langchain_ctxwin.core.model_info import CACHE_SECONDS
 from langchain_ctxwin.core.pairing import NOTE_KEY, Before, call_ids, note_message
 from langchain_ctxwin.core.parts import (
     RECORD_ID,
@@ -30,11 +30,10 @@ from langchain_ctxwin.core.provider_blocks import (
     ALL,
     MediaSize,
     block_message,
-    compaction_use,
     digest,
     digests_in,
     hidden,
-    only_compaction,
+    is_compacted_by,
     sizes_of,
 )
 from langchain_ctxwin.core.session import Session
@@ -132,7 +131,7 @@ class Request(Parts):
             message=block,
         )
         pinned = after.pinned_steps(begin)
-        if block is not None or (lead is not None and lead >= after.start):
+        if block is not None or lead is not None:
             begin.message = block
         steps = Steps(show_steps(self.history, after.start, view, begin))
         return replace(after, pinned=pinned, steps=steps)
@@ -150,13 +149,13 @@ class Request(Parts):
 
     @property
     def lead(self) -> int | None:
-        """Position of the newest compaction by the provider that is shown, and that the provider reads."""
-        return self._newest_compaction({"native"})
-
-    @property
-    def kept_compaction(self) -> int | None:
-        """Position of the newest compaction by a provider that is shown, and of use to this one."""
-        return self._newest_compaction({"native", "text"})
+        """Position of the newest compaction by the provider in the view; nobody reads one that its provider refused."""
+        for index in sorted(self.history.compacted, reverse=True):
+            is_read = index >= max(self.start, self.unsealed)
+            message = self.history.messages[index]
+            if is_read and is_compacted_by(message, self.rules.provider):
+                return index
+        return None
 
     @cached_property
     def block(self) -> AIMessage | None:
@@ -252,15 +251,6 @@ class Request(Parts):
             if gone or digests_in(messages[index])
         }
 
-    def _newest_compaction(self, uses: Collection[str]) -> int | None:
-        """Position of the newest one that is of such use; nobody reads one that its provider refused."""
-        for index in reversed(self._shown_of(self.history.compacted)):
-            is_read = index >= self.unsealed
-            reader = self.rules.provider if is_read else ELSEWHERE.provider
-            if compaction_use(self.history.messages[index], reader) in uses:
-                return index
-        return None
-
     def _shown_of(self, indexes: Collection[int]) -> list[int]:
         """Those of some positions that the view shows, in order."""
         pinned = self.view.pinned
@@ -309,7 +299,7 @@ class Request(Parts):
         at, lead = self.start, self.lead
         if self.block is not None:
             at = self.record_index(at)
-        elif lead is not None and lead >= at:
+        elif lead is not None:
             at += 1
         leading = sum(len(step.messages) for step in self.steps if step.index < at)
         texts, notes = [constraints_text(settings.constraints), self.record], []
@@ -326,27 +316,17 @@ class Request(Parts):
         ]
 
     def pinned_steps(self, before: Before) -> tuple[Step, ...]:
-        """The pinned messages before the start, by step; a finished question never looks open.
-
-        Of a step that compacted only that stays, before all others when the provider ignores what precedes it.
-        """
+        """The pinned messages before the start, by step; a finished question never looks open."""
         messages, steps = self.history.messages, list[Step]()
-        view, start, lead = self.view, self.start, self.lead
-        provider_compaction = self.kept_compaction
+        view, start = self.view, self.start
         groups = [
             step
             for run in runs([index for index in view.pinned if index < start])
             for step in split_steps(messages, run[0], run[-1] + 1, self.price)
         ]
-        groups.sort(key=lambda group: lead != group.index)
         behind = [*(group.index for group in groups[1:]), start]
         for group, following in zip(groups, behind, strict=False):
-            step = group
-            if group.size == 1 and group.index == provider_compaction:
-                step = replace(
-                    group, messages=(only_compaction(messages[group.index]),), calls=()
-                )
-            step = show_step(step, view, before)
+            step = show_step(group, view, before)
             is_last = isinstance(messages[following], HumanMessage)
             is_question = isinstance(messages[group.index], HumanMessage)
             if following > group.stop and is_question and is_last:

@@ -74,7 +74,6 @@ class View:
 
     # of what left, as it was then; None where nothing did
     left_checksum: Annotated[int, Field(strict=True, ge=0)] | None = None
-    begun_by: str = ""  # id of the answer with which a provider compacted what lies before; empty when none did
     # what left leaves behind; stored under a key of its own
     record: InstanceOf[Record] = field(default_factory=Record)
 

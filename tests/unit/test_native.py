@@ -132,8 +132,8 @@ def test_the_request_begins_at_the_newest_compaction_that_its_provider_reads(cal
     assert window.report["compactions"] == 1
 
 
-def test_a_view_that_the_provider_began_stays():
-    """Each request extends the one before, and the block stays when our own compaction drops the rest of its step."""
+def test_a_view_that_the_provider_began_stays_until_ours_begins_later():
+    """Each request extends the one before, and the block leaves with its step when our own compaction drops that."""
     history = compacted()
     window = measured(history, "anthropic")
     before = engine().build(window)
@@ -155,21 +155,20 @@ def test_a_view_that_the_provider_began_stays():
         | engine().apply(engine().emergency(window), window),
     )
     request = engine().build(window)
-    first = first_answer(request)
-    assert (window.over_by, first.content, first.tool_calls) == (0, [SUMMARY], [])
+    assert (window.over_by, str(SUMMARY) in str(request)) == (0, False)
+    assert window.view.record.messages > len(chat())
     assert request_faults(request) == []
 
 
 @pytest.mark.parametrize("called", ["gemini", "anthropic", "other"])
-def test_the_whole_history_counts_again_when_nobody_can_read_a_compaction(called):
-    """Our own compaction follows, and the view of the one that can begins where it began."""
+def test_a_view_stays_when_nobody_can_read_the_compaction_that_it_began_with(called):
+    """A line says so in the place of the block, and the record tells of what left."""
     history = compacted(SEALED, by="openai")
     window = measured(history, "openai")
     assert window.over_by == 0
     assert SEALED in engine().build(window)[0].content
     other = measured(history, called, window)
-    assert (other.start, other.over_by > 0) == (0, True)
-    assert "cannot read" in other.session.faults[0]
+    assert (other.start, other.view.record) == (window.start, window.view.record)
     assert UNREADABLE_TEXT in str(
         [message.content for message in engine().build(other)]
     )
