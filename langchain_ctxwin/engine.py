@@ -48,7 +48,6 @@ from langchain_ctxwin.core.measuring import (
 )
 from langchain_ctxwin.core.model_info import (
     ModelInfo,
-    Rules,
     family_of,
     model_name,
     rules_of,
@@ -331,7 +330,8 @@ class ContextEngine:
         messages, tools = as_messages(messages), listed(tools)
         if model is None and self._registry is not None:
             model = called  # whose limits the registry is asked for
-        rules = self.rules_of(called if called is not None else model)
+        answers = model if called is None else called
+        rules = self._rules if answers is None else rules_of(answers)
         settings = self.config
         pricing = self._pricing.of(called if model is None else model)
         history = pricing.history(messages)
@@ -609,10 +609,6 @@ class ContextEngine:
         """Return the prices of the model that writes summaries."""
         name = self.summarizer_model
         return self.prices.of(name, is_agent=name == self.model)
-
-    def rules_of(self, model: Any) -> Rules:
-        """Return the rules of a model's provider; None stands for the model of the engine's limits."""
-        return self._rules if model is None else rules_of(model)
 
     def _measured(self, window: Window, *, was_refused: bool = False) -> Window:
         limits = self._learned.recall(window.model) if self._learned is not None else {}

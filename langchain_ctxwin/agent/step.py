@@ -315,7 +315,7 @@ class AgentStep:
         event = OverflowEvent(
             model=window.model,
             total_tokens=window.total_tokens,
-            input_limit=window.budget.input_limit,
+            input_limit=window.input_limit,
             **about,
         )
         self.engine.reporter.emit(event)
@@ -334,7 +334,7 @@ class AgentStep:
         others = [tool for tool in sent if name_of(tool) not in names]
         saved_tokens = window.tool_tokens - window.price_tools(others).tokens
         fixed_tokens = window.fixed_tokens - saved_tokens
-        left_tokens = int(TOOL_SHARE * (window.budget.input_limit - fixed_tokens))
+        left_tokens = int(TOOL_SHARE * (window.input_limit - fixed_tokens))
         selection: ToolSelection = yield Wait.on(
             selector,
             "select",

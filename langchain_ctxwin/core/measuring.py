@@ -421,8 +421,8 @@ def retry_target(window: Window) -> int:
     That is the input limit, when the request is now known to be over it. One that seems to fit was refused for reasons
     that we cannot count, and has to become much smaller.
     """
-    limit = window.budget.input_limit
-    return limit if window.over_by else int(BLIND_STEP * window.upper_tokens)
+    blind_tokens = int(BLIND_STEP * window.upper_tokens)
+    return window.input_limit if window.over_by else blind_tokens
 
 
 def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
