@@ -158,7 +158,7 @@ class ContextNodes:
         self._call: Runnable[Any, Any] | None = None
         self._node = partial(ContextNode, start=self._step)
         self.budget_check = self._node("budget_check", self._doing(self._check))
-        """Chooses tools and model, measures the next request and decides where to go."""
+        """Chooses tools and model, measures the next request, and decides where to go; past a bound of yours it compacts."""
         self.maybe_summarize = self._node("maybe_summarize", self._doing(_summarizing))
         """Summarizes the oldest turns when that is due."""
         self.force_compress = self._node(
@@ -166,7 +166,7 @@ class ContextNodes:
         )
         """Makes the request fit without calling a model, or raises `BudgetExceededError`."""
         self.build_messages = self._node(
-            "build_messages", self._doing(_fitting, shows_request=True)
+            "build_messages", self._doing(AgentStep.compressing, shows_request=True)
         )
         """Writes the request to `llm_input_messages`."""
         self.pre_model_hook = HookNode(
@@ -178,12 +178,9 @@ class ContextNodes:
 
     def route_on_budget(self, state: State) -> Destination:
         """Return the node that follows `budget_check`."""
-        pending = mapping_of(state, "context_pending")
-        if pending.get("due"):
+        if mapping_of(state, "context_pending").get("due"):
             return "maybe_summarize"
-        if _over_by(state) > 0 or pending.get("compress"):
-            return "force_compress"
-        return "build_messages"
+        return "force_compress" if _over_by(state) > 0 else "build_messages"
 
     def model_node(self, call: Model) -> Runnable[Any, Any]:
         """Wrap a chat model, a Runnable or a callable `messages -> AIMessage` as the model node.
@@ -260,7 +257,6 @@ class ContextNodes:
         )
         if before := self._steps.get(step.identity):
             step.take(before.window)
-            step.planned = before.planned
         return step
 
     def _read_tools(self, bound: Sequence[Any]) -> None:
@@ -331,14 +327,6 @@ def _summarizing(step: AgentStep) -> Work[None]:
             "`class State(ContextState)`, or add the nodes by add_context_nodes(builder, nodes, ...)"
         )
     yield from step.summarize()
-
-
-def _fitting(step: AgentStep) -> Work[None]:
-    """Make the request fit, where no edge led through the nodes that do."""
-    yield from ()
-    step.flags = {}
-    with step.reporting_refusal():
-        step.fit()
 
 
 def current_runtime() -> Runtime[Any] | None:

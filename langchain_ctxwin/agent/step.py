@@ -1,6 +1,6 @@
 """`AgentStep`: what is done around one model call, the same for nodes, middleware and the ready agent.
 
-AgentStep  ->  check  ->  [summarize]  ->  [compress]  ->  request  ->  ModelCall  ->  [summarize]
+AgentStep  ->  check  ->  [summarize]  ->  compressing  ->  request  ->  ModelCall  ->  [summarize]
 """
 
 from __future__ import annotations
@@ -67,11 +67,6 @@ COMPACTS = "compacts: the conversation stays with its model"
 """Why a full conversation does not move."""
 
 
-FLAGS = ("due", "compress")
-"""What `context_pending` says of the way of a step until its request is built: a summary is due; something else leaves,
-although the request fits."""
-
-
 @dataclass(kw_only=True, eq=False)
 class AgentStep:
     """One conversation on its way through a step: its request, measured once, and what the state is to learn of it.
@@ -121,9 +116,8 @@ class AgentStep:
         self.choice = mapping_of(self.state, "context_model")
         """The chosen candidate, and why."""
         pending = mapping_of(self.state, "context_pending")
-        self.flags = {name: True for name in FLAGS if pending.get(name)}
-        self.planned: Compaction | None = None
-        """What the check found to leave."""
+        self.is_due = bool(pending.get("due"))
+        """A summary is to be written before the call: until the request is built, `context_pending` says so."""
         self.report: Update = {}
         self._session: Any = self.state
         self._window: Window | None = None
@@ -151,20 +145,21 @@ class AgentStep:
 
     def take(self, window: Window) -> None:
         """Go on with another request, or another session of it."""
-        self._window, self.planned = window, None
+        self._window = window
         self._session, self.report = window.session, window.report
 
     def anew(self, session: Session | None = None) -> None:
         """Have the request measured again, with another session where one is given."""
         self._session = session or self.window.session
-        self._window = self.planned = None
+        self._window = None
 
     def stored(self) -> Update:
         """Return what the state does not say yet, for a node to write; the step goes on from the state with it."""
         session = self._session.to_json()
+        if self.is_due:
+            session["context_pending"]["due"] = True
         update = {
             **session,
-            "context_pending": {**session["context_pending"], **self.flags},
             "context_report": self.report,
             "context_tools": self.tool_names,
             "context_model": self.choice,
@@ -224,11 +219,9 @@ class AgentStep:
     def prepare(self) -> Work[None]:
         """Take every step that precedes the model call, in one go."""
         yield from self.check()
-        if self.flags.get("due"):
+        if self.is_due:
             yield from self.summarize()
-        if self.window.over_by or self.flags.get("compress"):
-            yield from self.compressing()
-        self.flags = {}
+        yield from self.compressing()
 
     def check(self) -> Work[None]:
         """Choose tools and model, measure, collect and begin summaries, and say what has to happen before the call.
@@ -248,18 +241,12 @@ class AgentStep:
         self.engine.reporter.cut(self.window, told)  # a limit of media may cut, too
         if self.engine.in_background(self.window):
             yield from advanced(self)
-        window = self.window
-        self.flags, planned = self._due(window)
-        self.take(replace(window, session=after_measure(window)))
-        self.planned = planned
-
-    def _due(self, window: Window) -> tuple[dict[str, bool], Compaction | None]:
-        """The action due before the call, beside making an oversized request fit, and the plan for it."""
-        plan = self._summary(window)
-        if plan is not None and plan.fits:
-            return {"due": True}, plan
-        relief = self.engine.relieve(window)
-        return ({"compress": True}, relief) if relief else ({}, None)
+        self.take(replace(self.window, session=after_measure(self.window)))
+        window, engine = self.window, self.engine
+        plan = None if engine.is_local else self._summary(window)
+        self.is_due = plan is not None and plan.fits
+        if not self.is_due and (relief := engine.relieve(window)):
+            self.take((yield from engine.applying(relief, window)))
 
     def _summary(self, window: Window) -> Compaction | None:
         """The summary that is to be written in the turn; none while the conversation can move to another model."""
@@ -272,23 +259,20 @@ class AgentStep:
         window = self.window
         if self.engine.in_background(window):
             yield from advanced(self)
-        elif plan := self.planned or self._summary(window):
+        elif plan := self._summary(window):
             after = yield from self.engine.applying(plan, window, call=self.called)
             self.take(after)
 
     def compressing(self) -> Work[None]:
-        """Shrink the request to what is planned, or make it fit, without calling a model.
+        """Make the request fit without calling a model: the last thing before it is built.
 
         Raises:
             BudgetExceededError: nothing that may leave makes it fit.
         """
-        self.flags = {}
-        compaction = self.planned or self.engine.relieve(self.window)
-        if compaction is None:
-            with self.reporting_refusal():
-                self.fit()
-        else:
-            self.take((yield from self.engine.applying(compaction, self.window)))
+        yield from ()
+        self.is_due = False
+        with self.reporting_refusal():
+            self.fit()
 
     def fit(self) -> None:
         """Make a request fit that is too large, whatever changed since it was checked: state, tools or model."""
