@@ -457,7 +457,7 @@ class ContextEngine:
         """The work of `apply`, for sync and async callers: the request afterwards, priced, with its session.
 
         `call` is what the agent's requests go to, tools bound. Where the summarizer is the same model object, it is
-        asked by one more message behind the last request, which the provider has in its cache.
+        asked by one more message behind what it sums up, as sent, which the provider has in its cache.
         """
         window = replace(window, focus=compaction.before.focus)
         began = time.perf_counter()

@@ -175,7 +175,7 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
         limits: `ModelLimits`, or anything `ModelLimits.of` reads, where the agent's model states none, or for limits
             that hold for every model.
         summarizer: writes summaries; None keeps a record without a model. The same object as the agent's model costs a
-            fraction: it is asked by extending the last request, which the provider reads from its cache.
+            fraction: it is asked by extending the first part of the last request, which the provider has cached.
             "native" has the model's provider write a block of its own.
         config: when to compact and what to keep.
         counter: counts tokens; by default an estimator for the model's family.

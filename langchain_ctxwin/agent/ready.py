@@ -88,7 +88,7 @@ def create_context_agent(
         limits: the model's limits, where the model does not state them itself.
         config: when to compact and what to keep.
         summarizer: writes summaries; None keeps a record without a model. The same object as the agent's model costs a
-            fraction: it is asked by extending the last request, which the provider reads from its cache.
+            fraction: it is asked by extending the first part of the last request, which the provider has cached.
             "native" has the model's provider write a block of its own.
         checkpointer: makes conversations durable; True lets an agent that is a subgraph remember its view.
         store: long-term memory for the tools; it also carries finished summaries between processes.

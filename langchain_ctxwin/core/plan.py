@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin.core.compaction import (
     RECORD_FRAME_TOKENS,
@@ -25,7 +25,7 @@ from langchain_ctxwin.core.compaction import (
 )
 from langchain_ctxwin.core.fitting import first_enough
 from langchain_ctxwin.core.limits import refusal
-from langchain_ctxwin.core.pairing import call_ids, calls_of
+from langchain_ctxwin.core.pairing import calls_of
 from langchain_ctxwin.core.record import HOLDS, extended
 from langchain_ctxwin.core.request import Request, portion
 from langchain_ctxwin.core.session import (
@@ -423,9 +423,6 @@ def _without(request: Request, stop: int) -> Request:
 
 # ---- what a summary is written from ---------------------------------------------------------------------------------
 
-QUESTION_TOKENS = 640
-"""Room for the message that asks for a summary: its instructions, and words of the message up to which it reaches."""
-
 
 def shown_part(request: Request, start: int, stop: int) -> list[AnyMessage]:
     """Return the messages in `[start, stop)`: in the form of the view, or as they are where they have left it."""
@@ -437,36 +434,10 @@ def shown_part(request: Request, start: int, stop: int) -> list[AnyMessage]:
 
 
 def request_until(request: Request, stop: int) -> Request | None:
-    """Return the request as it was sent, up to `stop`: what a provider is asked to compact.
+    """Return the request as it was sent, up to `stop`: what a model or a provider is asked to sum up.
 
     None where the messages have left the request, or it does not fit.
     """
     steps = Steps(step for step in request.steps if step.index < stop)
     until = replace(request, steps=steps, last_report=None)
     return until if steps and until.fits else None
-
-
-def last_request(request: Request, start: int, stop: int) -> Request | None:
-    """Return the request that a summary of the messages in `[start, stop)` can be asked after, as it was sent.
-
-    It is the last one, with its final answer; it holds more where `stop` asks for it, and ends earlier where the
-    question would not fit. None when no request was sent since the view changed, a message has left it, or there is no
-    room for the question.
-    """
-    compacted_at = request.session.stop_at("since")
-    answers = [
-        step
-        for step in request.steps
-        if step.index >= compacted_at
-        and step.messages
-        and isinstance(step.messages[0], AIMessage)
-    ]
-    if not answers or start < request.start:
-        return None
-    newest = answers[-1]
-    is_final = not call_ids(newest.messages[0])
-    for end in (max(stop, newest.stop if is_final else newest.index), stop):
-        sent = request_until(request, end)
-        if sent and sent.upper_tokens + QUESTION_TOKENS <= sent.input_limit:
-            return sent
-    return None

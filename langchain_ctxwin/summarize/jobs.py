@@ -26,7 +26,7 @@ from langchain_core.runnables.config import (
 )
 from langgraph.store.base import BaseStore
 
-from langchain_ctxwin.core.plan import last_request, request_until, shown_part
+from langchain_ctxwin.core.plan import request_until, shown_part
 from langchain_ctxwin.core.provider_blocks import digest
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.record import EDGES, is_value
@@ -211,7 +211,7 @@ def writing(
             raise SummarizationError("the request no longer shows all of it")
         call = summarizer.called(call, sent.tools)
     elif isinstance(summarizer, ModelSummarizer) and summarizer.is_of(call):
-        sent = last_request(window, start, stop)
+        sent = request_until(window, stop) if start >= window.start else None
     if sent is not None:
         # as it was sent, breakpoints and key of the cache included
         request = dressed(sent)

@@ -15,7 +15,7 @@ from langchain_ctxwin import (
     create_context_agent,
 )
 from langchain_ctxwin.core.fitting import first_part, take_while_fits
-from langchain_ctxwin.core.plan import last_request, shown_part
+from langchain_ctxwin.core.plan import request_until, shown_part
 from langchain_ctxwin.core.session import Pending, Session
 from langchain_ctxwin.core.turns import read_history
 from langchain_ctxwin.core.view import View
@@ -244,23 +244,17 @@ def inline_engine(summarizer=None, window=4_000):
 
 
 def test_a_summarizer_is_given_what_the_view_shows_and_the_request_that_a_provider_has_in_its_cache():
-    """What had left is given as it was; the question that nobody has answered yet was not sent yet."""
+    """What had left is given as it was, and a request begins where the view does."""
     engine = inline_engine()
     window = engine.measure(HISTORY, session={"context_view": VIEW})
     given = shown_part(window, 0, 6)
     assert [message.id for message in given] == ["q0", "a0", "q1", "c1", "t1", "a1"]
     assert given[4] == window.messages[2]
     assert len(given[4].text) < 300
-    request = last_request(window, 2, 4).assembled()
+    request = request_until(window, 6).assembled()
     assert request == engine.build(window)[:-1]
     assert request[-1].id == "a1"
-    session = {
-        "context_view": VIEW,
-        "context_guard": {"compactions": 1, "since": 7},
-    }
-    assert last_request(window, 0, 4) is None  # a part of it has left
-    # the view was just changed
-    assert last_request(engine.measure(HISTORY, session=session), 2, 4) is None
+    assert request_until(window, 2) is None
 
 
 @pytest.mark.parametrize(
