@@ -92,8 +92,7 @@ class ModelCall:
             Exception: the provider's own, when it is no overflow, or recovery came to its end.
         """
         step, began = self._step, perf_counter()
-        with step.reporting_refusal():
-            step.fit()
+        yield from step.compressing()
         attempt: Attempt | None = self._attempt()
         paid, number = list[AIMessage](), 0
         while attempt:
@@ -226,7 +225,7 @@ class ModelCall:
         if self._router is None:
             return False
         step.anew()
-        step.choose_model(self._router)
+        step.choose_model()
         step.fit()
         return step.window.total_tokens < before.total_tokens
 

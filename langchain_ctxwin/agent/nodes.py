@@ -158,7 +158,7 @@ class ContextNodes:
         self._call: Runnable[Any, Any] | None = None
         self._node = partial(ContextNode, start=self._step)
         self.budget_check = self._node("budget_check", self._doing(self._check))
-        """Chooses tools and model, measures the next request, and decides where to go; past a bound of yours it compacts."""
+        """Chooses tools and model, measures the request, compacts past a bound of yours, and decides where to go."""
         self.maybe_summarize = self._node("maybe_summarize", self._doing(_summarizing))
         """Summarizes the oldest turns when that is due."""
         self.force_compress = self._node(

@@ -5,8 +5,7 @@ AgentStep  ->  check  ->  [summarize]  ->  compressing  ->  request  ->  ModelCa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -233,9 +232,8 @@ class AgentStep:
         selection = yield from self.selected(self.window)
         if selection is not None:
             self.show_tools(selection)
-        if self.router is not None and self.messages:
-            with self.reporting_refusal():
-                self.choose_model(self.router)
+        if self.messages:
+            self.do_or_report(self.choose_model)
         within_budget(self)
         told = kept(self.state, "context_report").get("clamped") or {}
         self.engine.reporter.cut(self.window, told)  # a limit of media may cut, too
@@ -271,8 +269,7 @@ class AgentStep:
         """
         yield from ()
         self.is_due = False
-        with self.reporting_refusal():
-            self.fit()
+        self.do_or_report(self.fit)
 
     def fit(self) -> None:
         """Make a request fit that is too large, whatever changed since it was checked: state, tools or model."""
@@ -281,11 +278,10 @@ class AgentStep:
         if compaction is not None:
             self.take(run(self.engine.applying(compaction, window)))
 
-    @contextmanager
-    def reporting_refusal(self) -> Iterator[None]:
+    def do_or_report(self, act: Callable[[], None]) -> None:
         """Report a request that cannot be sent, before the error leaves the step."""
         try:
-            yield
+            act()
         except (BudgetExceededError, NoModelFitsError) as error:
             self.report_refusal(error)
             raise
@@ -352,8 +348,8 @@ class AgentStep:
             if isinstance(tool, Mapping) or name in given
         ]
 
-    def choose_model(self, router: ModelRouter) -> None:
-        """Choose the candidate which takes the request as it stands, else the largest.
+    def choose_model(self) -> None:
+        """Choose the candidate of a router which takes the request as it stands, else the largest.
 
         With `RoutingConfig(when_full="compact")` a full conversation stays with its candidate, unless what is fixed
         does not fit there.
@@ -361,6 +357,8 @@ class AgentStep:
         Raises:
             NoModelFitsError: no candidate can do what the request asks for.
         """
+        if self.router is None:
+            return
         window = self.window
         prefer = reason = ""
         chosen = self.chosen
@@ -386,7 +384,7 @@ class AgentStep:
             sizes={one.family: size for one in measured},
             shrinks=True,
         )
-        route = router.decide(request)
+        route = self.router.decide(request)
         self._go_with(route.name, route.reason)
 
     def take_answerer(self, answer: Any) -> None:
