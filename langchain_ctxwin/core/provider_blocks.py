@@ -75,12 +75,10 @@ REASONING_TYPES = frozenset(
     {"reasoning", "reasoning_content", "thinking", "redacted_thinking"}
 )
 COMPACTION_TYPE = "compaction"  # a block in which a provider wrote down what was before it; it ignores the rest
-TOOL_REFERENCE_TYPE = "tool_reference"  # a block that brings the definition of a deferred tool into the prompt
 
 BLOCK_KINDS: Mapping[str, str] = {
     "text": "text",
     COMPACTION_TYPE: "compaction",
-    TOOL_REFERENCE_TYPE: "tool reference",
     **MEDIA_TYPES,
     **dict.fromkeys(CALL_TYPES, "call"),
     **dict.fromkeys(RESULT_TYPES, "result"),
@@ -109,7 +107,7 @@ _BLOB = re.compile(r"data:[^,\s]{0,200},|[A-Za-z0-9+/_-]{1024}")
 
 
 def kind_of(block: Any) -> str:
-    """Return the kind of a block: text, call, result, reasoning, a kind of media, compaction, tool reference, or other.
+    """Return the kind of a block: text, call, result, reasoning, a kind of media, compaction, or other.
 
     Examples:
         >>> [
@@ -255,9 +253,6 @@ BOUND_TYPES = frozenset({"thinking", "redacted_thinking"})
 UNSEALED_KEYS = frozenset({"tool_calls", "function_call", "audio"})
 
 BLOCK_ID = "ctxwin-compaction"  # of the message that begins a request with a block
-# marks a tool whose definition is not in the prompt until a search loads it
-# key of an artifact that names the tools which a search found
-FOUND_KEY = "ctxwin_tools"
 COMPACTED_TEXT = "[Summary that the provider before wrote of what came earlier]"
 UNREADABLE_TEXT = (
     "[A summary that only the provider before can read was left out here.]"
@@ -381,13 +376,11 @@ def tool_marks(tool: Any) -> Mapping[str, Any]:
 
 
 def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:
-    """The provider that made a block: as the message states it, else by the shape of some blocks; may be empty."""
+    """The provider that made a block: as the message states it, of a compaction else by its shape; may be empty."""
     provider = provider_named(message.response_metadata.get("model_provider"))
-    if provider:
+    if provider or kind_of(block) != "compaction":
         return provider
-    if kind_of(block) == "compaction":
-        return "anthropic" if block.get("content") else "openai"
-    return "anthropic" if kind_of(block) == "tool reference" else ""
+    return "anthropic" if block.get("content") else "openai"
 
 
 def _is_bound(message: BaseMessage, block: Any) -> bool:

@@ -23,7 +23,6 @@ from langchain_core.messages import (
 )
 
 from langchain_ctxwin.core.pairing import standard
-from langchain_ctxwin.core.provider_blocks import FOUND_KEY
 from langchain_ctxwin.core.tool_schemas import functions_of, name_of, schemas_of
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import ConfigError, expect
@@ -105,6 +104,7 @@ def _joined(values: Iterable[Any]) -> str:
 # a query, or the messages of a conversation
 QueryOrMessages = str | Sequence[MessageLikeRepresentation]
 SEARCH_NAME = "search_tools"
+FOUND_KEY = "ctxwin_tools"  # of an artifact that names the tools which a search found
 MAX_REQUEST_CHARS = 4_000  # read of a request or a plan, half at either end: pasted text in between is no request
 MAX_NEEDS = 20  # parts that are ranked each for itself: time grows with them, and longer lists of wishes are rare
 MIN_NEED_TERMS = 2  # a part with fewer words of its own joins the part before it

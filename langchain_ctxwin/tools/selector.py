@@ -12,12 +12,12 @@ from langchain_core.runnables import run_in_executor
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 
 from langchain_ctxwin.core.fitting import take_while_fits
-from langchain_ctxwin.core.provider_blocks import FOUND_KEY
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import TokenCounter, ToolRanker
 from langchain_ctxwin.tools.ranking import (
+    FOUND_KEY,
     SEARCH_NAME,
     Entry,
     Needs,
