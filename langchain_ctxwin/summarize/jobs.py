@@ -202,21 +202,17 @@ def writing(
 ) -> Callable[[], str]:
     """Return what writes a summary of the messages in `[start, stop)`, for another thread."""
     messages = shown_part(window, start, stop)
-    if isinstance(summarizer, ModelSummarizer | NativeSummarizer):
+    is_native = isinstance(summarizer, NativeSummarizer)
+    if is_native or isinstance(summarizer, ModelSummarizer):
         summarizer = summarizer.told(window.settings, window.focus)
-    sent = None
-    if isinstance(summarizer, NativeSummarizer):
-        sent = request_until(window, stop)
-        if sent is None:
-            raise SummarizationError("the request no longer shows all of it")
-        call = summarizer.called(call, sent.tools)
-    elif isinstance(summarizer, ModelSummarizer) and summarizer.is_of(call):
-        sent = request_until(window, stop) if start >= window.start else None
-    if sent is not None:
-        # as it was sent, breakpoints and key of the cache included
-        request = dressed(sent)
-        options = call_arguments(sent, request, call=call)
-        summarizer = summarizer.asking(call, request, options)
+        is_shown = is_native or start >= window.start
+        sent = request_until(window, stop) if is_shown else None
+        asked = summarizer.asked(call, sent.tools) if sent else None
+        if sent and asked is not None:
+            # as it was sent, breakpoints and key of the cache included
+            request = dressed(sent)
+            options = call_arguments(sent, request, call=asked)
+            summarizer = replace(summarizer, sent=(asked, request, options))
 
     previous = window.session.summary
 

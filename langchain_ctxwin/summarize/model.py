@@ -93,12 +93,6 @@ class Instructed:
             focus=focus[:FOCUS_CHARS] or self.focus,
         )
 
-    def asking(
-        self, call: Any, messages: Sequence[AnyMessage], options: Mapping[str, Any]
-    ) -> Self:
-        """Return a summarizer that asks about a request, with what goes along with it."""
-        return replace(self, sent=(call, messages, options))
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelSummarizer(Instructed):
@@ -175,10 +169,10 @@ class ModelSummarizer(Instructed):
                     raise
                 self.learned_limits["input"] = int(limit)
 
-    def is_of(self, call: Any) -> bool:
-        """True where it can be asked after a request to the very same model: a prompt has a place for the messages."""
+    def asked(self, call: Any, _tools: Sequence[Any]) -> Any:
+        """Return what is asked after a request to it: the very same model, without a prompt that has its own places."""
         is_same = unbound(call) is self.model and isinstance(self.model, BaseChatModel)
-        return is_same and not self.prompt
+        return call if is_same and not self.prompt else None
 
     def _extended(
         self,
@@ -543,7 +537,7 @@ class NativeSummarizer(Instructed):
         """Name by which its texts are told from those of others, in every process."""
         return f"{NATIVE} {self.model_name} {' '.join(self.sections or ())}"
 
-    def called(self, call: Any, tools: Sequence[Any]) -> Any:
+    def asked(self, call: Any, tools: Sequence[Any]) -> Any:
         """Return what a request goes to: the call, or the model with these tools bound."""
         if call is not None or self.model is None:
             return call
