@@ -25,7 +25,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.core.settings import ContextSettings
-from langchain_ctxwin.errors import PATH, ConfigError, brief, expect
+from langchain_ctxwin.errors import ConfigError, brief, expect
 
 PRESETS: dict[str, dict[str, Any]] = {
     "balanced": {},
@@ -81,7 +81,7 @@ class Settings(_Explained, BaseSettings):
         Raises:
             ConfigError: the file is missing, empty or unreadable, or holds unknown or invalid settings.
         """
-        path = Path(expect(path, PATH, "path", "the path of a settings file"))
+        path = Path(path)
         parse: Callable[[str], Any] | None = PARSERS.get(path.suffix.lower())
         fault = f"cannot read settings from {path}"
         if parse is None:
@@ -91,13 +91,11 @@ class Settings(_Explained, BaseSettings):
             text = path.read_text("utf-8-sig")
             table = parse(text)
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ConfigError(f"{fault}: {reason}") from None
+            raise ConfigError(f"{fault}: {error}") from None
         if not text.strip():  # it may be about to be written
             raise ConfigError(
                 f"{fault}: it is empty: give at least one setting, or a comment"
             )
-        expect(table, dict, str(path), "a table of settings")
         try:
             return cls(**table)
         except ConfigError as error:

@@ -27,9 +27,9 @@ LEAST_TRIGGER_TOKENS = 256  # a few messages; a smaller number is meant as per c
 def _size(value: Any) -> Any:
     """Read a size as LangChain's own middleware writes them, too: `("tokens", 2000)` or `("fraction", 0.8)`."""
     match value:
-        case ("tokens", int() | float() as number) if number > 1:
-            return number
-        case ("fraction", int() | float() as number) if number <= 1:
+        case ("tokens" | "fraction" as unit, int() | float() as number) if (
+            unit == "tokens"
+        ) == (number > 1):
             return number
         case tuple() | list():
             raise ValueError(
@@ -65,10 +65,8 @@ def checked_prompt(prompt: str) -> str:
     fault = f"has no place {{{missing[0]}}}" if missing else ""
     try:
         prompt.format(**dict.fromkeys(PLACES, ""))
-    except LookupError as error:
-        fault = f"has a place {error}"
-    except ValueError as error:
-        fault = str(error)
+    except (LookupError, ValueError) as error:
+        fault = f"cannot be filled in: {error}"
     if fault:
         places = ", ".join(f"{{{name}}}" for name in PLACES)
         raise ConfigError(

@@ -77,7 +77,10 @@ def test_a_reload_exchanges_the_settings_and_logs_it(tmp_path):
             "",
             "cannot read settings from {path}: it is empty: give at least one setting, or a comment",
         ),
-        (None, "cannot read settings from {path}: No such file or directory"),
+        (
+            None,
+            "cannot read settings from {path}: [Errno 2] No such file or directory: '{path}'",
+        ),
     ],
 )
 def test_a_bad_file_keeps_the_last_good_settings_until_it_is_mended(file, text, error):

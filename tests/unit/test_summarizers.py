@@ -391,7 +391,7 @@ def test_a_prompt_of_ones_own_is_filled_in_and_sections_take_the_place_of_ours()
     ("prompt", "said"),
     [
         ("Sum up.", "has no place {previous_summary}"),
-        ("{previous_summary}{conversation}{who}", "has a place 'who'"),
+        ("{previous_summary}{conversation}{who}", "cannot be filled in: 'who'"),
     ],
 )
 def test_a_prompt_without_its_places_is_refused_when_it_is_given(prompt, said):
