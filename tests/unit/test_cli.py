@@ -174,7 +174,7 @@ def test_a_thread_is_looked_at_compacted_and_brought_back(tmp_path, capsys):
     told = []
     for verb in (
         ["compact", "--preview"],
-        ["compact", "--focus", "Note 3"],
+        ["compact", "--focus", "Note"],
         ["undo"],
         ["compact", "--preview"],
     ):
