@@ -207,14 +207,16 @@ class ModelCall:
         if error is None or not self._fits_anew():
             window = step.window
             learned = self._engine.learn(window, overflow, is_stated=is_stated)
+            step.take(learned)
             asked = attempt.output_tokens or 0
             if error and asked and overflow.kind != "input":
-                step.take(learned)
                 less = self._attempt()
                 if LEAST_OUTPUT_SHARE * asked <= (less.output_tokens or 0) < asked:
                     report(output_tokens=less.output_tokens)
                     return less
-            if not (yield from self._has_fewer_tools(learned)):
+            if (yield from step.choose_tools()):
+                step.fit()
+            else:
                 step.take(self._engine.shrunk(learned, window))
         report()
         return self._attempt()
@@ -228,17 +230,6 @@ class ModelCall:
         step.choose_model()
         step.fit()
         return step.window.total_tokens < before.total_tokens
-
-    def _has_fewer_tools(self, learned: Window) -> Work[bool]:
-        """Choose the tools anew within the limit that the provider stated; false where the set stays as it is."""
-        step = self._step
-        selection = yield from step.selected(learned)
-        if selection is None or not selection.removed:
-            return False
-        step.take(learned)
-        step.show_tools(selection)
-        step.fit()
-        return True
 
     def _attempt(self) -> Attempt:
         """A call that asks for no more output than its window leaves."""

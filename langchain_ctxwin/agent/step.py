@@ -229,9 +229,7 @@ class AgentStep:
             NoModelFitsError: no candidate can do what the request asks for.
         """
         yield from placing_media(self)
-        selection = yield from self.selected(self.window)
-        if selection is not None:
-            self.show_tools(selection)
+        yield from self.choose_tools()
         if self.messages:
             self.do_or_report(self.choose_model)
         within_budget(self)
@@ -302,14 +300,14 @@ class AgentStep:
 
     # ---- tools and models that are chosen ---------------------------------------------------------------------------
 
-    def selected(self, window: Window) -> Work[ToolSelection | None]:
-        """Return the tools for a request, within its limit; None where there is nothing to choose.
+    def choose_tools(self) -> Work[bool]:
+        """Choose the tools for the request, within its limit; true where the set changed.
 
         They have room by the window of the conversation's model, else by the smallest one.
         """
-        selector, names = self.selector, self.tool_names
+        selector, names, window = self.selector, self.tool_names, self.window
         if selector is None:
-            return None
+            return False
         sent = in_prompt(window.tools, window.rules.provider)
         others = [tool for tool in sent if name_of(tool) not in names]
         saved_tokens = window.tool_tokens - window.price_tools(others).tokens
@@ -322,13 +320,10 @@ class AgentStep:
             previous=names,
             max_tool_tokens=max(1, min(selector.max_tool_tokens, left_tokens)),
         )
-        return selection
-
-    def show_tools(self, selection: ToolSelection) -> None:
-        """Show the selected tools from now on."""
-        if self.tool_names != list(selection.names):
-            self.tool_names = list(selection.names)
+        self.tool_names = list(selection.names)
+        if is_changed := self.tool_names != names:
             self.anew()
+        return is_changed
 
     @property
     def tools(self) -> Sequence[Any]:
