@@ -164,20 +164,15 @@ def record_lines(
 ) -> Iterator[RecordLine]:
     """Yield the lines of whole steps that leave after a message; each thing seen is a line until it is merged.
 
-    What tools call their `parameters`, and what calls of these messages do, stays longest of what results showed.
+    What tools call their `parameters` stays longest of what results showed.
     """
     parts = [*zip(messages, ids, strict=True)]
     results = defaultdict[str, list[Result]](list)
     for message, key in parts:
         if isinstance(message, ToolMessage):
             results[message.tool_call_id].append((message, key))
-    callers = [part for part, _ in parts if isinstance(part, AIMessage)]
-    called = (
-        name for one in callers for call in one.tool_calls for name in call["args"]
-    )
-    names = [*parameters, *called]
-    taken = {_plain(name) for name in names}
-    taken |= {"id" for name in names if _ID_FIELD.search(name)}
+    taken = {_plain(name) for name in parameters}
+    taken |= {"id" for name in parameters if _ID_FIELD.search(name)}
     for message, key in parts:
         if isinstance(message, AIMessage):
             yield from _of_answer(message, key, results, taken)

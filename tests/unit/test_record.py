@@ -120,10 +120,6 @@ LEAVES = {
             "seen r named: id=10082 Desk Lamp",
         ],
     ),
-    "a key is what a call takes where calls take ids": (
-        [called("look", {"item_ids": ["10081"]}), result('{"id": 10082}')],
-        ["seen r used: 10081", "seen r used: id=10082", "seen r named: id=10082"],
-    ),
     "a key that was asked for stands in the call": (
         [
             called("look", {"item_id": 10082}),
@@ -139,13 +135,13 @@ LEAVES = {
         [HumanMessage(PASTED, id="u")],
         ["seen u used: ticket=L19-33"],
     ),
-    "what is called as an argument of a call is what a call takes": (
+    "rows of a list are lines of their own": (
         [
             called("look", {"item_ids": ["7"]}),
             result('[{"price": 7.5, "item_id": 10082, "on": true}, ["a-1", "b-2"]]'),
         ],
         [
-            "seen r used: item_id=10082",
+            "seen r named: item_id=10082",
             "seen r named: item_id=10082 price=7.5 on=True",
             "seen r named: a-1 b-2",
         ],
@@ -361,6 +357,12 @@ LEAVES = {
 
 
 WORTH = {SHOWN: "shown", NAMED: "named", USED: "used", HOLDS: "holds"}
+
+
+def test_a_key_is_what_tools_take_where_they_take_ids():
+    messages = called("look", {}), result('{"id": 10082}')
+    lines = record_lines(messages, ["a", "r"], parameters=["item_ids"])
+    assert ("seen", "id=10082", "r", USED) in [*lines]
 
 
 @pytest.mark.parametrize(("messages", "left"), LEAVES.values(), ids=LEAVES)
