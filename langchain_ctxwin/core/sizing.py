@@ -329,9 +329,7 @@ class Sizes:
         smaller, larger = sorted(
             one.tokens / max(1, one.estimate) for one in (before, report)
         )
-        is_same = smaller > 1 and larger <= min(
-            LARGEST_MULTIPLE, SAME_MULTIPLE * smaller
-        )
+        is_same = larger <= min(LARGEST_MULTIPLE, SAME_MULTIPLE * smaller)
         return not self.is_reported and is_same
 
 

@@ -151,16 +151,7 @@ FRAMING = {
     "llama": LLAMA, "qwen": QWEN, "deepseek": DEEPSEEK, "generic": GENERIC,
 }  # fmt: skip
 
-# Keywords that hold a schema or a list of them.
-SINGLE_PARTS = (
-    "items",
-    "additionalProperties",
-    "not",
-    "anyOf",
-    "oneOf",
-    "allOf",
-    "prefixItems",
-)
+
 # keywords that hold schemas by name
 NAMED_PARTS = ("properties", "$defs", "definitions")
 
@@ -230,17 +221,15 @@ def _tool_tokens(
     )
 
 
-def schemas_of(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema and the schemas inside it."""
-    if not isinstance(schema, Mapping):
-        return
-    yield schema
-    for key in SINGLE_PARTS:
-        part = schema.get(key)
-        for inner in part if isinstance(part, list | tuple) else [part]:
-            yield from schemas_of(inner)
-    for key in NAMED_PARTS:
-        for inner in (schema.get(key) or {}).values():
+def schemas_of(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema and whatever in it may be one."""
+    if isinstance(value, Mapping):
+        yield value
+        for key, part in value.items():
+            is_named = key in NAMED_PARTS and isinstance(part, Mapping)
+            yield from schemas_of([*part.values()] if is_named else part)
+    elif isinstance(value, list | tuple):
+        for inner in value:
             yield from schemas_of(inner)
 
 
