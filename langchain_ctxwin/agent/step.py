@@ -203,15 +203,14 @@ class AgentStep:
     def rewrite(
         self, keys: Collection[str | None], change: Callable[[AnyMessage], AnyMessage]
     ) -> None:
-        """Replace the messages with these ids, in this step and in the state."""
-        if keys:
-            for one in self.stored_messages:
-                if one.id in keys:
-                    self.rewritten[one.id] = change(one)
-            self.messages = [
-                change(one) if one.id in keys else one for one in self.messages
-            ]
-            self.anew()
+        """Replace messages with these ids that a change makes others of, in this step and in the state."""
+        for one in self.stored_messages:
+            if one.id in keys and (new := change(one)) is not one:
+                self.rewritten[one.id] = new
+        self.messages = [
+            change(one) if one.id in keys else one for one in self.messages
+        ]
+        self.anew()
 
     # ---- the verbs of a step ----------------------------------------------------------------------------------------
 

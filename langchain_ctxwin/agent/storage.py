@@ -244,16 +244,15 @@ def placing_media(step: AgentStep) -> Work[None]:
     shown = [messages[i] for i, gone in in_view if gone < len(media_in(messages[i]))]
     if is_apart:
         hidden = {messages[index].id for index in media} - {one.id for one in shown}
-        moved = {
-            one.id: apart(one)[1] for one in step.stored_messages if one.id in hidden
-        }
-        data = {key: text for texts in moved.values() for key, text in texts.items()}
+        data = dict[str, str]()
+        for one in step.stored_messages:
+            if one.id in hidden:
+                data |= apart(one)[1]
         if data and (yield from store.putting(data)):
-            gone_ids = {key for key, texts in moved.items() if texts}
-            step.rewrite(gone_ids, lambda message: apart(message)[0])
+            step.rewrite(hidden, lambda message: apart(message)[0])
     if digests := frozenset[str]().union(*map(digests_in, shown)):
         stored = yield from store.getting(digests)
-        back = {one.id for one in shown if digests_in(one) & stored.keys()}
+        back = {one.id for one in shown}
         step.rewrite(back, lambda message: filled(message, stored))
 
 
