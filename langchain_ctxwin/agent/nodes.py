@@ -142,10 +142,14 @@ class ContextNodes:
         )
         wanted = "a text, a SystemMessage, or a function of state and runtime"
         expect(system_prompt, str | SystemMessage | Callable, "system_prompt", wanted)
-        _require_two(
-            "tools", tools, "a list of tools, or a function of state and runtime"
-        )
-        tools = tools if _is_per_request(tools) else listed(tools)
+        if _is_per_request(tools):
+            try:
+                signature(tools).bind(None, None)
+            except (TypeError, ValueError):  # such as a tool
+                wanted = "a list of tools, or a function of state and runtime"
+                expect(tools, (), "tools", wanted)
+        else:
+            tools = listed(tools)
         wanted = "a ToolSelector, or None"
         expect(tool_selector, ToolSelector | None, "tool_selector", wanted)
         self.engine = engine
@@ -192,12 +196,13 @@ class ContextNodes:
         Raises:
             ConfigError: the model has tools bound, which the tool selector of these nodes is to choose.
         """
-        if self._selector is not None and arguments_of(call).get("tools"):
+        bound = arguments_of(call).get("tools") or ()
+        if self._selector is not None and bound:
             raise ConfigError(
                 "tools are bound to the model: with a tool_selector, leave them to the nodes"
             )
         self.engine.require_summarizer(call)
-        self._read_tools(arguments_of(call).get("tools") or ())
+        self._read_tools(bound)
         self._call = runnable = (
             call if isinstance(call, Runnable) else RunnableLambda(call)
         )
@@ -205,10 +210,10 @@ class ContextNodes:
         def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
             def send(attempt: Attempt) -> Work[Any]:
                 # with the tools chosen now: a recovery may choose others
-                bound = step.bind(runnable, step.tools) if step.bind else runnable
+                called = step.bind(runnable, step.tools) if step.bind else runnable
                 return (
                     yield Wait.on(
-                        bound, "invoke", attempt.request, config, **attempt.arguments
+                        called, "invoke", attempt.request, config, **attempt.arguments
                     )
                 )
 
@@ -344,16 +349,6 @@ def _resolved(value: Any, state: State, runtime: Runtime[Any] | None) -> Any:
 
 def _is_per_request(value: Any) -> bool:
     return callable(value) and not isinstance(value, (Runnable, SystemMessage, type))
-
-
-def _require_two(name: str, value: Any, wanted: str) -> None:
-    """Raise `ConfigError` for a function that cannot be called with state and runtime, such as a tool."""
-    if not _is_per_request(value):
-        return
-    try:
-        signature(value).bind(None, None)
-    except (TypeError, ValueError):
-        expect(value, (), name, wanted)
 
 
 def add_context_nodes(
