@@ -142,19 +142,19 @@ class ContextNodes:
         )
         wanted = "a text, a SystemMessage, or a function of state and runtime"
         expect(system_prompt, str | SystemMessage | Callable, "system_prompt", wanted)
+        self._tools: Any = tools
         if _is_per_request(tools):
             try:
-                signature(tools).bind(None, None)
+                signature(self._tools).bind(None, None)
             except (TypeError, ValueError):  # such as a tool
                 wanted = "a list of tools, or a function of state and runtime"
                 expect(tools, (), "tools", wanted)
         else:
-            tools = listed(tools)
+            self._tools = listed(tools)
         wanted = "a ToolSelector, or None"
         expect(tool_selector, ToolSelector | None, "tool_selector", wanted)
         self.engine = engine
         self._system_prompt = system_prompt
-        self._tools: Any = tools
         self._model = model
         self._selector = tool_selector
         self._is_unread_told = False
