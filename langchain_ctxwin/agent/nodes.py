@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import signature
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_type_hints
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -145,7 +145,7 @@ class ContextNodes:
         self._tools: Any = tools
         if _is_per_request(tools):
             try:
-                signature(self._tools).bind(None, None)
+                signature(cast("Any", tools)).bind(None, None)
             except (TypeError, ValueError):  # such as a tool
                 wanted = "a list of tools, or a function of state and runtime"
                 expect(tools, (), "tools", wanted)
