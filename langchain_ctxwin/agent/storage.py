@@ -15,6 +15,7 @@ from langgraph.types import interrupt
 
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.compaction import after_failure, with_spent
+from langchain_ctxwin.core.model_info import MONEY
 from langchain_ctxwin.core.provider_blocks import (
     apart,
     digest,
@@ -24,7 +25,7 @@ from langchain_ctxwin.core.provider_blocks import (
 )
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Pending, Session
-from langchain_ctxwin.core.usage import Usage, as_money
+from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import (
     ConfigError,
@@ -298,7 +299,7 @@ def within_budget(step: AgentStep) -> None:
         answer = interrupt({"reason": "thread_budget", **over.about(), **more})
         # asked again where the answer is none
         with suppress(LookupError, TypeError, ValueError):
-            limit = str(as_money(answer[name]))
+            limit = str(MONEY.validate_python(answer[name]))
             session = step.window.session
             allowed = {**(session.guard.get("allowed") or {}), name: limit}
             guard = {**session.guard, "allowed": allowed}

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
-from decimal import Decimal, DecimalException
+from decimal import Decimal
 from math import inf
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from langchain_ctxwin.core.limits import LIMIT_FIELDS, ModelLimits, unwrapped
 from langchain_ctxwin.core.provider_blocks import provider_named
@@ -213,6 +215,10 @@ class ModelInfo:
         )
 
 
+Money = Annotated[Decimal, Field(ge=0)]
+MONEY = TypeAdapter(Money)
+
+
 def exact(number: object) -> Decimal | None:
     """Return a finite number of at least 0 exactly as it is written; None for anything else.
 
@@ -220,13 +226,11 @@ def exact(number: object) -> Decimal | None:
         >>> exact(0.1), exact("0.10"), exact(True), exact("free"), exact(-1)
         (Decimal('0.1'), Decimal('0.10'), None, None, None)
     """
-    if isinstance(number, bool) or not isinstance(number, str | int | float | Decimal):
-        return None
     try:
-        read = number if isinstance(number, Decimal) else Decimal(str(number))
-    except DecimalException:
+        amount: Decimal = MONEY.validate_python(number)
+    except ValidationError:
         return None
-    return read if read.is_finite() and read >= 0 else None
+    return amount
 
 
 CLASS_FAMILIES = {

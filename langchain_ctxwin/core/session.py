@@ -10,10 +10,10 @@ from langchain_core.messages import AnyMessage
 from pydantic import AfterValidator, Field, TypeAdapter
 from typing_extensions import TypedDict
 
+from langchain_ctxwin.core.model_info import Money
 from langchain_ctxwin.core.record import Count, Record
 from langchain_ctxwin.core.sizing import Number, Sizes
 from langchain_ctxwin.core.turns import MessageHistory, last_user
-from langchain_ctxwin.core.usage import as_money
 from langchain_ctxwin.core.view import (
     VIEW,
     View,
@@ -158,9 +158,6 @@ def read_key(name: str, value: Any) -> tuple[Any, tuple[str, ...]]:
     except BROKEN:
         return empty(), (f"{name} holds nothing of ours: it was dropped",)
     return known, ()
-
-
-Money = Annotated[Any, AfterValidator(as_money)]
 
 
 class _Anchor(TypedDict):

@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.limits import count_of
-from langchain_ctxwin.core.model_info import ModelInfo, exact
+from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.provider_blocks import COMPACTION_TYPE
 
 PRICED_TOKENS = 1_000_000
@@ -24,18 +24,6 @@ CACHE_KEYS = (
     "ephemeral_1h_input_tokens",
 )
 RAW_KEYS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-
-
-def as_money(value: object) -> Decimal:
-    """Read an amount of at least 0, exactly as it is written.
-
-    Raises:
-        ValueError: it is none.
-    """
-    amount = exact(value)
-    if amount is None:
-        raise ValueError(f"{value!r} is no amount")
-    return amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
