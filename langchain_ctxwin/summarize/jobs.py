@@ -295,14 +295,11 @@ class _Meter(BaseCallbackHandler):
         self.tokens = Counter[str]()
 
     def on_llm_end(self, response: LLMResult, **_: Any) -> None:
-        for choices in response.generations:
-            # several choices of one answer repeat the same report
-            for choice in choices[:1]:
-                usage = Usage.of_answer(getattr(choice, "message", None))
-                for one in (usage, *usage.compactions):
-                    self.tokens.update(
-                        {name: getattr(one, name) or 0 for name in TOKENS}
-                    )
+        # several choices of one answer repeat the same report
+        first = response.generations[0][0]
+        usage = Usage.of_answer(getattr(first, "message", None))
+        for one in (usage, *usage.compactions):
+            self.tokens.update({name: getattr(one, name) or 0 for name in TOKENS})
 
 
 class SummaryStore:

@@ -648,6 +648,5 @@ def _openai_compact(
 
 def _bare(block: Mapping[str, Any]) -> dict[str, Any]:
     """A block as it is sent back."""
-    stated = {key: value for key, value in block.items() if value is not None}
-    stated.pop("index", None)
-    return stated
+    named = block.items()
+    return {key: one for key, one in named if one is not None and key != "index"}
