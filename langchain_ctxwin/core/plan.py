@@ -409,7 +409,7 @@ def prepare(
     is_cheap = request.block is not None and request.rules.binds_reasoning
     if request.summary and is_early and not is_cheap:
         return None
-    digest = request.history.digest(start, stop)
+    digest = request.history.checksums[stop]
     pending = Pending(
         key="", start=start, stop=stop, digest=digest, since=0.0, max_tokens=size
     )

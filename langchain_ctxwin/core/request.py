@@ -486,7 +486,7 @@ class Request(Parts):
 
     def digest_until(self, stop: int) -> str:
         """Fingerprint of the same and of the history before a position: of a request that another may extend."""
-        return f"{self.digest}-{self.history.checksums[stop]:x}"
+        return f"{self.digest}-{self.history.checksums[stop]}"
 
     # ---- its thresholds ---------------------------------------------------------------------------------------------
 

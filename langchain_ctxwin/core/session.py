@@ -34,7 +34,7 @@ class Pending:
     key: str  # names the work for every process: conversation and content
     start: Count  # position of the first message that the summary adds to the one before it
     stop: Count  # position behind the last one that it covers
-    digest: str  # fingerprint of the messages from `start` to `stop`
+    digest: str  # fingerprint of the history up to `stop`
     since: float  # when it was begun, seconds since the epoch
     max_tokens: int  # length asked for
     text: str = ""  # the finished summary; empty while it is being written
@@ -62,7 +62,7 @@ class Pending:
         is_next = self.start == uncovered(view, history.first)
         if not (is_next and self.stop < len(history.messages)):
             return False
-        return history.digest(self.start, self.stop) == self.digest
+        return history.checksums[self.stop] == self.digest
 
 
 def uncovered(view: View, first: int) -> int:
@@ -318,4 +318,4 @@ def _holds(view: View, history: MessageHistory) -> bool:
     if view.start and not view.start.is_in(history.messages):
         return False
     is_before = all(index <= start for index in (view.covered, *view.pinned))
-    return is_before and view.left_checksum in {None, history.checksum_of(view)}
+    return is_before and view.left_checksum in {"", history.checksum_of(view)}

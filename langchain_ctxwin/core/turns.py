@@ -16,7 +16,6 @@ from functools import cached_property
 from itertools import groupby, repeat
 from operator import is_
 from typing import Any, TypeVar, cast
-from zlib import crc32
 
 from langchain_core.messages import (
     AIMessage,
@@ -41,6 +40,7 @@ from langchain_ctxwin.core.pairing import (
 from langchain_ctxwin.core.provider_blocks import (
     apart,
     compaction_in,
+    digest,
     media_in,
     readable,
     text_of,
@@ -199,28 +199,21 @@ class Steps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of 
         return bisect_left(self, index, key=lambda step: step.index)
 
 
-# Of a polynomial over the messages, so that a checksum can go on from another one; a Mersenne prime keeps it small.
-CHECKSUM_BASE, CHECKSUM_MODULUS = 1_000_003, (1 << 61) - 1
+def checksums(messages: Iterable[AnyMessage], before: str = "") -> list[str]:
+    """Return fingerprints that change when texts, calls or the order of messages change: what a request is priced by.
 
-
-def checksums(messages: Iterable[AnyMessage], total: int = 0) -> list[int]:
-    """Return numbers that change when texts, calls or the order of messages change: what a request is priced by.
-
-    The first is `total`, the checksum of the messages before; each message adds that of all until it.
+    The first is that of the messages before; each message adds that of all until it.
     """
-    totals = [total]
+    sums = [before]
     for message in messages:
         content: Any = message.content
         text = content if isinstance(content, str) else repr(apart(message)[0].content)
         if isinstance(message, ToolMessage):
             text = f"{text}{message.tool_call_id}"
-        elif isinstance(message, AIMessage) and (
-            message.tool_calls or message.invalid_tool_calls
-        ):
+        elif isinstance(message, AIMessage):
             text = f"{text}{message.tool_calls}{message.invalid_tool_calls}"
-        number = crc32(text.encode("utf-8", "surrogatepass"), len(message.type))
-        totals.append((totals[-1] * CHECKSUM_BASE + number) % CHECKSUM_MODULUS)
-    return totals
+        sums.append(digest(sums[-1], message.type, text))
+    return sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,8 +363,8 @@ class MessageHistory:
     given: list[AnyMessage] = field(default_factory=list)
     """The messages as the application keeps them: some state calls and results in other forms."""
 
-    checksums: list[int] = field(default_factory=lambda: [0])
-    """Of each position: the checksum of what lies between the leading system messages and it."""
+    checksums: list[str] = field(default_factory=lambda: [""])
+    """Of each position: the fingerprint of texts and calls between the leading system messages and it."""
 
     def steps_from(self, start: int) -> Iterable[Step]:
         """Return the steps of the messages from `start` on, which is where one begins."""
@@ -386,15 +379,8 @@ class MessageHistory:
         steps = map(self.step_at, wanted)
         return {index for step in steps for index in range(step.index, step.stop)}
 
-    def digest(self, start: int, stop: int) -> str:
-        """Return a fingerprint of the texts and calls of some messages, whatever ids they have."""
-        before = self.checksums[start] * pow(
-            CHECKSUM_BASE, stop - start, CHECKSUM_MODULUS
-        )
-        return f"{(self.checksums[stop] - before) % CHECKSUM_MODULUS:x}"
-
-    def checksum_of(self, view: View) -> int | None:
-        """Return the checksum of what record and summary may tell of; None where nothing left.
+    def checksum_of(self, view: View) -> str:
+        """Return the checksum of what record and summary may tell of; empty where nothing left.
 
         It is what is before the start of a view, leading system messages apart, and what is shown shorter than it is.
         """
@@ -404,7 +390,7 @@ class MessageHistory:
             self.messages[i] for i in places if message_id(self.messages, i) in short
         )
         start = view.start.index if view.start else 0
-        return checksums(cut, self.checksums[start])[-1] or None
+        return checksums(cut, self.checksums[start])[-1]
 
     def with_checksum(self, view: View) -> View:
         """Return the view with a checksum of the messages that left it, so that later edits of them are noticed."""
@@ -442,7 +428,7 @@ def read_history(
         marked=before.marked.union(i for i, one in new if is_pinned(one)),
         compacted=before.compacted.union(i for i, one in blocks if compaction_in(one)),
         media=before.media.union(i for i, one in blocks if media_in(one)),
-        checksums=[*before.checksums, *[0] * lead, *later_sums[1:]],
+        checksums=[*before.checksums, *[""] * lead, *later_sums[1:]],
     )
 
 

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
-from pydantic import Field, InstanceOf, PlainSerializer, TypeAdapter
+from pydantic import InstanceOf, PlainSerializer, TypeAdapter
 
 from langchain_ctxwin.core.pairing import is_call, without_kept_calls
 from langchain_ctxwin.core.provider_blocks import (
@@ -72,8 +72,7 @@ class View:
     block: Mapping[str, Any] | None = None
     """What a provider wrote on demand of the messages that are covered: the summary, as that provider reads it."""
 
-    # of what left, as it was then; None where nothing did
-    left_checksum: Annotated[int, Field(strict=True, ge=0)] | None = None
+    left_checksum: str = ""  # of what left, as it was then; empty where nothing did
     # what left leaves behind; stored under a key of its own
     record: InstanceOf[Record] = field(default_factory=Record)
 

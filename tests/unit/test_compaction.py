@@ -307,7 +307,7 @@ def test_a_summary_on_its_way_has_to_begin_where_the_one_before_it_ends(
     ]
     history = replace(read_history(chat), first=first)
     view = View(covered=covered)
-    digest = history.digest(2, 6)
+    digest = history.checksums[6]
     pending = Pending(
         key="key", start=2, stop=6, digest=digest, since=0.0, max_tokens=100
     )

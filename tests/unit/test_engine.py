@@ -363,7 +363,7 @@ def test_a_view_that_cannot_be_read_goes_with_its_summary_and_record_and_what_wa
 
 
 def test_a_pending_summary_of_what_is_summarized_already_is_dropped():
-    digest = read_history(HISTORY).digest(0, 1)
+    digest = read_history(HISTORY).checksums[1]
     pending = {"key": "k", "start": 0, "stop": 1, "digest": digest, "text": ""}
     state = {"context_pending": pending | {"since": 0.0, "max_tokens": 9}}
     assert engine().measure(HISTORY, session=state).session.pending is not None

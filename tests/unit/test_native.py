@@ -441,7 +441,7 @@ def test_reasoning_stays_behind_a_block_where_all_in_between_does(
         key="",
         start=uncovered(window.view, 0),
         stop=stop,
-        digest=window.history.digest(uncovered(window.view, 0), stop),
+        digest=window.history.checksums[stop],
         since=0.0,
         max_tokens=99,
         text="Told.",
