@@ -20,7 +20,7 @@ from langchain_core.messages import (
     HumanMessage,
     SystemMessage,
 )
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 
 from langchain_ctxwin.core.compaction import accepted_tokens
@@ -44,9 +44,6 @@ from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Summarizer, TokenCounter
 from langchain_ctxwin.util.chat_models import chat_model_named
-
-# returns a text or a message, or an awaitable of one
-Replier = Callable[[Sequence[AnyMessage]], Any]
 
 # Of every call: the tag keeps a summary out of a user's stream. The callbacks of who wants it come from the context.
 CALL_CONFIG: RunnableConfig = {
@@ -135,7 +132,12 @@ class ModelSummarizer(Instructed):
 
     def __post_init__(self) -> None:
         """Refuse what cannot be called, or filled in."""
-        object.__setattr__(self, "model", _as_runnable(self.model))
+        model = self.model
+        if isinstance(model, type) or not callable(getattr(model, "invoke", model)):
+            raise ConfigError(
+                f"summarizer={model!r} cannot write summaries: pass a chat model or its name, a Runnable, a callable "
+                "that takes messages, or to an engine an object with a summarize method or None"
+            )
         if self.prompt:
             checked_prompt(self.prompt)
 
@@ -381,21 +383,10 @@ def replied(call: Callable[[], Any]) -> Any:
         ) from error
 
 
-def _asked(call: Runnable[Any, Any], messages: Sequence[AnyMessage]) -> Any:
-    return replied(lambda: call.invoke(messages, CALL_CONFIG))
-
-
-def _as_runnable(model: Runnable[Any, Any] | Replier) -> Runnable[Any, Any]:
-    """A Runnable around a plain callable, so that calls made inside it inherit the tags of `CALL_CONFIG`."""
-    if isinstance(model, Runnable):
-        return model
-    if not callable(model) or isinstance(model, type):
-        raise ConfigError(
-            f"summarizer={model!r} cannot write summaries: pass a chat model or its name, a Runnable, a callable that "
-            "takes messages, or to an engine an object with a summarize method or None"
-        )
-    # What an async function returns is awaited by `replied`.
-    return RunnableLambda(lambda messages: model(messages), name="summarizer")  # noqa: PLW0108  # not async itself
+def _asked(model: Any, messages: Sequence[AnyMessage]) -> Any:
+    """The reply of a model, Runnable or callable; what a callable calls bears the tags of whoever writes a summary."""
+    invoke = getattr(model, "invoke", None)
+    return replied(lambda: invoke(messages, CALL_CONFIG) if invoke else model(messages))
 
 
 def _awaited(reply: Awaitable[Any]) -> Any:
