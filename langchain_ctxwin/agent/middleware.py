@@ -189,7 +189,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
             the agent. Other tools of the agent are always shown.
         router: chooses the model of each request in the place of the agent's model. A `RoutedChatModel` as the agent's
             model does the same.
-        name: what the agent calls it; `"SummarizationMiddleware"` takes the place of deepagents' own summarizer.
 
     Instantiate:
         ```python
@@ -206,6 +205,9 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
             checkpointer=checkpointer,
         )
         ```
+
+    The agent calls it by the name of its class: an empty subclass `SummarizationMiddleware` takes the place of
+    deepagents' own summarizer.
 
     Raises:
         ConfigError: `engine` was given together with an argument that belongs to an engine, or an argument is of the
@@ -234,10 +236,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
         recall: bool = True,
         tool_selector: ToolSelector | None = None,
         router: ModelRouter | None = None,
-        name: str = "",
     ) -> None:
         super().__init__()
-        self._name = name
         options: Json = {
             "limits": limits,
             "summarizer": summarizer,
@@ -269,11 +269,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
             *runnable_tools((), tool_selector),
             *([recall_tool()] if recall else ()),
         ]
-
-    @property
-    def name(self) -> str:
-        """Name in the agent: deepagents replaces a middleware of its own by one of the same name."""
-        return self._name or super().name
 
     def wrap_model_call(self, request: AgentRequest, handler: Handler) -> AgentResponse:
         """Make the request fit, call the model, and recover when its provider finds the request too large.

@@ -23,7 +23,9 @@ deepagents = pytest.importorskip(
 
 pytestmark = pytest.mark.integration
 
-THEIRS = "SummarizationMiddleware"
+
+class SummarizationMiddleware(ContextWindowMiddleware):
+    """Ours, by the name of theirs."""
 
 
 def test_ours_takes_the_place_of_its_summarizer():
@@ -35,7 +37,7 @@ def test_ours_takes_the_place_of_its_summarizer():
         return AIMessage("So.")
 
     model = model_of(40_000, policy=policy)
-    ours = ContextWindowMiddleware(sinks=[sink], name=THEIRS)
+    ours = SummarizationMiddleware(sinks=[sink])
     agent = deepagents.create_deep_agent(
         model=model, tools=[], middleware=[ours], checkpointer=InMemorySaver()
     )
@@ -91,7 +93,7 @@ def agent_with(backend, policy, **options):
         model=model_of(60_000, policy=policy),
         tools=[stock, story],
         backend=backend,
-        middleware=[ContextWindowMiddleware(guard=guard, name=THEIRS)],
+        middleware=[SummarizationMiddleware(guard=guard)],
         checkpointer=InMemorySaver(),
         store=InMemoryStore(),
         **options,
