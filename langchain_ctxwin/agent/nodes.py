@@ -458,13 +458,13 @@ def _typed_dict(name: str, fields: Update) -> Any:
 
 def _close(builder: Builder) -> None:
     """Let callers neither set nor get what is ours, unless the graph says what they may."""
-    state, ours = builder.state_schema, {*OUR_KEYS}
+    state = builder.state_schema
     hints = get_type_hints(state, include_extras=True)
-    if ours.isdisjoint(hints):
+    theirs = {key: hint for key, hint in hints.items() if key not in OUR_KEYS}
+    if theirs == hints:
         return
-    public = _typed_dict("Public", {key: hints[key] for key in hints.keys() - ours})
-    channels = builder.schemas[state].items()
-    builder.schemas[public] = {key: one for key, one in channels if key not in ours}
+    public, channels = _typed_dict("Public", theirs), builder.schemas[state]
+    builder.schemas[public] = {key: channels[key] for key in theirs}
     for side in ("input_schema", "output_schema"):
         if getattr(builder, side) is state:
             setattr(builder, side, public)
