@@ -236,9 +236,7 @@ class ModelCall:
         step, window, request = self._step, self._step.window, self._step.request()
         if self._router is not None:
             # with which a `RoutedChatModel` begins, and why
-            arguments: dict[str, Any] = (
-                {"route": dict(step.choice)} if step.chosen else {}
-            )
+            arguments: dict[str, Any] = {"route": dict(step.choice)}
         else:
             arguments = self._engine.call_options(window, request, call=self._call)
         size, requested = window.limits.context_window, self._requested_output
@@ -280,7 +278,6 @@ class ModelCall:
         if not self._engine.reporter.sinks:
             return
         report = window.report
-        offered = [name_of(tool) for tool in window.tools]
         event = StepEvent.of_answer(
             answer,
             info=self._engine.info_of(window),
@@ -289,7 +286,7 @@ class ModelCall:
             estimated_tokens=window.total_tokens,
             duration_seconds=round(seconds, 6),
             calls=calls,
-            tools_offered=tuple(offered),
+            tools_offered=tuple(map(name_of, window.tools)),
             input_limit=report["input_limit"],
             context_window=report["context_window"],
             reserved_tokens=report["reserved_tokens"],
