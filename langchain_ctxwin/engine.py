@@ -502,6 +502,7 @@ class ContextEngine:
         window: Window,
         messages: Sequence[AnyMessage],
         *,
+        conversation: str = "",
         call: Any = None,
     ) -> dict[str, Any]:
         """Return the arguments that go along with a request; the nodes and the middleware pass them by themselves.
@@ -512,6 +513,7 @@ class ContextEngine:
         Args:
             window: the request as measured.
             messages: the request as built.
+            conversation: its name, for the key of OpenAI's cache; by default the id of its first message.
             call: the chat model that is called, tools bound. What it sets already stays as it is.
 
         Examples:
@@ -526,7 +528,7 @@ class ContextEngine:
             >>> engine.call_options(window, engine.build(window))
             {'cache_control': {'type': 'ephemeral'}}
         """
-        return call_arguments(window, messages, call=call)
+        return call_arguments(window, messages, conversation=conversation, call=call)
 
     def learn(
         self, window: Window, overflow: ContextOverflow, *, is_stated: bool = True

@@ -140,9 +140,13 @@ def call_arguments(
     window: Window,
     messages: Sequence[AnyMessage],
     *,
+    conversation: str = "",
     call: Any = None,
 ) -> dict[str, Any]:
-    """Return the arguments that go along with a request as it is sent; those that the called model sets stay."""
+    """Return the arguments that go along with a request as it is sent; those that the called model sets stay.
+
+    The key of OpenAI's cache is made of the conversation's name, else of the id of its first message.
+    """
     own = arguments_of(call)
     rules, is_claude = window.rules, window.rules.provider == "anthropic"
     arguments: dict[str, Any] = {}
@@ -151,10 +155,10 @@ def call_arguments(
         is_open = taken < MAX_BREAKPOINTS and not _marks(messages[-1:])
         if is_claude and is_open and own.get(BREAKPOINT) is None:
             arguments[BREAKPOINT] = dict(MINUTES)  # behind the newest message
-        first_ids = [message.id for message in window.history.messages[:1]]
-        if rules.takes_cache_key and any(first_ids) and not own.get(CACHE_KEY):
+        name = conversation or next((one.id for one in window.history.messages), "")
+        if rules.takes_cache_key and name and not own.get(CACHE_KEY):
             # the same for all requests of a conversation
-            arguments[CACHE_KEY] = digest(str(first_ids[0]))
+            arguments[CACHE_KEY] = digest(name)
     # asked for: the id is of each request
     diagnostics = own.get("diagnostics")
     if is_claude and diagnostics is not None:
