@@ -96,6 +96,7 @@ class Settings(_Explained, BaseSettings):
             raise ConfigError(
                 f"{fault}: it is empty: give at least one setting, or a comment"
             )
+        expect(table, dict, str(path), "a table of settings")
         try:
             return cls(**table)
         except ConfigError as error:
