@@ -26,7 +26,6 @@ from langchain_ctxwin.core.compaction import (
     Compaction,
     after_failure,
     after_summary,
-    own_words,
     with_spent,
 )
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
@@ -600,7 +599,8 @@ class ContextEngine:
         event = SummaryEvent(
             status=status,
             model=self.summarizer_model,
-            reason=own_words(reason),
+            # what follows a colon may quote messages
+            reason=reason.partition(": ")[0],
             quoting=quoting,
             compactions=window.session.compactions + 1,
             **facts,

@@ -8,7 +8,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Literal
 
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.model_info import ModelInfo
@@ -275,25 +275,17 @@ def recorded(
     """
     old = before.view
     new = after.view
+    messages = after.history.messages
     dropped = dropped_positions(before, after)
-    back = dropped_positions(after, before)
-    clamped = {
-        key for key, clamp in new.clamped.items() if old.clamped.get(key) != clamp
-    }
     # what is shown shorter than before left, too
-    edits = (new.cleared - old.cleared) | clamped
-    places = range(after.start, len(after.history.messages)) if edits else ()
-    edited = [
-        index for index in places if message_id(after.history.messages, index) in edits
-    ]
-    if not (dropped or back or edited) and new.record == old.record:
-        return after
+    edits = new.cleared.union(new.clamped).difference(old.cleared, old.clamped)
+    places = range(after.start, len(messages)) if edits else ()
+    edited = [index for index in places if message_id(messages, index) in edits]
     # not that of `after`: what left on the way there may be in it already
-    record = old.record
-    record = replace(
-        record,
-        messages=max(0, record.messages + len(dropped) - len(back)),
-    )
+    left = len(messages) - after.history.first - len(after.visible)
+    record = replace(old.record, messages=left)
+    if not (dropped or edited) and new.record == record:
+        return after
     newest = after.newest if is_first else None
     newest_tokens = round(after.sizing.ratio * newest.tokens) if newest else 0
     room, free = record_room(after, summary_tokens, newest_tokens)
@@ -357,10 +349,6 @@ def _lines(
     holds = standing_test(settings.rules)
     taken = parameter_names(request.tools)
     start = max(0, len(positions) - room_tokens // LEAST_LINE_TOKENS)
-    while 0 < start < len(positions) and isinstance(
-        messages[positions[start]], ToolMessage
-    ):
-        start -= 1  # a result is read with its call
     for i in positions[:start]:
         before = messages[i - 1] if i else None
         yield from lasting(messages[i], message_id(messages, i), before, holds)
@@ -382,10 +370,6 @@ def _named(lines: Sequence[RecordLine], focus: str) -> list[RecordLine]:
 
 
 # ---- the session after a compaction --------------------------------------------------------------------------------
-
-
-# begins the stored reason of a summary that came to nothing
-REFUSED = "summary refused: "
 
 
 def after_undo(window: Window) -> Session | None:
@@ -426,17 +410,9 @@ def after_failure(window: Window, reason: str) -> Session:
     guard = {
         **window.session.guard,
         **_ineffective(window),
-        "reason": f"{REFUSED}{reason}",
+        "reason": reason,
     }
     return replace(window.session, guard=guard, pending=None)
-
-
-def own_words(reason: str) -> str:
-    """Return why a summary came to nothing without the words of the summarizer's own error, which may quote messages.
-
-    They follow a colon, and so does the advice.
-    """
-    return reason.removeprefix(REFUSED).partition(": ")[0]
 
 
 def with_spent(session: Session, usage: Usage, info: ModelInfo | None) -> Session:

@@ -530,14 +530,9 @@ class Request(Parts):
         settings, room = self.settings, self.room
         if self.history_tokens > most_tokens:
             share = 100 * most_tokens / max(1, room)
-            bounds = "".join(
-                f", {name}={value:g}"
-                for name in ("trigger", "max_history_tokens")
-                if (value := getattr(settings, name)) is not None
-            )
             return (
                 f"history of {self.history_tokens:,} tokens is past {share:.0f} % of the {room:,} tokens left for "
-                f"history{bounds}"
+                "history (trigger, max_history_tokens)"
             )
         if most_messages is None or self.shown_messages <= most_messages:
             return ""
