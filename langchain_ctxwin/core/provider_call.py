@@ -1,6 +1,6 @@
-"""What a request tells its provider: where its prompt cache ends, and where its history begins anew.
+"""What a request tells its provider: where its prompt cache ends, and what of the past it may go on from.
 
-dressed(window)         the messages, with breakpoints, and without the response ids of what was compacted since
+dressed(window)         the messages, with breakpoints, and after a compaction without ids of responses
 call_arguments(window)  the arguments of the call: newest breakpoint, cache key
 
 Anthropic caches what ends at a breakpoint, at most four of them in a request (Anthropic, prompt caching guide). Ours
@@ -16,7 +16,7 @@ compaction leaves as it was, all of the prompt is written again after each.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -103,9 +103,8 @@ def dressed(window: Window) -> list[AnyMessage]:
     if rules.takes_breakpoints and is_cached:
         messages = with_breakpoints(messages, (), EXPLICIT, OPENAI_BREAKPOINT)
     if rules.keeps_history and session.compactions:
-        # The server's history with the answers up to the latest compaction is another one.
-        old = window.history.messages[: session.stop_at("since")]
-        messages = without_response_ids(messages, set(map(_response_id, old)))
+        # the server's history is another one
+        messages = without_response_ids(messages)
     return messages
 
 
@@ -200,13 +199,11 @@ def refused_part(error: BaseException) -> str:
 
 
 def without_response_ids(
-    messages: Sequence[AnyMessage], old: Collection[Any] | None = None
+    messages: Sequence[AnyMessage],
 ) -> list[AnyMessage]:
-    """Remove these ids of OpenAI responses, or all, so that the server gets messages and no reference to its own."""
+    """Remove the ids of OpenAI's responses, so that the server gets messages and no reference to its own."""
     return [
         with_fields(m, response_metadata=_without(m.response_metadata, RESPONSE_ID))
-        if old is None or _response_id(m) in old
-        else m
         for m in messages
     ]
 

@@ -301,20 +301,19 @@ def answer(number, text="word " * 60):
 
 
 @pytest.mark.parametrize("adapter", ["nodes", "after"])
-def test_a_compaction_begins_server_side_history_anew(adapter):
-    """The request after it names no response and holds the whole view; those that follow go on from its answer."""
+def test_a_compaction_ends_server_side_history(adapter):
+    """The requests after it name no response and hold the whole view."""
     model = gpt(*map(answer, range(30)), use_previous_response_id=True)
     talk(agent_of(model, adapter), turns=30)
     named = [request.get("previous_response_id") for request in sent_by(model)]
-    begun = [number for number, name in enumerate(named) if name is None]
-    assert begun[0] == 0
-    assert len(begun) > 1
+    compacted = named.index(None, 1)
+    assert named[1:compacted] == [f"resp_{n}" for n in range(compacted - 1)]
     for number, request in enumerate(sent_by(model)):
-        if number in begun[1:]:
-            assert "<record>" in json.dumps(request["input"])
-        elif number:
-            assert named[number] == f"resp_{number - 1}"
+        if 0 < number < compacted:
             assert len(request["input"]) == 1
+        elif number:
+            assert named[number] is None
+            assert "<record>" in json.dumps(request["input"])
 
 
 # Is what differs between providers and releases of models one table, switched by facts and never by a name?
