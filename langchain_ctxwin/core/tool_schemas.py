@@ -123,32 +123,31 @@ ANTHROPIC = Framing(
     # A PDF page is 1,500 to 3,000 tokens (Anthropic, PDF guide).
     page_tokens=2250,
 )  # fmt: skip
-# 496 or 497 in the same guide; the first of them have 313 or 346
-CLAUDE3 = replace(ANTHROPIC, any_tools=496)
-GEMINI = Framing(
-    request=1, message=0, call=6, any_tools=0, tool=17,
-    fields=FieldPrices(description=0, first_property=12, more_properties=10, property_description=6, enum_item=5),
-    # 258 tokens per PDF page (Gemini API, token counting guide).
-    page_tokens=258,
-)  # fmt: skip
 LLAMA = Framing(
     # The chat template states dates in a system message of its own.
     request=31, message=4, call=16, any_tools=200, tool=4,
     page_tokens=1200,
 )  # fmt: skip
-QWEN = replace(LLAMA, request=3, message=5)
-DEEPSEEK = replace(
-    LLAMA, request=1, message=2, any_tools=100, tool=50, plain_arguments=True
-)
-GENERIC = Framing(
-    # From nothing to 1,400 tokens once there are tools, by model and host: the middle of them.
-    request=3, message=3, call=10, any_tools=150, tool=4,
-    page_tokens=1500,
-)  # fmt: skip
-
 FRAMING = {
-    "openai": OPENAI, "cl100k": OPENAI, "anthropic": ANTHROPIC, "claude3": CLAUDE3, "gemini": GEMINI,
-    "llama": LLAMA, "qwen": QWEN, "deepseek": DEEPSEEK, "generic": GENERIC,
+    "openai": OPENAI,
+    "cl100k": OPENAI,
+    "anthropic": ANTHROPIC,
+    # 496 or 497 in the same guide; the first of them have 313 or 346
+    "claude3": replace(ANTHROPIC, any_tools=496),
+    "gemini": Framing(
+        request=1, message=0, call=6, any_tools=0, tool=17,
+        fields=FieldPrices(description=0, first_property=12, more_properties=10, property_description=6, enum_item=5),
+        # 258 tokens per PDF page (Gemini API, token counting guide).
+        page_tokens=258,
+    ),
+    "llama": LLAMA,
+    "qwen": replace(LLAMA, request=3, message=5),
+    "deepseek": replace(LLAMA, request=1, message=2, any_tools=100, tool=50, plain_arguments=True),
+    # From nothing to 1,400 tokens once there are tools, by model and host: the middle of them.
+    "generic": Framing(
+        request=3, message=3, call=10, any_tools=150, tool=4,
+        page_tokens=1500,
+    ),
 }  # fmt: skip
 
 
