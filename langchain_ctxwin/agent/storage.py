@@ -72,20 +72,18 @@ NOWHERE = RunPlace()
 
 def place_of(runtime: Runtime[Any] | None) -> RunPlace:
     """Return the place of a graph run; an empty one outside of a graph."""
-    info = runtime.execution_info if runtime else None
+    info, store = (runtime.execution_info, runtime.store) if runtime else (None, None)
     # A thread id alone keeps nothing: servers pass one as a label.
     if not info or not get_config()["configurable"].get(CHECKPOINTER):
         return NOWHERE
     # Subgraphs share the thread: the names on the way to this one, without this node and the ids of the run.
     names = [part.partition(":")[0] for part in info.checkpoint_ns.split("|")[:-1]]
     thread = str(info.thread_id)
-    place = RunPlace("|".join([thread, *names]), thread_id=thread)
-    if runtime is None or runtime.store is None:
-        return place
-    return replace(
-        place,
-        summaries=SummaryStore(runtime.store, thread, "|".join(names)),
-        media=ThreadStore(runtime.store, "media", thread),
+    return RunPlace(
+        "|".join([thread, *names]),
+        summaries=SummaryStore(store, thread, "|".join(names)) if store else None,
+        thread_id=thread,
+        media=ThreadStore(store, "media", thread) if store else None,
     )
 
 
