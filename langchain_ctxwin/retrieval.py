@@ -144,7 +144,8 @@ class _Budgeted(BaseModel):
         count = len(ranked) if k is None else k
         price, on_overflow = self._price(), self.on_overflow
         fit = take_while_fits(ranked[:count], budget, price, on_overflow=on_overflow)
-        if fit.truncated:
+        is_truncated = bool(fit.dropped)
+        if is_truncated:
             log.warning(
                 "retrieval.truncated",
                 kept=len(fit.kept),
@@ -154,10 +155,10 @@ class _Budgeted(BaseModel):
             )
         return RetrievalResult(
             documents=tuple(
-                _with(document, truncated=fit.truncated) for document in fit.kept
+                _with(document, truncated=is_truncated) for document in fit.kept
             ),
             dropped=(*fit.dropped, *ranked[count:]),
-            truncated=fit.truncated,
+            truncated=is_truncated,
             tokens=fit.tokens,
         )
 

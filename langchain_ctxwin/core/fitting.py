@@ -30,11 +30,6 @@ class Fit(Generic[T]):
     tokens: int
     """Cost of the kept items, in tokens."""
 
-    @property
-    def truncated(self) -> bool:
-        """True when anything was dropped."""
-        return bool(self.dropped)
-
 
 def take_while_fits(
     items: Iterable[T],

@@ -353,11 +353,6 @@ LEAST_OUTPUT_TOKENS = 256  # shortest answer worth asking for: about a long para
 LEAST_OUTPUT_SHARE = 0.25  # part of the requested output that has to remain: a shorter answer is likely cut off
 
 
-def output_tokens_of(arguments: Mapping[str, Any]) -> int | None:
-    """Return the output that the arguments of a call ask for; None when they do not say."""
-    return next(filter(None, map(count_of, map(arguments.get, CALL_ARGUMENTS))), None)
-
-
 def fitting_output(
     call: object, *, requested_tokens: int, room_tokens: int
 ) -> dict[str, int]:

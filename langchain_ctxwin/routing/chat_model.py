@@ -29,8 +29,8 @@ from pydantic import Field
 from langchain_ctxwin.core.limits import (
     CALL_ARGUMENTS,
     ModelLimits,
+    count_of,
     models_behind,
-    output_tokens_of,
 )
 from langchain_ctxwin.core.overflow import (
     ContextOverflow,
@@ -228,12 +228,13 @@ class RoutedChatModel(BaseChatModel):
         arguments: dict[str, Any],
     ) -> Fallbacks:
         prefer, reason = wish(arguments.get("route"))
+        outputs = map(count_of, map(arguments.get, CALL_ARGUMENTS))
         request = RouteRequest(
             messages=messages,
             tools=arguments.get("tools") or (),
             conversation=arguments.get("conversation") or conversation_key(messages),
             requires=("structured_output",) if arguments.get("response_format") else (),
-            output_tokens=output_tokens_of(arguments),
+            output_tokens=next(filter(None, outputs), None),
             prefer=prefer,
             prefer_reason=reason,
             complexity=arguments.get("complexity"),
