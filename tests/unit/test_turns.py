@@ -106,7 +106,7 @@ STEPS = {
     ),
     "notes between call and result, and behind them": (
         [call("a"), NOTE, result("a"), NOTE],
-        [(0, 3), (3, 1)],
+        [(0, 4)],
     ),
     "a late result": (
         [call("a"), HumanMessage("q"), result("a")],
