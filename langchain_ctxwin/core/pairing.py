@@ -38,6 +38,7 @@ from langchain_ctxwin.core.provider_blocks import (
     kind_of,
     media_count,
     spoken,
+    text_block,
     text_of,
     with_fields,
     with_media,
@@ -332,7 +333,7 @@ def _late(result: ToolMessage) -> AnyMessage:
     label = f"{LATE_TEXT}\n"
     content: Any = f"{label}{result.content}"
     if not isinstance(result.content, str):
-        content = [{"type": "text", "text": label}, *result.content]
+        content = [text_block(label), *result.content]
     return note_message(content, f"{result.id or result.tool_call_id}:late")
 
 
@@ -356,13 +357,12 @@ def _media_behind(results: Sequence[ToolMessage]) -> Iterable[AnyMessage]:
 
     def place(block: Mapping[str, Any]) -> Mapping[str, Any]:
         moved.append(block)
-        return {"type": "text", "text": f"[{kind_of(block)} {len(moved)}: see below]"}
+        return text_block(f"[{kind_of(block)} {len(moved)}: see below]")
 
     for result in results:
         yield with_media(result, place)
     if moved:
-        label = {"type": "text", "text": MEDIA_TEXT}
-        yield note_message([label, *moved], f"{results[-1].id}:media")
+        yield note_message([text_block(MEDIA_TEXT), *moved], f"{results[-1].id}:media")
 
 
 def _free_id(call_id: str, taken: set[str]) -> str:
