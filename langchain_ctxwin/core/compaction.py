@@ -276,6 +276,7 @@ def recorded(
     old = before.view
     new = after.view
     messages = after.history.messages
+    question = last_user(messages)
     dropped = dropped_positions(before, after)
     # what is shown shorter than before left, too
     edits = new.cleared.union(new.clamped).difference(old.cleared, old.clamped)
@@ -289,6 +290,9 @@ def recorded(
     newest = after.newest if is_first else None
     newest_tokens = round(after.sizing.ratio * newest.tokens) if newest else 0
     room, free = record_room(after, summary_tokens, newest_tokens)
+    if not is_first:
+        # what a cut left to the rules of the record
+        free = max(free, after.text_tokens(new.record.text))
     lines: Iterable[RecordLine] = _lines(after, sorted({*dropped, *edited}), room)
     if after.focus:
         lines = _named([*record.waiting, *record.lines, *lines], after.focus)
@@ -300,17 +304,10 @@ def recorded(
         price=after.text_tokens,
         share=REWRITTEN_SHARE if is_first or room < free else 1.0,
         kept_tokens=room,
-        keeps_all=_is_question_cut(after),
+        keeps_all=question is not None
+        and message_id(messages, question) in new.clamped,
     )
     return after.shown_as(replace(new, record=record))
-
-
-def _is_question_cut(request: Request) -> bool:
-    messages = request.history.messages
-    question = last_user(messages)
-    if question is None:
-        return False
-    return message_id(messages, question) in request.view.clamped
 
 
 def record_room(

@@ -15,7 +15,6 @@ from dataclasses import replace
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin.core.compaction import (
-    RECORD_FRAME_TOKENS,
     Compaction,
     cut,
     pays,
@@ -216,8 +215,7 @@ def clamp(
     lengths = _lengths(request, kind)
     if not lengths or enough(request):
         return request
-    limit = min(int(share * request.limit), request.limit - RECORD_FRAME_TOKENS)
-    goal = replace(request, limit=limit)
+    goal = replace(request, limit=int(share * request.limit))
     chars = first_enough(
         range(max(lengths.values()), CLAMP_FLOOR_CHARS - 1, -1),
         lambda chars: enough(_clamped_to(goal, lengths, chars)),

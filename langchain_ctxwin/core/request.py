@@ -8,7 +8,6 @@ All sizes are tokens. A request is sent when its upper bound is within the limit
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -231,9 +230,10 @@ class Request(Parts):
         Explicit pins have room, and the last one of the newest message.
         """
         messages = self.history.messages
+        visible = self.history.media.intersection(self.visible)
         shown = [
             index
-            for index in self._shown_of(self.history.media)
+            for index in sorted(visible)
             if message_id(messages, index) not in self.view.cleared
         ]
         free = (index for index in shown if index not in self.pins)
@@ -250,11 +250,6 @@ class Request(Parts):
             for index, gone in self.shown_media().items()
             if gone or digests_in(messages[index])
         }
-
-    def _shown_of(self, indexes: Collection[int]) -> list[int]:
-        """Those of some positions that the view shows, in order."""
-        pinned = self.view.pinned
-        return sorted(i for i in indexes if i >= self.start or i in pinned)
 
     @property
     def stop(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
-from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.model_info import Money
@@ -148,11 +148,11 @@ def read_key(name: str, value: Any) -> tuple[Any, tuple[str, ...]]:
 
     Of a mapping the keys that are known, any of which may be missing.
     """
-    shape, empty = _KEYS[name]
+    read, empty = _KEYS[name]
     if not value:
         return empty(), ()
     try:
-        known = shape.validate_python(value)
+        known = read(value)
         if isinstance(known, dict):
             known = {key: value[key] for key in known}
     except BROKEN:
@@ -199,21 +199,17 @@ class _Report(TypedDict, total=False):
     clamped: dict[str, list[Any]]
 
 
-def _read_by(read: Callable[[Any], Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(Annotated[Any, AfterValidator(read)])
-
-
-_KEYS: Mapping[str, tuple[TypeAdapter[Any], Callable[[], Any]]] = {
-    "context_view": (VIEW, View),
-    "context_record": (_read_by(Record.from_json), Record),
-    "context_summary": (TypeAdapter(str), str),
-    "context_pending": (_read_by(Pending.from_json), lambda: None),
-    "context_tools": (TypeAdapter(list[str]), list),
-    "context_counts": (TypeAdapter(_Counts), dict),
-    "context_guard": (TypeAdapter(_Guard), dict),
-    "context_report": (TypeAdapter(_Report), dict),
+_KEYS: Mapping[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
+    "context_view": (VIEW.validate_python, View),
+    "context_record": (Record.from_json, Record),
+    "context_summary": (TypeAdapter(str).validate_python, str),
+    "context_pending": (Pending.from_json, lambda: None),
+    "context_tools": (TypeAdapter(list[str]).validate_python, list),
+    "context_counts": (TypeAdapter(_Counts).validate_python, dict),
+    "context_guard": (TypeAdapter(_Guard).validate_python, dict),
+    "context_report": (TypeAdapter(_Report).validate_python, dict),
 }
-"""The shape of each key, and what stands for one that holds nothing."""
+"""What reads each key, and what stands for one that holds nothing."""
 
 
 # ---- the stored session in this history: every position is verified, once -------------------------------------------
