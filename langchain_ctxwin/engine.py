@@ -119,7 +119,7 @@ class ContextEngine:
 
     Key init args:
         limits: `ModelLimits`, or anything `ModelLimits.of` reads: a number, a profile, a chat model, a `ModelInfo`. A
-            `ModelRegistry` is asked about the model of each request.
+            `ModelRegistry` is asked about the model of each request; with None each model states its own.
         counter: any callable shaped like `count_tokens_approximately`; by default an estimator for the model's family.
         summarizer: a chat model or its name, a Runnable or a callable (sync or async) that writes summaries. With None
             the record alone says what left. Where it is the agent's own model object, it reads the conversation from
@@ -174,8 +174,8 @@ class ContextEngine:
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._registry = limits if hasattr(limits, "lookup") else None
         self.limits = ModelLimits()
-        """Limits of requests that name no model of their own; unknown where a registry is asked about each model."""
-        if self._registry is None:
+        """Limits of requests that name no model of their own; unknown where models or a registry state them."""
+        if self._registry is None and limits is not None:
             try:
                 self.limits = checked_limits(ModelLimits.of(limits), self.config)
             except UnknownModelError as error:
@@ -327,8 +327,8 @@ class ContextEngine:
             ConfigError: a learned or configured limit leaves no room for input, or something is no message or tool.
         """
         messages, tools = as_messages(messages), listed(tools)
-        if model is None and self._registry is not None:
-            model = called  # whose limits the registry is asked for
+        if model is None and not self.limits.known:
+            model = called  # which states its limits, or a registry does
         answers = model if called is None else called
         rules = self._rules if answers is None else rules_of(answers)
         settings = self.config
@@ -339,7 +339,9 @@ class ContextEngine:
         if self._registry is not None:
             guesses = settings.allow_guess
             limits = listed_limits(self._registry, model, may_guess=guesses)
-        limits = limits if limits.known else self.limits
+        if not limits.known:
+            own = self.limits
+            limits = own if own.known else checked_limits(limits, settings)
         if limits.requested_output_tokens is None:
             asked = ModelLimits.of(called).requested_output_tokens
             limits = asking_for(limits, asked)

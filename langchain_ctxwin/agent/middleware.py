@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Never, Required, TypeVar
+from typing import Annotated, Any, Required, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, TracePolicy, omit_payload
@@ -26,10 +26,9 @@ from langchain_ctxwin.agent.state import (
 from langchain_ctxwin.agent.step import AgentStep, limited_by
 from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
-from langchain_ctxwin.core.model_info import model_name, unbound
 from langchain_ctxwin.core.pairing import call_ids
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import ConfigError, UnknownModelError, expect
+from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter
 from langchain_ctxwin.routing import ModelRouter, RoutedChatModel
 from langchain_ctxwin.summarize import SummaryJobs
@@ -257,7 +256,6 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
                 f"engine and {names} were given: set {names} on the engine"
             )
         if engine is None:
-            options["limits"] = _StatedLimits() if limits is None else limits
             engine = ContextEngine(**options)
         self._engine = engine
         self.guard = guard and guard.within(engine.reporter)
@@ -368,15 +366,3 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
 
 def _unguarded(request: ToolCallRequest, handler: Handler) -> Any:
     return handler(request)
-
-
-class _StatedLimits:
-    """Knows no model, so that the limits of each request are those that its model states."""
-
-    def lookup(self, model: Any) -> Never:
-        """Raise an error, for a model that states no limits either."""
-        raise UnknownModelError(
-            f"the model {model_name(model) or type(unbound(model)).__name__} states no context window: pass "
-            "ContextWindowMiddleware(limits=ModelLimits(context_window=...)), or give the model a profile that "
-            "states max_input_tokens"
-        )

@@ -37,7 +37,7 @@ from langchain_ctxwin import (
     ToolResultGuard,
 )
 from langchain_ctxwin.agent.step import AgentStep
-from langchain_ctxwin.errors import ConfigError
+from langchain_ctxwin.errors import ConfigError, UnknownModelError
 from langchain_ctxwin.middleware import ContextAgentState, ContextWindowMiddleware
 from support.agents import (
     ADAPTERS,
@@ -285,6 +285,13 @@ def test_the_hidden_keys_are_those_of_the_nodes():
 # What somebody changes between two looks is noticed: edits of old messages, and between two nodes.
 
 TOO_LARGE = "This model's maximum context length is 300 tokens. However, your messages resulted in 900 tokens."
+
+
+def test_a_model_without_limits_is_refused_before_it_is_called():
+    model = ScriptedChatModel(profile=None)
+    with pytest.raises(UnknownModelError, match="pass limits=ModelLimits"):
+        ask(agent_of(model), "hi")
+    assert model.requests == []
 
 
 def test_the_exception_of_a_provider_keeps_its_cause():
