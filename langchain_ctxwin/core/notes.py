@@ -11,8 +11,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby, islice
-from os.path import commonprefix
+from itertools import chain, groupby, islice, zip_longest
 from textwrap import wrap
 from typing import Any
 
@@ -326,12 +325,11 @@ def _from_difference(value: str, others: Iterable[str]) -> str:
         '…return 1'
     """
     lines = value.split("\n")
-    alike = (
-        len(commonprefix([lines, other.split("\n")]))  # noqa: RUF071  # of lists
-        for other in others
-        if other != value
+    pairs = (
+        zip_longest(lines, other.split("\n")) for other in others if other != value
     )
-    same = max(alike, default=0)
+    differing = (next(i for i, (one, two) in enumerate(p) if one != two) for p in pairs)
+    same = max(differing, default=0)
     return "…" + "\n".join(lines[same:]).lstrip() if same else value
 
 

@@ -80,7 +80,7 @@ class ContextSettings(BaseModel):
 
     prepare: Share = 0.6
     trigger: Share | None = None
-    keep: Share = 0.25
+    keep: Share = 0.3
     trigger_messages: Annotated[int, Field(ge=LEAST_TRIGGER_MESSAGES)] | None = None
     max_history_tokens: PositiveInt | None = None
     compact_when_idle: bool = False
@@ -88,7 +88,7 @@ class ContextSettings(BaseModel):
     summary_max_tokens: PositiveInt | None = None
     summary_prompt: Annotated[str, AfterValidator(checked_prompt)] | None = None
     summary_sections: Texts = ()
-    record_share: Annotated[float, Field(ge=0, le=0.8)] = 0.6
+    record_share: Annotated[float, Field(ge=0, le=0.8)] = 0.65
     rules: re.Pattern[str] | Callable[[str], bool] | None = None
     clear_tools: Texts = ()
     summary_timeout_seconds: PositiveFloat = 60.0
