@@ -171,6 +171,12 @@ class ContextEngine:
     ) -> None:
         wanted = "a ContextConfig, for example ContextConfig(keep=0.4)"
         expect(config, ContextConfig | LiveConfig | None, "config", wanted)
+        # a class is callable, too
+        is_made = callable(counter) and not isinstance(counter, type)
+        wanted = "a callable that counts the tokens of messages, for example TokenEstimator(), or None"
+        expect(counter, object if is_made else type(None), "counter", wanted)
+        wanted = 'LearnedSource("limits.json"), or None'
+        expect(learned, LimitMemory | None, "learned", wanted)
         self._live: LiveConfig = ContextConfig() if config is None else config
         self._registry = limits if hasattr(limits, "lookup") else None
         self.limits = ModelLimits()
@@ -327,6 +333,10 @@ class ContextEngine:
             ConfigError: a learned or configured limit leaves no room for input, or something is no message or tool.
         """
         messages, tools = as_messages(messages), listed(tools)
+        wanted = "a text or a SystemMessage"
+        expect(system_prompt, str | SystemMessage, "system_prompt", wanted)
+        wanted = "the session that the call before returned, or None"
+        expect(session, Mapping | Session | None, "session", wanted)
         if model is None and not self.limits.known:
             model = called  # which states its limits, or a registry does
         answers = model if called is None else called

@@ -27,6 +27,7 @@ class TokenCounter(Protocol):
         ...
 
 
+@runtime_checkable
 class LimitMemory(Protocol):
     """Remembers which limits providers stated, for every conversation."""
 

@@ -428,7 +428,9 @@ def retry_target(window: Window) -> int:
 def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
     """Return `context_counts` after a refusal: the smallest limit, and what the stated size says about our counts.
 
-    Sizes that earlier answers brought no longer count for this request.
+    Sizes that earlier answers brought no longer count for this request. A refusal that states no limit teaches one
+    between what was refused and what was taken before; without it, the same unstated limit would be met again and
+    again.
     """
     counts, model = {**window.session.counts}, window.model
     if media := learned_limits(overflow, MediaSize.of_all(window.assembled())):
@@ -443,7 +445,15 @@ def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
         fixed, steps = window.fixed_estimates, window.steps
         sizes = window.sizing.with_refusal(stated, fixed, steps)
         counts = _with_sizes(counts, model, sizes)
-    limit = stated_limit(overflow, accepted_tokens(window))
+    taken = accepted_tokens(window)
+    limit = stated_limit(overflow, taken)
+    if limit is None and not window.over_by:
+        refused_tokens = window.total_tokens
+        between = max(int(BLIND_STEP * refused_tokens), (refused_tokens + taken) // 2)
+        is_shared = not window.limits.max_input_tokens
+        # the reserve of a learned window is at most a quarter of it
+        beside = min(window.reserved_tokens, between // 3) if is_shared else 0
+        limit = between + beside if is_possible(between, taken) else None
     if limit is None or limit > (remembered_limit(window.session, model) or inf):
         return counts
     return {**counts, "limits": {**(counts.get("limits") or {}), model: limit}}

@@ -351,6 +351,9 @@ def evidence_of(source: object) -> Iterator[Evidence]:
         errors += [one for one in behind if one is not None and one not in errors]
         response = getattr(error, "response", None)
         texts = [getattr(error, name, None) for name in BODY_ATTRIBUTES]
+        # one that was read; others might read from the socket here
+        if getattr(response, "is_closed", None) is True:
+            texts.append(getattr(response, "text", None))
         texts = [one for one in texts if isinstance(one, str | bytes | Mapping | list)]
         codes = [getattr(error, name, "") for name in CODE_ATTRIBUTES]
         statuses = (

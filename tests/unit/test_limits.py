@@ -383,13 +383,14 @@ class Host:
 
 
 @pytest.mark.parametrize("factor", [2, 4, 16])
-def test_a_refusal_that_states_no_limit_is_recovered_from_each_time(factor):
-    """Nothing is learned of it but that the request has to be smaller: one turn in four meets it at most."""
+def test_few_refusals_teach_a_limit_that_nobody_states(factor):
     limits, host = ModelLimits(factor * REAL_TOKENS, max_output_tokens=1000), Host()
-    agent = chat_on(ContextEngine(limits), host)
+    agent, refusals = chat_on(ContextEngine(limits), host), []
     for _ in range(60):
         ask(agent, QUESTION)
-    assert host.refused <= 15
+        refusals.append(host.refused)
+    assert refusals[-1] <= 4
+    assert refusals[30] == refusals[-1]
 
 
 @pytest.mark.parametrize(("is_stated", "limit"), [(True, 8_000), (False, 32_000)])

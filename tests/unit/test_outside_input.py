@@ -161,6 +161,13 @@ USUAL = {
     "a name in the place of limits": (lambda: ctx.ContextEngine("a-model"), "pass limits="),
     "a config as a dict": (lambda: ctx.ContextEngine(LARGE, config={"keep": 0.4}), "ContextConfig(keep=0.4)"),
     "an empty config": (lambda: ContextWindowMiddleware(config={}), "config={}: pass a ContextConfig"),
+    "the name of a counter": (lambda: ctx.ContextEngine(LARGE, counter="tiktoken"), "for example TokenEstimator()"),
+    "the class of a counter": (lambda: ctx.ContextEngine(LARGE, counter=ctx.TokenEstimator), "TokenEstimator()"),
+    "a path as the memory of limits": (
+        lambda: ctx.ContextEngine(LARGE, learned="limits.json"), "learned='limits.json': pass LearnedSource(",
+    ),
+    "a list as the session": (lambda: ENGINE.measure(ASKED, session=[{}]), "session=[{}]: pass the session that"),
+    "a number as the prompt": (lambda: ENGINE.measure(ASKED, system_prompt=5), "pass a text or a SystemMessage"),
     "the class of a config": (
         lambda: ctx.create_context_agent(MODEL, [], limits=LARGE, config=ContextConfig), "pass a ContextConfig",
     ),

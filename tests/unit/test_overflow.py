@@ -104,6 +104,7 @@ THROTTLED = {"Error": {"Message": STATED}, "ResponseMetadata": {"HTTPStatusCode"
 @pytest.mark.parametrize(
     "attributes",
     [
+        {"response": httpx.Response(400, text=STATED)},
         {"response": {"Error": {"Code": "ValidationException", "Message": STATED}}},
         {"error": STATED, "status_code": -1},
         {"body": json.dumps({"error": {"message": STATED}}).encode()},
@@ -122,7 +123,7 @@ THROTTLED = {"Error": {"Message": STATED}, "ResponseMetadata": {"HTTPStatusCode"
         },
         {"body": '{"error": "{\\"error\\": {\\"message\\": \\"' + STATED + '\\"}}"}'},
     ],
-    ids=str.split("botocore ollama bytes list echoes many-messages json-in-json"),
+    ids=str.split("httpx botocore ollama bytes list echoes many-messages json-in-json"),
 )
 def test_the_server_s_words_are_read_wherever_a_client_keeps_them(attributes):
     assert classify_overflow(RefusalError("Bad Request", **attributes)) == FOUND
