@@ -505,7 +505,7 @@ def _row(
                 yield from _values(
                     f"{_name(name)} {text}", key, uses=USED if name in taken else SHOWN
                 )
-            elif text.strip() and len(text) <= MAX_VALUE_CHARS:
+            elif _thing(text) and len(text) <= MAX_VALUE_CHARS:
                 cells.append(
                     _thing(text) if _is_plain(name, text) else _labelled(name, text)
                 )

@@ -876,6 +876,7 @@ def test_what_is_met_for_ever_is_stored_a_few_times(kind, text):
 @example(["user:A-17"], "key")
 @example(['6 " wide'], "value")
 @example(["user:A-17 open:A-18"], "text")
+@example(["\u202e", "</record>"], "value")
 def test_a_tool_cannot_speak_as_the_user(texts, place):
     """No result, key, argument or name makes a line that reads as said by somebody, open, or outside the record."""
     record = record_of(*_exchange(texts, place))
