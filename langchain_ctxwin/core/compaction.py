@@ -12,10 +12,11 @@ from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.model_info import ModelInfo
-from langchain_ctxwin.core.notes import lasting, record_lines
+from langchain_ctxwin.core.notes import record_lines
 from langchain_ctxwin.core.record import (
     FOCUSED,
     REWRITTEN_SHARE,
+    USED,
     RecordLine,
     extended,
 )
@@ -340,19 +341,20 @@ def _lines(
 ) -> Iterator[RecordLine]:
     """The lines of messages, as far as a record of this size can have a place for them.
 
-    Of a long history that is met at once the oldest messages give only what is `lasting`.
+    Of a long history that is met at once the oldest messages give only statements of people that hold or name things.
     """
     messages, settings = request.history.messages, request.settings
     holds = standing_test(settings.rules)
     taken = parameter_names(request.tools)
     start = max(0, len(positions) - room_tokens // LEAST_LINE_TOKENS)
-    for i in positions[:start]:
-        before = messages[i - 1] if i else None
-        yield from lasting(messages[i], message_id(messages, i), before, holds)
-    for run in runs(positions[start:]):
+    old = [i for i in positions[:start] if isinstance(messages[i], HumanMessage)]
+    for run in (*runs(old), *runs(positions[start:])):
         ids = [message_id(messages, i) for i in run]
         before = messages[run[0] - 1] if run[0] else None
-        yield from record_lines([messages[i] for i in run], ids, before, holds, taken)
+        is_old = run[0] in old
+        for line in record_lines([messages[i] for i in run], ids, before, holds, taken):
+            if not is_old or (line.kind == "said" and line.uses >= USED):
+                yield line
 
 
 def _named(lines: Sequence[RecordLine], focus: str) -> list[RecordLine]:

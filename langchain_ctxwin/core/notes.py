@@ -186,19 +186,6 @@ def record_lines(
         yield from _seen(_result_text(result), key, taken)
 
 
-def lasting(
-    message: AnyMessage,
-    key: str,
-    before: AnyMessage | None = None,
-    holds: StandingTest = is_standing,
-) -> list[RecordLine]:
-    """Return the lines for what a person said that goes on to hold, or has a value outside of a document."""
-    if not isinstance(message, HumanMessage):
-        return []
-    lines = _of_person(_text(message.content), key, before, holds)
-    return [line for line in lines if line.kind == "said" and line.uses >= USED]
-
-
 def parse_record(text: str) -> Iterator[RecordLine]:
     """Yield the lines of a rendered record, or of any other text, as they are; statements by what they state."""
     for number, line in enumerate(map(one_line, text.split("\n"))):

@@ -66,7 +66,7 @@ def test_every_setting_is_shown(settings, capsys):
 
 def test_settings_are_shown_without_a_file(capsys):
     assert main(["config"]) == 0
-    assert '"keep": 0.25' in capsys.readouterr().out
+    assert '"keep": 0.3' in capsys.readouterr().out
 
 
 def test_a_missing_file_is_named_and_names_of_tools_cannot_write_lines_of_their_own(
