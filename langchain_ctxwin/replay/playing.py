@@ -459,7 +459,7 @@ def _in_arguments(value: object) -> Iterator[str]:
 
 # ---- policies: ours by their settings, and what everybody can write in twenty lines ----------------------------------
 
-KEEPS, RECORD_SHARES = (0.1, 0.25, 0.4, 0.6), (0.3, 0.6)
+KEEPS, RECORD_SHARES = (0.1, 0.3, 0.45, 0.6), (0.3, 0.65)
 """What a recommendation tries: how much a compaction leaves, and how much of the room the record may take."""
 
 Sizes = Callable[[AnyMessage], int]
