@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
 
 from langchain_ctxwin.errors import ContextWindowError
 
@@ -349,11 +350,11 @@ def evidence_of(source: object) -> Iterator[Evidence]:
         context = None if error.__suppress_context__ else error.__context__
         behind = (error.__cause__, context)
         errors += [one for one in behind if one is not None and one not in errors]
-        response = getattr(error, "response", None)
+        response: Any = getattr(error, "response", None)
         texts = [getattr(error, name, None) for name in BODY_ATTRIBUTES]
-        # one that was read; others might read from the socket here
-        if getattr(response, "is_closed", None) is True:
-            texts.append(getattr(response, "text", None))
+        # httpx reads no body here, and raises for one that its client left unread
+        with suppress(AttributeError, RuntimeError):
+            texts += [response.text] if response.is_closed is True else []
         texts = [one for one in texts if isinstance(one, str | bytes | Mapping | list)]
         codes = [getattr(error, name, "") for name in CODE_ATTRIBUTES]
         statuses = (

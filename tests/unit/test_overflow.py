@@ -129,6 +129,12 @@ def test_the_server_s_words_are_read_wherever_a_client_keeps_them(attributes):
     assert classify_overflow(RefusalError("Bad Request", **attributes)) == FOUND
 
 
+def test_a_body_that_a_client_left_unread_is_not_asked_for():
+    response = httpx.Response(400, content=iter([b"read by nobody"]))
+    response.close()
+    assert classify_overflow(RefusalError(STATED, response=response)) == FOUND
+
+
 def called(name):
     return type(name, (Exception,), {})
 
