@@ -37,6 +37,7 @@ LEAST_LINE_TOKENS = 5  # of a line of the record: it has no place for more messa
 RECORD_FRAME_TOKENS = 24
 NEWEST_SHARE = 0.5  # of the room that the newest results and the record share: what these results have at least
 MIN_PROGRESS = 0.1  # smallest reduction of the request that a summary must promise; less would be repeated at once
+FOCUS_CHARS = 4  # of a word of a focus that tells one line from another
 # Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates.
 LENGTH_TOLERANCE = 1.5
 
@@ -359,7 +360,9 @@ def _lines(
 
 def _named(lines: Sequence[RecordLine], focus: str) -> list[RecordLine]:
     """Return the lines, of which those that share most words with the focus stay longest."""
-    words = {*focus.casefold().split()}
+    every = focus.casefold().split()
+    # short ones stand in many lines; a focus may have no others
+    words = {word for word in every if len(word) >= FOCUS_CHARS} or {*every}
     shared = [sum(word in line.text.casefold() for word in words) for line in lines]
     most = max(shared, default=0)
     return [
