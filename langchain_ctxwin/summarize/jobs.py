@@ -159,7 +159,8 @@ class SummaryJobs:
 
     def forget(self, key: str) -> None:
         """Forget a job, so that it can be started again; what it still writes goes to its store."""
-        self._jobs.pop(key, None)
+        with self._lock:
+            self._jobs.pop(key, None)
 
     def drain(self, timeout_seconds: float, *, stored_only: bool = False) -> int:
         """Wait for the jobs that are known, and return how many have not ended.
