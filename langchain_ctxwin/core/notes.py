@@ -233,7 +233,8 @@ def _of_answer(
         yield from _values("\n".join(texts), result_key, uses=USED)
         yield from _seen(text, result_key, parameters, {*texts})
     # below the last call, as what its result showed
-    yield from _values(said, result_key, uses=NAMED)
+    if not commands:
+        yield from _values(said, result_key, uses=NAMED)
     intents = [
         sentence
         for sentence in sentences(said[-DOCUMENT_CHARS:])
@@ -249,10 +250,11 @@ def _of_answer(
 def _of_person(
     text: str, key: str, previous: AnyMessage | None, holds: StandingTest
 ) -> Iterator[RecordLine]:
-    if commands := _commands_before(text, previous):
+    if previous and (commands := _commands_before(text, previous)):
         text = _PROMPT.sub("", text)
         ran = f"ran {_clipped(commands[-1], CALL_CHARS)}{ARROW}{_outcome(text)}"
         yield RecordLine("done", ran, key, USED)
+        yield from _values(_text(previous.content), key, uses=NAMED)
         yield from _seen(text, key, ())
         return
     lines, is_document = statements(text, key, holds), len(text) > DOCUMENT_CHARS
@@ -265,7 +267,7 @@ def _of_person(
     yield from (line for line in lines if not is_document or line.uses >= HOLDS)
 
 
-def _commands_before(text: str, previous: AnyMessage | None) -> list[str]:
+def _commands_before(text: str, previous: AnyMessage) -> list[str]:
     """The blocks of code that a user message answers, as agents without tool calls get their results; else empty.
 
     A person's reply to a block of code is short, and has no marks of a shell.

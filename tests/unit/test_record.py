@@ -195,12 +195,13 @@ LEAVES = {
     ),
     "a fenced command and its output": (
         [
-            AIMessage("```bash\nls src\n```", id="a"),
+            AIMessage("Is T-4711 there?\n```bash\nls src\n```", id="a"),
             HumanMessage("src/app.py has 9 lines\n" * 30, id="u"),
         ],
         [
             "done a used: ran ls src",
             "done u used: ran ls src → 30 lines",
+            "seen u named: T-4711",
             "seen u named: src/app.py",
         ],
     ),
