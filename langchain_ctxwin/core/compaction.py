@@ -13,10 +13,12 @@ from langchain_core.messages import HumanMessage
 from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.notes import record_lines
+from langchain_ctxwin.core.parts import record_text
 from langchain_ctxwin.core.record import (
     FOCUSED,
     REWRITTEN_SHARE,
     USED,
+    Record,
     RecordLine,
     extended,
 )
@@ -33,8 +35,7 @@ from langchain_ctxwin.errors import SummarizationError
 ANSWER_SHARE, LEAST_ANSWER_TOKENS = 0.05, 60
 LEAST_LINE_TOKENS = 5  # of a line of the record: it has no place for more messages than its room has of these
 
-# tokens around the lines of the record: its marks, and the count of what left
-RECORD_FRAME_TOKENS = 24
+RECORDED_SHARE = 0.99  # of the limit: where a record ends, because the bound on a count grows with each line
 NEWEST_SHARE = 0.5  # of the room that the newest results and the record share: what these results have at least
 MIN_PROGRESS = 0.1  # smallest reduction of the request that a summary must promise; less would be repeated at once
 FOCUS_CHARS = 4  # of a word of a focus that tells one line from another
@@ -324,8 +325,10 @@ def record_room(
     present = request.text_tokens(request.record) - request.text_tokens(
         request.summary_text
     )
-    others = request.total_tokens - present + summary_tokens + RECORD_FRAME_TOKENS
-    shared = limit - others + newest_tokens
+    frame = record_text("", Record(messages=len(request.history.messages)))
+    others = request.total_tokens - present + summary_tokens
+    others += request.text_tokens(frame)
+    shared = int(RECORDED_SHARE * limit) - others + newest_tokens
     free = max(shared - newest_tokens, int((1 - NEWEST_SHARE) * shared))
     settings = request.settings
     # Of what the history may take before it leaves, or a compaction at a low trigger would never pay.

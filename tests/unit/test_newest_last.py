@@ -155,6 +155,14 @@ def test_a_rule_outlasts_a_summary_that_is_due_while_a_result_fills_the_window()
     assert rule in " ".join(message.text for message in shown)
 
 
+@pytest.mark.parametrize("limit", [700, 750, 800])
+def test_a_record_that_fills_what_a_cut_leaves_fits_to_the_token(limit):
+    rules = (f"Never ship kind {'x' * (kind % 9)}{kind} today." for kind in range(60))
+    old = [one for rule in rules for one in (HumanMessage(rule), AIMessage("Noted."))]
+    fitted = agents.engine_of(limit, count_whole).fit([*old, *question(limit)])
+    assert fitted.report["over_by"] == 0
+
+
 def test_a_question_that_has_room_beside_the_rules_is_whole_and_the_rest_of_the_record_leaves():
     fit = engine_of(counter=CharCounter()).fit
     done = [
