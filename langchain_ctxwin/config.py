@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import (
     AfterValidator,
@@ -25,7 +25,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from langchain_ctxwin.core.field_paths import compile_fields
 from langchain_ctxwin.core.settings import ContextSettings
-from langchain_ctxwin.errors import ConfigError, brief, expect
+from langchain_ctxwin.errors import PATH, ConfigError, brief, expect
 
 PRESETS: dict[str, dict[str, Any]] = {
     "balanced": {},
@@ -81,7 +81,7 @@ class Settings(_Explained, BaseSettings):
         Raises:
             ConfigError: the file is missing, empty or unreadable, or holds unknown or invalid settings.
         """
-        path = Path(path)
+        path = Path(expect(path, PATH, "path", "the path of a settings file"))
         parse: Callable[[str], Any] | None = PARSERS.get(path.suffix.lower())
         fault = f"cannot read settings from {path}"
         if parse is None:
@@ -346,7 +346,6 @@ class FileConfig(ContextConfig):
     alerts: AlertConfig = Field(default_factory=AlertConfig)
 
 
-@runtime_checkable
 class LiveConfig(Protocol):
     """Says which settings hold now: settings themselves do, and a `langchain_ctxwin.reload.ConfigFile`."""
 

@@ -32,7 +32,6 @@ from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import (
     ModelLimits,
     asking_for,
-    checked_limits,
     for_everybody,
     listed_limits,
     refusal,
@@ -64,6 +63,7 @@ from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import (
     SummarizationError,
     UnknownModelError,
+    brief,
     expect,
 )
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing
@@ -169,24 +169,23 @@ class ContextEngine:
         prices: Any = None,
         clock: Clock = time.time,
     ) -> None:
+        config = ContextConfig() if config is None else config
         wanted = "a ContextConfig, for example ContextConfig(keep=0.4)"
-        expect(config, ContextConfig | LiveConfig | None, "config", wanted)
+        expect(getattr(config, "current", config), ContextConfig, "config", wanted)
         # a class is callable, too
         is_made = callable(counter) and not isinstance(counter, type)
         wanted = "a callable that counts the tokens of messages, for example TokenEstimator(), or None"
         expect(counter, object if is_made else type(None), "counter", wanted)
         wanted = 'LearnedSource("limits.json"), or None'
         expect(learned, LimitMemory | None, "learned", wanted)
-        self._live: LiveConfig = ContextConfig() if config is None else config
-        self._registry = limits if hasattr(limits, "lookup") else None
+        expect(jobs, SummaryJobs | None, "jobs", "SummaryJobs(), or None")
+        self._live: LiveConfig = config
+        is_registry = hasattr(limits, "lookup") and not isinstance(limits, type)
+        self._registry = limits if is_registry else None
         self.limits = ModelLimits()
         """Limits of requests that name no model of their own; unknown where models or a registry state them."""
         if self._registry is None and limits is not None:
-            try:
-                self.limits = checked_limits(ModelLimits.of(limits), self.config)
-            except UnknownModelError as error:
-                name = model_name(limits) or type(unbound(limits)).__name__
-                raise UnknownModelError(f"{name}: {error}") from error
+            self.limits = self._checked(ModelLimits.of(limits), limits)
         self.model = "" if self._registry else model_name(limits)
         """Name of the model that the limits are of; empty when they were given as numbers."""
         self._rules = rules_of(limits)
@@ -238,7 +237,9 @@ class ContextEngine:
         """
         # a file's settings of tool results, routing and alerts are none of an engine's
         own = self.config.model_dump(include={*ContextConfig.model_fields})
-        config = ContextConfig(**{**own, **settings})
+        wanted = "settings of ContextConfig by their names, such as {'keep': 0.4}"
+        changes = expect(settings, Mapping, "settings", wanted)
+        config = ContextConfig(**{**own, **changes})
         other = copy(self)
         vars(other).update(_live=config)
         return other
@@ -351,7 +352,7 @@ class ContextEngine:
             limits = listed_limits(self._registry, model, may_guess=guesses)
         if not limits.known:
             own = self.limits
-            limits = own if own.known else checked_limits(limits, settings)
+            limits = own if own.known else self._checked(limits, model)
         if limits.requested_output_tokens is None:
             asked = ModelLimits.of(called).requested_output_tokens
             limits = asking_for(limits, asked)
@@ -388,6 +389,18 @@ class ContextEngine:
         for fault in window.session.faults if is_stored else ():
             self.reporter.notice("session_mended", fault=fault)
         return window
+
+    def _checked(self, limits: ModelLimits, model: Any) -> ModelLimits:
+        """The limits of a model, guessed where that is allowed; raise for those that leave no input."""
+        settings = self.config
+        try:
+            if not limits.known and settings.allow_guess:
+                limits = limits.guessed()
+            limits.room(settings.output_reserve)
+        except UnknownModelError as error:
+            name = model_name(model) or brief(unbound(model))
+            raise UnknownModelError(f"{name}: {error}") from error
+        return limits
 
     def _read_key(self, name: str, value: object) -> tuple[Any, tuple[str, ...]]:
         """The value of a state key; the record, which is long, is read once while it is unchanged."""

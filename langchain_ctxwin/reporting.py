@@ -174,7 +174,9 @@ class Prices:
         if source is None or not model:
             return None
         try:
-            info: ModelInfo | None = source(model)
+            info: ModelInfo | None = expect(
+                source(model), ModelInfo | None, "prices", "a ModelInfo, or None"
+            )
         except Exception as error:  # noqa: BLE001  # costs are unknown then, nothing else
             self._failures.note(f"{model}: {reason_of(error)}")
             return None

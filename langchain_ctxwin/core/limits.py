@@ -184,14 +184,6 @@ def listed_limits(registry: Any, model: Any, *, may_guess: bool) -> ModelLimits:
     return asking_for(limits, own.requested_output_tokens)
 
 
-def checked_limits(limits: ModelLimits, settings: Any) -> ModelLimits:
-    """Return the limits, guessed where settings allow that; raise for those that leave no input."""
-    if not limits.known and settings.allow_guess:
-        limits = limits.guessed()
-    limits.room(settings.output_reserve)
-    return limits
-
-
 def require_count(name: str, value: object, *, minimum: int) -> None:
     """Raise `ConfigError` unless `value` is a whole number of at least `minimum`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < minimum:

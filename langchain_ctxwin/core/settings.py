@@ -15,6 +15,9 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
 
@@ -45,6 +48,14 @@ Share = Annotated[PositiveFloat, BeforeValidator(_size)]
 
 def _texts(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
+
+
+def _rules(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return read(value)
+    except ValidationError:
+        wanted = "give a regular expression, or a function of a sentence"
+        raise ValueError(wanted) from None
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
@@ -89,7 +100,9 @@ class ContextSettings(BaseModel):
     summary_prompt: Annotated[str, AfterValidator(checked_prompt)] | None = None
     summary_sections: Texts = ()
     record_share: Annotated[float, Field(ge=0, le=0.8)] = 0.65
-    rules: re.Pattern[str] | Callable[[str], bool] | None = None
+    rules: Annotated[
+        re.Pattern[str] | Callable[[str], bool] | None, WrapValidator(_rules)
+    ] = None
     clear_tools: Texts = ()
     summary_timeout_seconds: PositiveFloat = 60.0
     summary_placement: Literal["system", "user"] = "user"

@@ -289,7 +289,8 @@ TOO_LARGE = "This model's maximum context length is 300 tokens. However, your me
 
 def test_a_model_without_limits_is_refused_before_it_is_called():
     model = ScriptedChatModel(profile=None)
-    with pytest.raises(UnknownModelError, match="pass limits=ModelLimits"):
+    wanted = "^scripted: .*: pass limits=ModelLimits"
+    with pytest.raises(UnknownModelError, match=wanted):
         ask(agent_of(model), "hi")
     assert model.requests == []
 

@@ -158,7 +158,8 @@ def told(city):
 
 USUAL = {
     "a model in the place of an engine": (lambda: ctx.ContextNodes(MODEL), "ContextNodes(ContextEngine(limits=model))"),
-    "a name in the place of limits": (lambda: ctx.ContextEngine("a-model"), "pass limits="),
+    "a name in the place of limits": (lambda: ctx.ContextEngine("a-model"), "'a-model': the model's"),
+    "the class of a registry": (lambda: ctx.ContextEngine(ctx.ModelRegistry), "ModelRegistry'>: the model's"),
     "a config as a dict": (lambda: ctx.ContextEngine(LARGE, config={"keep": 0.4}), "ContextConfig(keep=0.4)"),
     "an empty config": (lambda: ContextWindowMiddleware(config={}), "config={}: pass a ContextConfig"),
     "the name of a counter": (lambda: ctx.ContextEngine(LARGE, counter="tiktoken"), "for example TokenEstimator()"),
@@ -168,6 +169,13 @@ USUAL = {
     ),
     "a list as the session": (lambda: ENGINE.measure(ASKED, session=[{}]), "session=[{}]: pass the session that"),
     "a number as the prompt": (lambda: ENGINE.measure(ASKED, system_prompt=5), "pass a text or a SystemMessage"),
+    "settings of a guard": (lambda: ctx.ContextEngine(LARGE, config=ctx.ToolResultConfig()), "pass a ContextConfig"),
+    "a number as jobs": (lambda: ctx.ContextEngine(LARGE, jobs=5), "jobs=5: pass SummaryJobs()"),
+    "a text as settings of a run": (lambda: ENGINE.with_settings("keep"), "settings='keep': pass settings of"),
+    "no path of settings": (lambda: ctx.ContextConfig.from_file(None), "path=None: pass the path of"),
+    "half a pattern as rules": (
+        lambda: ctx.ContextConfig(rules="("), "rules='(': give a regular expression, or a function of a sentence",
+    ),
     "the class of a config": (
         lambda: ctx.create_context_agent(MODEL, [], limits=LARGE, config=ContextConfig), "pass a ContextConfig",
     ),
@@ -195,7 +203,7 @@ USUAL = {
     "per cent as a text": (lambda: ctx.ContextConfig(trigger="80%"), "unable to parse string as a number"),
     "a number as names of tools": (lambda: ctx.ContextConfig(clear_tools=3), "clear_tools=3"),
     "one model as candidates": (lambda: ctx.ModelRouter(MODEL), "a list of chat models"),
-    "a model that states no window": (lambda: ctx.ContextEngine(FAKE), "FakeListChatModel: the model's"),
+    "a model that states no window": (lambda: ctx.ContextEngine(FAKE), "FakeListChatModel("),
     "names as tools": (lambda: ctx.create_context_agent(MODEL, ["weather"], limits=LARGE), "tools[0]='weather'"),
     "a number among the tools of a selector": (lambda: ctx.ToolSelector([5], 500), "tools[0]=5: pass a function"),
     "a number as thresholds": (lambda: Alerts(5), "config=5: pass AlertConfig(...)"),

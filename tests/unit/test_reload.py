@@ -8,7 +8,7 @@ from langchain_core.messages import HumanMessage
 from structlog.testing import capture_logs
 
 from langchain_ctxwin import ContextEngine, ContextOverflow, ModelLimits
-from langchain_ctxwin.config import FileConfig, LiveConfig
+from langchain_ctxwin.config import FileConfig
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.reload import ConfigFile
 
@@ -40,7 +40,6 @@ def file(tmp_path):
 def test_the_file_is_read_at_once(file):
     """A bad one raises."""
     assert (file.settings.current, file.settings.problem) == (FileConfig(keep=0.4), "")
-    assert isinstance(file.settings, LiveConfig)
     for text in ("", "keep = 'x'\n", "keep = = 1\n", "kepp = 0.4\n", None):
         file.path.unlink() if text is None else file.path.write_text(text)
         with pytest.raises(ConfigError, match=r"settings\.toml"):

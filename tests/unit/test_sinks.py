@@ -152,7 +152,7 @@ def test_writing_to_a_cache_costs_by_how_long_it_is_kept():
 
 def test_prices_are_those_of_now_and_unknown_where_a_source_fails():
     dearer = replace(PRICED, input_price=Decimal(2))
-    answers = [OSError("down"), PRICED, dearer]
+    answers = [OSError("down"), PRICED, {"input_price": 1}, dearer]
 
     def lookup(name):
         answer = answers.pop(0)
@@ -161,6 +161,6 @@ def test_prices_are_those_of_now_and_unknown_where_a_source_fails():
         return answer
 
     prices = Prices(lookup)
-    told = [info and info.input_price for info in map(prices.of, "mmm")]
-    assert (told, prices.of("")) == ([None, Decimal(1), Decimal(2)], None)
+    told = [info and info.input_price for info in map(prices.of, "mmmm")]
+    assert (told, prices.of("")) == ([None, Decimal(1), None, Decimal(2)], None)
     assert Prices(PRICED).of("other", replace(PRICED, name="stated")).name == "stated"
