@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from langchain_ctxwin.errors import ContextWindowError
@@ -351,10 +350,11 @@ def evidence_of(source: object) -> Iterator[Evidence]:
         behind = (error.__cause__, context)
         errors += [one for one in behind if one is not None and one not in errors]
         response: Any = getattr(error, "response", None)
-        texts = [getattr(error, name, None) for name in BODY_ATTRIBUTES]
-        # httpx reads no body here, and raises for one that its client left unread
-        with suppress(AttributeError, RuntimeError):
-            texts += [response.text] if response.is_closed is True else []
+        try:
+            read = response.text if response.is_closed is True else None
+        except (AttributeError, RuntimeError):  # of another client, or left unread
+            read = None
+        texts = [*(getattr(error, name, None) for name in BODY_ATTRIBUTES), read]
         texts = [one for one in texts if isinstance(one, str | bytes | Mapping | list)]
         codes = [getattr(error, name, "") for name in CODE_ATTRIBUTES]
         statuses = (
