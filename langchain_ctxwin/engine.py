@@ -613,12 +613,13 @@ class ContextEngine:
         facts: dict[str, Any] = {}
         quoting = {"reason": reason}
         if written is not None:
-            invented = marked_in(written.text)
+            invented, usage = marked_in(written.text), written.usage
             quoting["unsupported_values"] = ", ".join(invented)
             facts = {
-                **written.cost,
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
                 "seconds": round(written.seconds, 3),
-                "cost": written.usage.cost(self.summarizer_info()),
+                "cost": usage.cost(self.summarizer_info()),
                 "unsupported": len(invented),
             }
         event = SummaryEvent(

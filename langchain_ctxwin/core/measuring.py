@@ -81,7 +81,8 @@ def measured(
         input_limit=limit,
         limit=limit,
     )
-    for change in CHANGES:
+    # what the stored view has to follow before a request is made from it
+    for change in (with_new_pins, started_by_provider, with_reasoning_untied):
         if changed := change(request):
             request = _sized(replace(request, session=changed))
     return request
@@ -139,14 +140,6 @@ def with_reasoning_untied(request: Request) -> Session | None:
         counts={**session.unanchored, "tied_to": tied_to},
         guard={**session.guard, "unbound": last},
     )
-
-
-CHANGES = (
-    with_new_pins,
-    started_by_provider,
-    with_reasoning_untied,
-)
-"""What the stored view has to follow before a request is made from it."""
 
 
 def _limits(

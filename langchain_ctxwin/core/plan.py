@@ -93,8 +93,8 @@ def _stays_valid(request: Request) -> bool:
 
 def show_summary(request: Request) -> Request:
     """Show a finished summary in the place of what it covers; the start never moves back."""
-    summary = ready(request)
-    if summary is None:
+    summary = request.session.pending
+    if summary is None or not summary.is_written:
         return request
     moved = cut(request, summary.stop) if summary.stop > request.start else request.view
     view = replace(moved, covered=summary.stop, block=summary.block)
@@ -322,12 +322,6 @@ def _compaction(
     if is_same or (must_pay and not pays(before, after.total_tokens)):
         return None
     return Compaction(kind="force", reason=reason, before=before, after=after)
-
-
-def ready(request: Request) -> Pending | None:
-    """Return the finished summary that can be shown, if there is one and its messages are unchanged."""
-    pending = request.session.pending
-    return pending if pending and pending.is_written else None
 
 
 # ---- summaries ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ All sizes are tokens. A request is sent when its upper bound is within the limit
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -70,7 +70,6 @@ KEPT_MESSAGES_SHARE = 0.5  # the most that a bound by number of messages leaves 
 LEAST_MESSAGES = 2  # a question and its answer
 # Of what the history may take before it leaves: what the newest step and what is kept before it take together.
 KEPT_WITH_NEWEST_SHARE = 0.5
-REGIONS = (*FIXED_REGIONS, "history_tokens")
 
 
 class Need(NamedTuple):
@@ -425,7 +424,7 @@ class Request(Parts):
             "context_window": self.limits.context_window
             or self.input_limit + self.reserved_tokens,
             "input_limit": self.input_limit,
-            **{name: getattr(regions, name) for name in REGIONS},
+            **asdict(regions),
             "summary_tokens": regions.summary_tokens - record_tokens,
             "record_tokens": record_tokens,
             "reserved_tokens": self.reserved_tokens,

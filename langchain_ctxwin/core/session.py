@@ -139,9 +139,6 @@ class Session:
 
 # ---- what is stored: a key that holds anything else is dropped whole, with a line ------------------------------------
 
-# What reading a value raises that is not ours.
-BROKEN = (AttributeError, LookupError, TypeError, ValueError, OverflowError)
-
 
 def read_key(name: str, value: Any) -> tuple[Any, tuple[str, ...]]:
     """Return the value of a state key; for a damaged one an empty value, and the fault as a line.
@@ -155,7 +152,7 @@ def read_key(name: str, value: Any) -> tuple[Any, tuple[str, ...]]:
         known = read(value)
         if isinstance(known, dict):
             known = {key: value[key] for key in known}
-    except BROKEN:
+    except Exception:  # noqa: BLE001  # whatever reading a value raises that is not ours
         return empty(), (f"{name} holds nothing of ours: it was dropped",)
     return known, ()
 

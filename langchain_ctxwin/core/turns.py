@@ -243,13 +243,7 @@ def as_messages(
         return cast("Sequence[AnyMessage]", several)
     try:
         return cast("Sequence[AnyMessage]", convert_to_messages(several))
-    except (
-        ValueError,
-        NotImplementedError,
-        TypeError,
-        AttributeError,
-        KeyError,
-    ) as error:
+    except Exception as error:  # LangChain raises many kinds
         raise ConfigError(
             f"messages={messages!r:.120}: pass messages, or dicts with role and content, pairs of both, or texts"
         ) from error
@@ -342,9 +336,6 @@ class MessageHistory:
     messages: list[AnyMessage] = field(default_factory=list)
     """In LangChain's own form."""
 
-    price: Price | None = field(default=None, repr=False)
-    """What a message costs; None where nothing is priced."""
-
     first: int = 0
     """Number of leading system messages; they belong to the system region."""
 
@@ -406,7 +397,7 @@ def read_history(
     """Return the history of these messages: `before`, extended, where they begin with its messages, else built anew."""
     # the same messages, or equal ones that were loaded anew
     if before is None or [*messages[: len(before.given)]] != before.given:
-        before = MessageHistory(price=price)
+        before = MessageHistory()
     added = messages[len(before.given) :]
     if before.given and not added:
         return before

@@ -116,20 +116,18 @@ TextEdit = Callable[[str], str]
 
 
 def edit(message: AnyMessage, key: str, view: View) -> AnyMessage:
-    """Return the message as `view` shows it; the same object when the view does not edit it."""
+    """Return the message as `view` shows it; the same object when the view does not edit it.
+
+    Clamped are long texts, and the strings inside the arguments of calls, which stay valid JSON; media, ids, signatures
+    and reasoning stay as they are.
+    """
     if key in view.without_media:
         message = without_media(message, key, view.without_media[key])
     if key in view.cleared and isinstance(message, ToolMessage):
         return _cleared(message, key)
     clamp = view.clamped.get(key)
-    return message if clamp is None else clamp_message(message, key, clamp)
-
-
-def clamp_message(message: AnyMessage, key: str, clamp: Clamp) -> AnyMessage:
-    """Return a copy with long text cut to head and tail; media, ids, signatures and reasoning stay as they are.
-
-    In an AI message the string values inside tool call arguments are cut too, so that they stay valid JSON.
-    """
+    if clamp is None:
+        return message
     return _with_texts(message, lambda text: clamp_text(text, key, clamp))
 
 

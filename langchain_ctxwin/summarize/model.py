@@ -505,12 +505,6 @@ class Written:
     seconds: float = 0.0
 
     @property
-    def cost(self) -> dict[str, int]:
-        """Tokens, to be added up."""
-        sizes = ("input_tokens", "output_tokens")
-        return {key: self.tokens.get(key, 0) for key in sizes}
-
-    @property
     def usage(self) -> Usage:
         """Tokens of all calls together, to be priced."""
         return Usage(**self.tokens)

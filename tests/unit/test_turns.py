@@ -40,8 +40,8 @@ from langchain_ctxwin.core.view import (
     Clamp,
     Position,
     View,
-    clamp_message,
     clamp_text,
+    edit,
     position_of,
 )
 from support.conversations import conversations
@@ -294,7 +294,7 @@ def test_clamped_arguments_stay_json_with_their_shape():
         tool_calls=[{"name": "f", "args": args, "id": "c"}],
         additional_kwargs={"tool_calls": LONG_TEXT, "kept": 1},
     )
-    shown = clamp_message(message, "k", CLAMP)
+    shown = edit(message, "k", View(clamped={"k": CLAMP}))
     cut = clamp_text(LONG_TEXT, "k", CLAMP)
     expected = {"text": cut, "list": [cut, 1], "deep": {"n": None, "s": cut}}
     assert shown.tool_calls[0]["args"] == expected
