@@ -31,11 +31,7 @@ from langchain_ctxwin.errors import (
     escaped,
 )
 from langchain_ctxwin.models import sources
-from langchain_ctxwin.models.probing import (
-    LOW_TOKENS,
-    most_of_a_probe,
-    probe_limit,
-)
+from langchain_ctxwin.models.probing import LOW_TOKENS, most_of_a_probe, probe_limit
 from langchain_ctxwin.models.registry import ModelRegistry
 from langchain_ctxwin.observe import History, quality_report, report
 from langchain_ctxwin.observe.reports import lines_of

@@ -17,12 +17,7 @@ from math import ceil
 from typing import Annotated, Any, NotRequired
 
 from langchain_core.documents import Document
-from langchain_core.messages import (
-    AnyMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-)
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import merge_configs
 from langgraph.channels import EphemeralValue

@@ -60,12 +60,7 @@ from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Session, read_key, read_session, verified
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
-from langchain_ctxwin.errors import (
-    SummarizationError,
-    UnknownModelError,
-    brief,
-    expect,
-)
+from langchain_ctxwin.errors import SummarizationError, UnknownModelError, brief, expect
 from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing
 from langchain_ctxwin.protocols import (
     Clock,

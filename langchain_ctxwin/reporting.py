@@ -25,10 +25,7 @@ from langchain_ctxwin.core.events import (
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.sizing import may_be
-from langchain_ctxwin.errors import (
-    expect,
-    expect_each,
-)
+from langchain_ctxwin.errors import expect, expect_each
 from langchain_ctxwin.protocols import Clock, MetricsSink
 from langchain_ctxwin.util.log import FailureLog, log, reason_of
 from langchain_ctxwin.util.memo import Lru

@@ -13,11 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import count_spent
-from langchain_ctxwin.core.events import (
-    SentRequest,
-    StepEvent,
-    cache_miss,
-)
+from langchain_ctxwin.core.events import SentRequest, StepEvent, cache_miss
 from langchain_ctxwin.core.limits import (
     LEAST_OUTPUT_SHARE,
     REGIONS,

@@ -26,9 +26,7 @@ from langchain_ctxwin.agent.state import (
     kept,
     mapping_of,
 )
-from langchain_ctxwin.agent.step import (
-    AgentStep,
-)
+from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow

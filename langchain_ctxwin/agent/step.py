@@ -29,13 +29,9 @@ from langchain_ctxwin.agent.storage import (
 )
 from langchain_ctxwin.core.compaction import Compaction
 from langchain_ctxwin.core.events import OverflowEvent
-from langchain_ctxwin.core.limits import (
-    ModelLimits,
-)
+from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.measuring import after_measure
-from langchain_ctxwin.core.model_info import (
-    unbound,
-)
+from langchain_ctxwin.core.model_info import unbound
 from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Session

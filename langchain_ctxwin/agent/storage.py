@@ -27,11 +27,7 @@ from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Pending, Session
 from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.engine import ContextEngine
-from langchain_ctxwin.errors import (
-    ConfigError,
-    SummarizationError,
-    ThreadBudgetError,
-)
+from langchain_ctxwin.errors import ConfigError, SummarizationError, ThreadBudgetError
 from langchain_ctxwin.summarize.jobs import (
     SummaryStore,
     too_slow,

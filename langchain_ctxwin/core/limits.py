@@ -12,11 +12,7 @@ from langchain_core.runnables import RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.errors import (
-    BudgetExceededError,
-    ConfigError,
-    UnknownModelError,
-)
+from langchain_ctxwin.errors import BudgetExceededError, ConfigError, UnknownModelError
 
 # Names under which chat models take the number of tokens to generate.
 OUTPUT_ARGUMENTS = (

@@ -14,25 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from langchain_core.messages import (
-    AIMessage,
-    AnyMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 
 from langchain_ctxwin.core.limits import ModelLimits
 from langchain_ctxwin.core.model_info import UNKNOWN, ModelInfo, Rules
-from langchain_ctxwin.core.provider_blocks import (
-    text_of,
-    with_fields,
-)
-from langchain_ctxwin.core.record import (
-    CLOSING,
-    NO_MARKS,
-    OPENING,
-    Record,
-)
+from langchain_ctxwin.core.provider_blocks import text_of, with_fields
+from langchain_ctxwin.core.record import CLOSING, NO_MARKS, OPENING, Record
 from langchain_ctxwin.core.settings import ContextSettings
 from langchain_ctxwin.core.sizing import Doubt
 from langchain_ctxwin.core.tool_schemas import ToolSet

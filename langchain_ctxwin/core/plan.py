@@ -27,16 +27,9 @@ from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.pairing import calls_of
 from langchain_ctxwin.core.record import HOLDS, extended
 from langchain_ctxwin.core.request import Request, portion
-from langchain_ctxwin.core.session import (
-    Pending,
-    uncovered,
-)
+from langchain_ctxwin.core.session import Pending, uncovered
 from langchain_ctxwin.core.turns import Steps, last_user
-from langchain_ctxwin.core.view import (
-    Clamp,
-    clampable_chars,
-    message_id,
-)
+from langchain_ctxwin.core.view import Clamp, clampable_chars, message_id
 
 # Default size of a summary: a share of the room for history, dense, yet far less than what it replaces; at least a
 # paragraph, at most two pages.

@@ -14,11 +14,7 @@ from langchain_ctxwin.core.model_info import Money
 from langchain_ctxwin.core.record import Count, Record
 from langchain_ctxwin.core.sizing import Number, Sizes
 from langchain_ctxwin.core.turns import MessageHistory, last_user
-from langchain_ctxwin.core.view import (
-    VIEW,
-    View,
-    message_id,
-)
+from langchain_ctxwin.core.view import VIEW, View, message_id
 
 Limit = Annotated[Count, Field(gt=0)]
 

@@ -20,11 +20,7 @@ from langchain_ctxwin.core.limits import (
     models_behind,
     stated_limit,
 )
-from langchain_ctxwin.core.model_info import (
-    PRICE_FIELDS,
-    ModelInfo,
-    model_name,
-)
+from langchain_ctxwin.core.model_info import PRICE_FIELDS, ModelInfo, model_name
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.errors import (
     ConfigError,

@@ -27,12 +27,7 @@ from langchain_ctxwin.core.model_info import (
     ModelInfo,
     model_name,
 )
-from langchain_ctxwin.errors import (
-    PATH,
-    ConfigError,
-    expect,
-    expect_each,
-)
+from langchain_ctxwin.errors import PATH, ConfigError, expect, expect_each
 from langchain_ctxwin.models.apis import (
     MAX_TOKENS,
     ONE_TOKEN,

@@ -9,12 +9,7 @@ from decimal import Decimal
 from statistics import fmean
 from typing import Any, TypeGuard
 
-from langchain_ctxwin.core.events import (
-    Event,
-    OverflowEvent,
-    StepEvent,
-    SummaryEvent,
-)
+from langchain_ctxwin.core.events import Event, OverflowEvent, StepEvent, SummaryEvent
 from langchain_ctxwin.errors import (
     BudgetExceededError,
     ConfigError,

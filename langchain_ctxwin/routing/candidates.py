@@ -20,11 +20,7 @@ from langchain_ctxwin.core.limits import (
     only_model,
     smallest,
 )
-from langchain_ctxwin.core.model_info import (
-    ModelInfo,
-    family_of,
-    model_name,
-)
+from langchain_ctxwin.core.model_info import ModelInfo, family_of, model_name
 from langchain_ctxwin.core.provider_blocks import MEDIA_TYPES, compact_json, digest
 from langchain_ctxwin.core.tool_schemas import FRAMING, name_of
 from langchain_ctxwin.core.turns import as_messages

@@ -17,11 +17,7 @@ from langchain_core.language_models import (
     ModelProfile,
 )
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
-from langchain_core.outputs import (
-    ChatGeneration,
-    ChatGenerationChunk,
-    ChatResult,
-)
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langsmith.run_helpers import tracing_context
 from pydantic import Field

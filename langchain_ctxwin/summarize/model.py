@@ -26,12 +26,7 @@ from langgraph.constants import TAG_NOSTREAM
 from langchain_ctxwin.core.compaction import accepted_tokens
 from langchain_ctxwin.core.fitting import first_part, take_while_fits
 from langchain_ctxwin.core.limits import ModelLimits, stated_limit, unwrapped
-from langchain_ctxwin.core.model_info import (
-    arguments_of,
-    model_name,
-    rules_of,
-    unbound,
-)
+from langchain_ctxwin.core.model_info import arguments_of, model_name, rules_of, unbound
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.provider_blocks import compaction_in, digest

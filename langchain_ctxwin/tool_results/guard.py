@@ -35,12 +35,7 @@ from langchain_ctxwin.core.provider_blocks import leaves
 from langchain_ctxwin.core.tokens import TokenEstimator, text_price
 from langchain_ctxwin.core.tool_schemas import listed
 from langchain_ctxwin.errors import ConfigError, CursorError, ResultGoneError, expect
-from langchain_ctxwin.protocols import (
-    Clock,
-    MetricsSink,
-    ResultStore,
-    TokenCounter,
-)
+from langchain_ctxwin.protocols import Clock, MetricsSink, ResultStore, TokenCounter
 from langchain_ctxwin.reporting import Reporter
 from langchain_ctxwin.tool_results.cursors import (
     ID_CHARS,
