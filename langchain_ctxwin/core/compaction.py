@@ -329,8 +329,10 @@ def record_room(
     others = request.total_tokens - present + summary_tokens
     others += request.text_tokens(frame)
     shared = int(RECORDED_SHARE * limit) - others + newest_tokens
-    free = max(shared - newest_tokens, int((1 - NEWEST_SHARE) * shared))
     settings = request.settings
+    kept = portion(settings.keep, request.room)
+    given = min(int((1 - NEWEST_SHARE) * shared), request.room - kept)
+    free = max(shared - newest_tokens, given)
     # Of what the history may take before it leaves, or a compaction at a low trigger would never pay.
     most = limit - regions.system_tokens - regions.tool_tokens
     if settings.trigger is not None:

@@ -220,6 +220,13 @@ def test_a_pasted_document_takes_no_fact_of_the_conversation_along():
     presets=("balanced", "balanced"),
     counter=None,
 )
+@example(
+    made=result,
+    shares=[0.5, 0.5],
+    old=18,
+    presets=("balanced", "roomy"),
+    counter=None,
+)
 def test_a_larger_newest_message_and_a_roomier_preset_show_no_less_of_it(
     made, shares, old, presets, counter
 ):
