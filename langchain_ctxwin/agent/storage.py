@@ -289,7 +289,7 @@ def within_budget(step: AgentStep) -> None:
                 f"the thread spent {over.spent} of {name}={over.limit}: raise {name}, begin another thread, or set "
                 "on_budget='interrupt' (with a checkpointer) to be asked"
             )
-        more = {"resume_with": {name: str(2 * over.limit)}}
+        more = {"resume_with": {name: str(2 * over.spent)}}
         answer = interrupt({"reason": "thread_budget", **over.about(), **more})
         # asked again where the answer is none
         with suppress(LookupError, TypeError, ValueError):

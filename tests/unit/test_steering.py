@@ -403,21 +403,21 @@ def test_a_summary_is_a_call_of_the_thread(adapter):
 
 @on_both
 def test_a_person_may_allow_more(adapter):
+    """What the question says to resume with goes on."""
     agent, model = agent_with(
-        adapter, {"max_thread_tokens": 30, "on_budget": "interrupt"}
+        adapter, {"max_thread_tokens": 120, "on_budget": "interrupt"}
     )
-    ask(agent, "Hello, who are you?")
+    ask(agent, f"Hello, who are you? {'word ' * 80}")
     ask(agent, "Hello, who are you?")
     asked = ask(agent, "And now?")["__interrupt__"][0].value
     assert (asked["reason"], asked["setting"], asked["limit"]) == (
         "thread_budget",
         "max_thread_tokens",
-        "30",
+        "120",
     )
     calls = len(model.requests)
     again = agent.invoke(Command(resume="yes"), THREAD)["__interrupt__"][0].value
-    assert again["resume_with"] == {"max_thread_tokens": "60"}
-    done = agent.invoke(Command(resume={"max_thread_tokens": 500}), THREAD)
+    done = agent.invoke(Command(resume=again["resume_with"]), THREAD)
     assert done["messages"][-1].text == "done"
     ask(agent, "Go on.")
     assert len(model.requests) == calls + 2
