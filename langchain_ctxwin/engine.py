@@ -13,7 +13,7 @@ messages, state, call
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -167,10 +167,8 @@ class ContextEngine:
         config = ContextConfig() if config is None else config
         wanted = "a ContextConfig, for example ContextConfig(keep=0.4)"
         expect(getattr(config, "current", config), ContextConfig, "config", wanted)
-        # a class is callable, too
-        is_made = callable(counter) and not isinstance(counter, type)
         wanted = "a callable that counts the tokens of messages, for example TokenEstimator(), or None"
-        expect(counter, object if is_made else type(None), "counter", wanted)
+        expect(counter, Callable | None, "counter", wanted)
         wanted = 'LearnedSource("limits.json"), or None'
         expect(learned, LimitMemory | None, "learned", wanted)
         expect(jobs, SummaryJobs | None, "jobs", "SummaryJobs(), or None")

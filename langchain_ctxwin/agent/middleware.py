@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Required, TypeVar
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langgraph.types import Command, TracePolicy, omit_payload
 
 from langchain_ctxwin.agent.model_call import Attempt, ModelCall
@@ -150,7 +150,6 @@ def tools_of(form: Any) -> list[Any]:
     return [OutputToolBinding.from_schema_spec(spec).tool for spec in specs]
 
 
-Output = ToolMessage | Command[Any]
 Handler = Callable[..., Any]
 AsyncHandler = Callable[..., Awaitable[Any]]
 
@@ -284,21 +283,21 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
         """Like `wrap_model_call`, awaiting the model, the summarizer and the store."""
         return await arun(self._work(request, handler))
 
-    def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Output:
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Any:
         """Call a tool, and make its result fit where there is a guard."""
-        wrap = self.guard.wrap_tool_call if self.guard else _unguarded
-        output: Output = wrap(request, handler)
-        return output
+        if self.guard is None:
+            return handler(request)
+        return self.guard.wrap_tool_call(request, handler)
 
     async def awrap_tool_call(
         self,
         request: ToolCallRequest,
         handler: AsyncHandler,
-    ) -> Output:
+    ) -> Any:
         """Like `wrap_tool_call`, awaiting the tool."""
-        wrap = self.guard.awrap_tool_call if self.guard else _unguarded
-        output: Output = await wrap(request, handler)
-        return output
+        if self.guard is None:
+            return await handler(request)
+        return await self.guard.awrap_tool_call(request, handler)
 
     def _work(
         self,
@@ -362,7 +361,3 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
             place=place_of(request.runtime),
             stored_messages=stored["messages"],
         )
-
-
-def _unguarded(request: ToolCallRequest, handler: Handler) -> Any:
-    return handler(request)
