@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from langchain_core.messages import HumanMessage
 
-from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.model_info import ModelInfo
 from langchain_ctxwin.core.notes import record_lines
 from langchain_ctxwin.core.parts import record_text
@@ -29,7 +28,6 @@ from langchain_ctxwin.core.tool_schemas import parameter_names
 from langchain_ctxwin.core.turns import final_answer, last_user, runs, starts_turn
 from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.core.view import View, message_id, position_of
-from langchain_ctxwin.errors import SummarizationError
 
 # The largest answer that a pinned question carries along: a share of the room for history, at least two sentences.
 ANSWER_SHARE, LEAST_ANSWER_TOKENS = 0.05, 60
@@ -39,13 +37,6 @@ RECORDED_SHARE = 0.99  # of the limit: where a record ends, because the bound on
 NEWEST_SHARE = 0.5  # of the room that the newest results and the record share: what these results have at least
 MIN_PROGRESS = 0.1  # smallest reduction of the request that a summary must promise; less would be repeated at once
 FOCUS_CHARS = 4  # of a word of a focus that tells one line from another
-# Longest accepted summary over the size asked for: models cannot count their own tokens, and our count estimates.
-LENGTH_TOLERANCE = 1.5
-
-
-def accepted_tokens(max_tokens: int) -> int:
-    """Return the length past which a summary is cut when `max_tokens` were asked for."""
-    return int(max_tokens * LENGTH_TOLERANCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,12 +395,16 @@ def after_summary(
     *,
     block: Mapping[str, Any] | None = None,
 ) -> Request:
-    """Return the request after a summary was written, which may be none that can be used."""
-    try:
-        accepted = _accepted(text, block, compaction, window)
-        return compaction.applied(window, accepted)
-    except SummarizationError as error:
-        return replace(window, session=after_failure(window, str(error)))
+    """Return the request after a summary was written; one with which it is as large as before is not shown."""
+    after = compaction.after.shown_as(replace(compaction.view, block=block), text)
+    before_tokens = compaction.tokens_before
+    if (text or block) and after.total_tokens < before_tokens:
+        return compaction.applied(window, after)
+    reason = (
+        f"with the summary the request has {after.total_tokens:,} tokens, before it had {before_tokens:,}: change "
+        "summary_max_tokens"
+    )
+    return replace(window, session=after_failure(window, reason))
 
 
 def after_failure(window: Window, reason: str) -> Session:
@@ -432,33 +427,6 @@ def with_spent(session: Session, usage: Usage, info: ModelInfo | None) -> Sessio
     cost = Decimal(spent.get("cost", 0)) + (usage.cost(info) or 0)
     total = {"tokens": spent.get("tokens", 0) + tokens, "cost": str(cost)}
     return replace(session, guard={**session.guard, "spent": total})
-
-
-def _accepted(
-    summary: str,
-    block: Mapping[str, Any] | None,
-    compaction: Compaction,
-    window: Window,
-) -> Request:
-    """The request with the summary, or with its first part where that is too long.
-
-    A provider's own block is taken whole.
-
-    Raises:
-        SummarizationError: not a line of the summary fits, or the request is as large as before with it.
-    """
-    after, before_tokens = compaction.after, compaction.tokens_before
-    planned, view = compaction.summary_max_tokens, after.view
-    if not block:
-        most_tokens = accepted_tokens(planned)
-        summary = first_part(summary, most_tokens, window.price_text)
-    candidate = after.shown_as(replace(view, block=block), summary)
-    if not (summary or block) or candidate.total_tokens >= before_tokens:
-        raise SummarizationError(
-            f"with {planned:,} tokens of the summary the request has {candidate.total_tokens:,} tokens, before it "
-            f"had {before_tokens:,}: change summary_max_tokens"
-        )
-    return candidate
 
 
 def pays(before: Request, tokens_after: int) -> bool:

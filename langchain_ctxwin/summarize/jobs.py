@@ -26,6 +26,7 @@ from langchain_core.runnables.config import (
 )
 from langgraph.store.base import BaseStore
 
+from langchain_ctxwin.core.fitting import first_part
 from langchain_ctxwin.core.plan import request_until, shown_part
 from langchain_ctxwin.core.provider_blocks import digest
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
@@ -41,6 +42,7 @@ from langchain_ctxwin.summarize.model import (
     NativeSummarizer,
     Written,
     caller_loop,
+    longest,
     written_text,
 )
 from langchain_ctxwin.text import query_terms
@@ -219,6 +221,9 @@ def writing(
 
     def write() -> Any:
         text = summarizer.summarize(messages, previous=previous, max_tokens=max_tokens)
+        if not isinstance(text, str):  # a provider's own block stays as it is
+            return text
+        text = first_part(text, longest(max_tokens), window.price_text)
         return checked(text, window.history.messages, previous)
 
     return write
@@ -354,17 +359,14 @@ _DECIMALS = re.compile(r"(.*?)(?:[.,](\d{1,2}))?")
 _BARE = re.compile(rf"(?:[A-Z]{{0,3}}[$€£])?({_NUMBER.pattern})[%$€£]?")
 
 
-def checked(summary: Any, conversation: Sequence[AnyMessage], previous: str) -> Any:
+def checked(summary: str, conversation: Sequence[AnyMessage], previous: str) -> str:
     """Return a summary with marks at what stands neither in the conversation nor in the summary before.
 
-    All of the conversation counts: a summary may name what comes later than its own messages. A block that a provider
-    signed stays as it is.
+    All of the conversation counts: a summary may name what comes later than its own messages.
 
     Raises:
         SummarizationError: it repeats itself, or holds nothing of the conversation.
     """
-    if not isinstance(summary, str):
-        return summary
     sources = [*map(readable_text, conversation), previous]
     if fault := fault_of(summary, sources):
         raise SummarizationError(f"{fault}: use a larger model as summarizer")

@@ -23,7 +23,6 @@ from langchain_core.messages import (
 from langchain_core.runnables import RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 
-from langchain_ctxwin.core.compaction import accepted_tokens
 from langchain_ctxwin.core.fitting import first_part, take_while_fits
 from langchain_ctxwin.core.limits import ModelLimits, stated_limit, unwrapped
 from langchain_ctxwin.core.model_info import arguments_of, model_name, rules_of, unbound
@@ -91,9 +90,9 @@ class ModelSummarizer(Instructed):
     """Writes summaries with a chat model, incrementally: the previous summary and the new messages become one summary.
 
     The transcript is handed over as fenced data. Of a conversation larger than the summarizer's own window it shows the
-    newest messages that fit; what refused requests say about that window is remembered. A summary that is much longer
-    than asked for is cut; one that is empty or no text is refused. A refusal, like a failure of the model, is a
-    `SummarizationError`, and nothing is lost by it.
+    newest messages that fit; what refused requests say about that window is remembered. A summary that is empty or no
+    text is refused. A refusal, like a failure of the model, is a `SummarizationError`, and nothing is lost by it. Of a
+    summary that is much longer than asked for an engine shows the beginning.
 
     An engine whose agent calls the very same model object does not send it a transcript: it is asked by one message
     behind the part of the last request that it sums up, which the provider has in its cache.
@@ -194,7 +193,7 @@ class ModelSummarizer(Instructed):
                 "the model called a tool instead of writing a summary: pass another model as summarizer, which is not "
                 "shown the tools"
             )
-        return self._accepted(reply, max_tokens)
+        return written_text(reply)
 
     def _told(
         self, messages: Sequence[AnyMessage], previous: str, max_tokens: int
@@ -213,7 +212,7 @@ class ModelSummarizer(Instructed):
             most = max(LEAST_SUMMARY_TOKENS, int(SUMMARY_SHARE * limit))
             max_tokens, price = min(max_tokens, most), text_price(self.counter)
             # the summary before may be of a model with more room
-            previous = first_part(previous, accepted_tokens(max_tokens), price)
+            previous = first_part(previous, longest(max_tokens), price)
             count = self.counter or TokenEstimator()
             # By the most likely count: a call that is refused as too large is not billed, and asked again with less.
             around = count(self._request(previous, "", max_tokens)) + max_tokens
@@ -229,7 +228,7 @@ class ModelSummarizer(Instructed):
                 )
         transcript = "\n\n".join(pieces)
         reply = _asked(self.model, self._request(previous, transcript, max_tokens))
-        summary = self._accepted(reply, max_tokens)
+        summary = written_text(reply)
         if _mark_of(previous, transcript) in summary:
             raise SummarizationError(
                 "the model continued the transcript instead of summing it up: use a larger model as summarizer"
@@ -264,13 +263,14 @@ class ModelSummarizer(Instructed):
             HumanMessage(data),
         ]
 
-    def _accepted(self, reply: Any, max_tokens: int) -> str:
-        """The text of a reply, cut where it is much longer than asked for."""
-        text = written_text(
-            str(reply.text) if isinstance(reply, BaseMessage) else reply
-        )
-        most_tokens = accepted_tokens(max_tokens)
-        return written_text(first_part(text, most_tokens, text_price(self.counter)))
+
+# Longest summary over the size asked for: models cannot count their own tokens, and our count estimates.
+LENGTH_TOLERANCE = 1.5
+
+
+def longest(max_tokens: int) -> int:
+    """Return the length at which a summary is cut when `max_tokens` were asked for."""
+    return int(max_tokens * LENGTH_TOLERANCE)
 
 
 def written_text(value: object) -> str:
@@ -279,9 +279,10 @@ def written_text(value: object) -> str:
     Raises:
         SummarizationError: it is no text, or an empty one.
     """
-    if isinstance(value, str) and value.strip():
-        return value.strip()
-    returned = "no characters" if isinstance(value, str) else type(value).__name__
+    text = str(value.text) if isinstance(value, BaseMessage) else value
+    if isinstance(text, str) and text.strip():
+        return text.strip()
+    returned = "no characters" if isinstance(text, str) else type(text).__name__
     raise SummarizationError(
         f"the summarizer returned {returned}: expected a text that is not empty"
     )

@@ -193,10 +193,23 @@ def test_a_summary_that_is_not_written_in_time_is_given_up(gate):
 
 def test_a_summary_that_is_longer_than_what_it_covers_is_not_shown(monkeypatch):
     monkeypatch.setattr(jobs_module, "checked", lambda text, *_: text)
+    monkeypatch.setattr(jobs_module, "longest", lambda _: 10_000)
     chat = chat_of(Writer("word " * 2_000))
     chat.until(lambda events: "summary_failed" in events)
     assert "tokens, what it covers" in chat.state["context_guard"]["reason"]
     assert not chat.state.get("context_summary")
+
+
+def test_of_a_summary_that_is_much_longer_than_asked_for_the_beginning_is_shown(
+    monkeypatch,
+):
+    monkeypatch.setattr(jobs_module, "checked", lambda text, *_: text)
+    text = "\n".join(f"line {number}" for number in range(900))
+    chat = chat_of(Writer(text), summary_max_tokens=100)
+    chat.until(lambda events: "summary_ready" in events)
+    shown = chat.state["context_pending"]["text"]
+    assert text.startswith(f"{shown}\n")
+    assert exact_count([HumanMessage(shown)]) <= 150
 
 
 class Steps:

@@ -21,7 +21,6 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableLambda
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
-from langchain_ctxwin.core.compaction import LENGTH_TOLERANCE
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.observe import MemorySink, SummaryEvent
 from langchain_ctxwin.summarize import ExtractiveSummarizer, ModelSummarizer
@@ -260,7 +259,7 @@ ANSWERS = st.one_of(
     max_tokens=st.integers(-1, 200),
     room=st.none() | st.integers(1, 3_000),
 )
-def test_any_model_gives_a_bounded_summary_or_a_summarization_error(
+def test_any_model_gives_a_summary_or_a_summarization_error(
     answers, texts, previous, max_tokens, room
 ):
     """Failing, empty, long and lying models raise SummarizationError and nothing else; every call fits the window."""
@@ -286,10 +285,6 @@ def test_any_model_gives_a_bounded_summary_or_a_summarization_error(
         pass
     else:
         assert summary.strip()
-        assert (
-            summary == previous
-            or counter.count_text(summary) <= max_tokens * LENGTH_TOLERANCE
-        )
     assert all(counter(prompt) <= (room or 10**9) for prompt in prompts)
     assert len(prompts) <= max(len(messages), 1)
 
