@@ -1,6 +1,8 @@
 """Context-window management for LangChain and LangGraph agents: every request fits, nothing is lost silently."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 from langchain_ctxwin.agent.nodes import ContextNodes, add_context_nodes
 from langchain_ctxwin.agent.ready import (
@@ -65,8 +67,23 @@ from langchain_ctxwin.summarize import (
 from langchain_ctxwin.tool_results import CursorSigner, ToolResultGuard
 from langchain_ctxwin.tools import ToolSelector
 
+if TYPE_CHECKING:
+    from langchain_ctxwin.agent.middleware import ContextAgentState as ContextAgentState
+    from langchain_ctxwin.agent.middleware import (
+        ContextWindowMiddleware as ContextWindowMiddleware,
+    )
+
 __version__ = version("langchain-ctxwin")
 
+
+def __getattr__(name: str) -> Any:
+    """Import the middleware, which needs an extra, at its first use."""
+    if name in {"ContextAgentState", "ContextWindowMiddleware"}:
+        return getattr(import_module(f"{__name__}.middleware"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# The middleware needs an extra, so a star leaves it out; its names can be imported from here all the same.
 __all__ = [
     "BudgetExceededError",
     "BudgetedCompressor",

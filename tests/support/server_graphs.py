@@ -12,11 +12,11 @@ from langchain_ctxwin import (
     ContextEngine,
     ContextNodes,
     ContextState,
+    ContextWindowMiddleware,
     ModelLimits,
     add_context_nodes,
     create_context_agent,
 )
-from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import HistorySink, MemorySink
 from langchain_ctxwin.testing import ScriptedChatModel
 

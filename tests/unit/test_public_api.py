@@ -120,7 +120,7 @@ print(ContextEngine.__name__)
 
 
 def test_a_star_import_needs_no_extra():
-    """Those that need an extra have modules of their own, which say what to install."""
+    """Names that need an extra can be imported one by one, and say what to install."""
     printed = subprocess.check_output([sys.executable, "-c", WITHOUT_EXTRAS], text=True)
     assert printed.strip() == "ContextEngine"
 
