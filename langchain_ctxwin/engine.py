@@ -160,7 +160,7 @@ class ContextEngine:
         *,
         learned: LimitMemory | None = None,
         jobs: SummaryJobs | None = None,
-        sinks: Iterable[MetricsSink] | Reporter = (),
+        sinks: Iterable[MetricsSink] = (),
         prices: Any = None,
         clock: Clock = time.time,
     ) -> None:
@@ -201,7 +201,7 @@ class ContextEngine:
         """Identifies the summarizer among those of other engines, in every process."""
         self.jobs = jobs or default_jobs()
         """Writes summaries in the background."""
-        self.reporter = Reporter.of(sinks)
+        self.reporter = Reporter(sinks)
         """Hands events to the sinks."""
         is_priced = isinstance(limits, ModelInfo) or self._registry is not None
         self.prices = Prices(limits if prices is None and is_priced else prices)

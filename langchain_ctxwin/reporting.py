@@ -105,11 +105,6 @@ class Reporter:
             for sink in (*always, *self.sinks)
         ]
 
-    @classmethod
-    def of(cls, sinks: Iterable[MetricsSink] | Reporter) -> Reporter:
-        """Return a reporter for sinks; one that is a reporter already is shared."""
-        return sinks if isinstance(sinks, Reporter) else cls(sinks)
-
     def emit(self, event: Event) -> None:
         """Hand an event to every sink; an alert about several conversations stays without a thread."""
         settings = ensure_config().get("configurable", {})

@@ -124,7 +124,7 @@ class ToolResultGuard:
         clock: Clock = time.time,
         scope: Callable[[Any], str] | None = None,
         new_id: Callable[[], str] = lambda: secrets.token_urlsafe(ID_CHARS * 3 // 4),
-        sinks: Iterable[MetricsSink] | Reporter = (),
+        sinks: Iterable[MetricsSink] = (),
     ) -> None:
         settings = group_of(config or ToolResultConfig(), "tool_results")
         wanted = "a store with the methods put, get and delete, or None"
@@ -141,7 +141,7 @@ class ToolResultGuard:
         self._scope = thread_of if scope is None else scope
         self._new_id = new_id
         self._prices = ContentPrices(counter)
-        self._reporter = Reporter.of(sinks)
+        self._reporter = Reporter(sinks)
 
     @property
     def config(self) -> ToolResultConfig:

@@ -20,7 +20,6 @@ from prometheus_client import REGISTRY, generate_latest
 
 from langchain_ctxwin import ContextConfig, ModelInfo
 from langchain_ctxwin.observe import OpenTelemetrySink
-from langchain_ctxwin.reporting import Reporter
 from support.agents import agent_on, ask, call, model_of, on_both
 from support.conversations import CharCounter
 from support.fakes import script
@@ -124,13 +123,12 @@ def test_an_agent_leaves_spans_and_metrics(adapter):
         counter=COUNT,
         policy=script(*(call("read", f"c{n}", words=150) for n in range(8)), "done"),
     )
-    reporter = Reporter([watched.sink])
     config = ContextConfig(output_reserve=0)
     agent = agent_on(
         adapter,
         model,
         tools=[read],
-        sinks=reporter,
+        sinks=[watched.sink],
         prices=prices,
         counter=COUNT,
         config=config,
