@@ -166,7 +166,9 @@ class ContextEngine:
     ) -> None:
         config = ContextConfig() if config is None else config
         wanted = "a ContextConfig, for example ContextConfig(keep=0.4)"
-        expect(getattr(config, "current", config), ContextConfig, "config", wanted)
+        is_class = isinstance(config, type)
+        current = config if is_class else getattr(config, "current", config)
+        expect(current, ContextConfig, "config", wanted)
         wanted = "a callable that counts the tokens of messages, for example TokenEstimator(), or None"
         expect(counter, Callable | None, "counter", wanted)
         wanted = 'LearnedSource("limits.json"), or None'

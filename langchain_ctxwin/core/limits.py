@@ -108,8 +108,8 @@ class ModelLimits:
         limit = least(self.max_input_tokens, joint)
         if limit is None:
             raise UnknownModelError(
-                "the model's context window is unknown: pass limits=ModelLimits(context_window=...), use a model whose "
-                "profile states max_input_tokens, or allow a guess from its output limit"
+                "the model's context window is unknown: pass limits=ModelLimits(context_window=...) or "
+                "limits=ModelRegistry(), use a model whose profile states max_input_tokens, or set allow_guess=True"
             )
         if limit <= 0:
             raise ConfigError(

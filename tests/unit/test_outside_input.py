@@ -177,7 +177,7 @@ USUAL = {
         lambda: ctx.ContextConfig(rules="("), "rules='(': give a regular expression, or a function of a sentence",
     ),
     "the class of a config": (
-        lambda: ctx.create_context_agent(MODEL, [], limits=LARGE, config=ContextConfig), "pass a ContextConfig",
+        lambda: ctx.create_context_agent(MODEL, [], limits=LARGE, config=ContextConfig), "ContextConfig'>: pass a Cont",
     ),
     "no model as summarizer": (lambda: ctx.ContextEngine(LARGE, summarizer="a-model"), "summarizer='a-model'"),
     "the class of a summarizer": (
