@@ -237,8 +237,6 @@ CLASS_FAMILIES = {
     "ChatGoogleGenerativeAI": "gemini",
     "ChatVertexAI": "gemini",
     "BaseChatOpenAI": "openai",
-    "ChatOpenAI": "openai",
-    "AzureChatOpenAI": "openai",
     "ChatAnthropic": "anthropic",
     "ChatAnthropicVertex": "anthropic",
     "ChatDeepSeek": "deepseek",

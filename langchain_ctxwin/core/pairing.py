@@ -280,7 +280,12 @@ def repair_step(
             answer = _result_of(call_id, results, called_ids)
             if answer is None:
                 before.unanswered.add(new_id)
-                answer = _placeholder(f"{message.id}:{call_id}:unanswered")
+                answer = ToolMessage(
+                    UNANSWERED_TEXT,
+                    tool_call_id="",
+                    status="error",
+                    id=f"{message.id}:{call_id}:unanswered",
+                )
             results = [result for result in results if result is not answer]
             answers.append(with_fields(answer, tool_call_id=new_id))
         body += answers if rules.media_in_results else _media_behind(answers)
@@ -321,11 +326,6 @@ def _said(message: AnyMessage, *, takes_system: bool) -> list[AnyMessage]:
     if is_void and isinstance(message, AIMessage):
         return []
     return [with_fields(message, content=EMPTY_USER_TEXT) if is_void else message]
-
-
-def _placeholder(message_id: str) -> ToolMessage:
-    """The result of a call that has none."""
-    return ToolMessage(UNANSWERED_TEXT, tool_call_id="", status="error", id=message_id)
 
 
 def _late(result: ToolMessage) -> AnyMessage:
@@ -411,7 +411,10 @@ def sendable(message: AnyMessage, provider: str) -> AnyMessage:
     if is_claude:
         # blanks beside a call, and other forms of a call that `tool_calls` state, too
         is_blank = is_calling and isinstance(content, str) and content.isspace()
-        content = "" if is_blank else without_blocks(content, _is_foreign_call)
+        content = "" if is_blank else content
+        content = without_blocks(
+            content, lambda block: is_call(block) and block["type"] != "tool_use"
+        )
     said = "" if text_of(content).strip() else spoken(message)
     if said and (is_claude or is_gemini):  # they know no id of what was spoken
         content = said
@@ -444,7 +447,3 @@ def _is_empty_text(block: Any) -> bool:
     if kind_of(block) != "text" or block_text(block):
         return False
     return isinstance(block, str) or block.keys().isdisjoint(SIGNATURE_KEYS)
-
-
-def _is_foreign_call(block: Any) -> bool:
-    return is_call(block) and block["type"] != "tool_use"

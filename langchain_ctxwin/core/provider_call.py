@@ -161,7 +161,8 @@ def call_arguments(
     # asked for: the id is of each request
     diagnostics = own.get("diagnostics")
     if is_claude and diagnostics is not None:
-        ids = (_response_id(message) for message in reversed(window.history.messages))
+        answers = (one.response_metadata for one in reversed(window.history.messages))
+        ids = (about.get(RESPONSE_ID) for about in answers)
         previous_id = next(filter(None, ids), None)
         arguments["diagnostics"] = {**diagnostics, "previous_message_id": previous_id}
     betas: list[str] = []
@@ -210,11 +211,6 @@ def without_response_ids(
 
 def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in mapping.items() if name != key}
-
-
-def _response_id(message: AnyMessage) -> Any:
-    is_answer = isinstance(message, AIMessage)
-    return message.response_metadata.get(RESPONSE_ID) if is_answer else None
 
 
 def with_breakpoints(

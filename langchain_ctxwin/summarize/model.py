@@ -1,4 +1,4 @@
-"""Summarizers: a model, asked with a transcript or after the agent's last request, and the record without one."""
+"""Summarizers: a model, asked with a transcript or behind what it sums up, and the record without one."""
 
 from __future__ import annotations
 
