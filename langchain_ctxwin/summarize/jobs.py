@@ -220,9 +220,10 @@ def writing(
     previous = window.session.summary
 
     def write() -> Any:
-        text = summarizer.summarize(messages, previous=previous, max_tokens=max_tokens)
-        if not isinstance(text, str):  # a provider's own block stays as it is
-            return text
+        made = summarizer.summarize(messages, previous=previous, max_tokens=max_tokens)
+        if isinstance(made, Written):  # a provider's own block stays as it is
+            return made
+        text = written_text(made)
         text = first_part(text, longest(max_tokens), window.price_text)
         return checked(text, window.history.messages, previous)
 

@@ -4,6 +4,7 @@ import asyncio
 import re
 from contextvars import copy_context
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -467,11 +468,18 @@ async def test_a_failure_keeps_its_cause():
     assert (awaited.value.__cause__, blocked.value.__cause__) == (cause, cause)
 
 
-def test_a_value_that_the_conversation_does_not_hold_is_told_with_the_summary():
+def made_up(*_, **__):
+    return AIMessage("Order A-17 goes to 4711 Graz.")
+
+
+@pytest.mark.parametrize("summarizer", [made_up, SimpleNamespace(summarize=made_up)])
+def test_a_value_that_the_conversation_does_not_hold_is_told_with_the_summary(
+    summarizer,
+):
     sink = MemorySink()
     engine = ContextEngine(
         2_000,
-        summarizer=lambda *_, **__: "Order A-17 goes to 4711 Graz.",
+        summarizer=summarizer,
         config=ContextConfig(summarize="inline"),
         sinks=[sink],
     )
