@@ -429,12 +429,9 @@ def router_of(model: Any) -> ModelRouter | None:
 
 def limited_by(engine: ContextEngine, model: Any) -> Any:
     """Return the model of a request; None where its engine was given smaller limits, as numbers."""
-    own, limits, reserve = (
-        engine.limits,
-        ModelLimits.of(model),
-        engine.config.output_reserve,
-    )
+    own, reserve = engine.limits, engine.config.output_reserve
     if engine.model or not own.known:
         return model
+    limits = ModelLimits.of(model)
     is_smaller = limits.known and limits.room(reserve) < own.room(reserve)
     return model if is_smaller else None
