@@ -55,13 +55,12 @@ from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.parts import merge_system
 from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
-from langchain_ctxwin.core.record import Record
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.session import Session, read_key, read_session, verified
+from langchain_ctxwin.core.session import Session, read_session, verified
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import SummarizationError, UnknownModelError, brief, expect
-from langchain_ctxwin.pricing import MAX_CONVERSATIONS, Pricing
+from langchain_ctxwin.pricing import Pricing
 from langchain_ctxwin.protocols import (
     Clock,
     LimitMemory,
@@ -85,7 +84,6 @@ from langchain_ctxwin.summarize.model import (
     native_summarizer,
     writer_of,
 )
-from langchain_ctxwin.util.memo import Lru, once
 from langchain_ctxwin.util.work import Work, arun, run
 
 
@@ -186,7 +184,6 @@ class ContextEngine:
         self._rules = rules_of(limits)
         self._pricing = Pricing(counter, family=family_of(limits))
         self.clock = clock
-        self._records: Lru[tuple[Record, tuple[str, ...]]] = Lru(MAX_CONVERSATIONS)
         self._learned = learned
         self.summarizer: Summarizer | NativeSummarizer
         """Writes the summaries."""
@@ -352,10 +349,11 @@ class ContextEngine:
             asked = ModelLimits.of(called).requested_output_tokens
             limits = asking_for(limits, asked)
         is_stored = not isinstance(session, Session)
-        if isinstance(session, Session):
-            session = verified(session, history)
-        else:
-            session = read_session(session, history, self._read_key)
+        session = (
+            verified(session, history)
+            if isinstance(session, Session)
+            else read_session(session, history)
+        )
         window = self._measured(
             Window(
                 history=history,
@@ -396,12 +394,6 @@ class ContextEngine:
             name = model_name(model) or brief(unbound(model))
             raise UnknownModelError(f"{name}: {error}") from error
         return limits
-
-    def _read_key(self, name: str, value: object) -> tuple[Any, tuple[str, ...]]:
-        """The value of a state key; the record, which is long, is read once while it is unchanged."""
-        if name != "context_record" or not value:
-            return read_key(name, value)
-        return once(self._records, repr(value), lambda: read_key(name, value))
 
     def plan(self, window: Window) -> Compaction | None:
         """Return the compaction by a summary that is due now, or None; pure, calls no model.

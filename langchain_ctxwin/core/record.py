@@ -14,12 +14,11 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, TypeAdapter
-from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.fitting import take_while_fits
 from langchain_ctxwin.errors import ConfigError, brief
@@ -110,7 +109,7 @@ class Record:
     """Lines about messages that left the view, in the order in which they were last met, and the number of messages."""
 
     lines: tuple[RecordLine, ...] = ()
-    messages: int = 0
+    messages: Count = 0
     waiting: tuple[RecordLine, ...] = ()
     """Lines that a request has no room to show, and that come back with the room: what people stated, and all others
     while the current question is cut."""
@@ -137,12 +136,11 @@ class Record:
             "former"
         }:  # beside a record stands what `undo` brings back
             return cls()
-        stored = STORED.validate_python(value)
-        return cls(
-            lines=stored["lines"],
-            messages=stored["left"]["messages"],
-            waiting=stored.get("waiting", ()),
+        lines, waiting = (
+            tuple(map(tuple, several))
+            for several in (value["lines"], value.get("waiting", ()))
         )
+        return _read(lines, value["left"]["messages"], waiting)
 
     @cached_property
     def text(self) -> str:
@@ -185,12 +183,6 @@ def render_record(record: Record | Mapping[str, Any]) -> str:
         ) from error
 
 
-class _Stored(TypedDict):
-    lines: tuple[RecordLine, ...]
-    left: dict[str, Count]
-    waiting: NotRequired[tuple[RecordLine, ...]]
-
-
 def one_line(text: str) -> str:
     """Return the text on one line, without anything that could pass for the record's own marks."""
     # Most lines have nothing of the kind, and a record of hundreds is read in each turn.
@@ -198,7 +190,14 @@ def one_line(text: str) -> str:
     return " ".join((text if is_plain else text.translate(_SAFE)).split())
 
 
-STORED = TypeAdapter(_Stored)
+STORED = TypeAdapter(Record)
+MAX_RECORDS = 64  # that are known: one of a conversation is read and rendered once while it is unchanged
+
+
+@lru_cache(MAX_RECORDS)
+def _read(lines: object, messages: object, waiting: object) -> Record:
+    fields = {"lines": lines, "messages": messages, "waiting": waiting}
+    return STORED.validate_python(fields)
 
 
 def cut_short(line: str, chars: int) -> str:

@@ -208,11 +208,7 @@ _KEYS: Mapping[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
 # ---- the stored session in this history: every position is verified, once -------------------------------------------
 
 
-def read_session(
-    state: Mapping[str, Any] | None,
-    history: MessageHistory,
-    read_key: Callable[[str, Any], tuple[Any, tuple[str, ...]]] = read_key,
-) -> Session:
+def read_session(state: Mapping[str, Any] | None, history: MessageHistory) -> Session:
     """Read the session of a state, verified for this history."""
     stored = {name: (state or {}).get(name) for name in _KEYS}
     if not any(stored.values()):
