@@ -904,7 +904,7 @@ def test_what_a_person_says_or_a_checkpoint_holds_stays_on_its_line(texts):
 
 
 def test_rules_that_are_no_test_are_refused_by_what_is_wrong():
-    with pytest.raises(ConfigError, match="should be a valid regular"):
+    with pytest.raises(ConfigError, match="give a regular expression"):
         ContextConfig(rules="(")
 
 
