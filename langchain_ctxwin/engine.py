@@ -31,7 +31,6 @@ from langchain_ctxwin.core.compaction import (
 from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import (
     ModelLimits,
-    asking_for,
     for_everybody,
     listed_limits,
     refusal,
@@ -347,7 +346,7 @@ class ContextEngine:
             limits = own if own.known else self._checked(limits, model)
         if limits.requested_output_tokens is None:
             asked = ModelLimits.of(called).requested_output_tokens
-            limits = asking_for(limits, asked)
+            limits = replace(limits, requested_output_tokens=asked)
         is_stored = not isinstance(session, Session)
         session = (
             verified(session, history)

@@ -177,20 +177,14 @@ def listed_limits(registry: Any, model: Any, *, may_guess: bool) -> ModelLimits:
         if not (own.known or may_guess):
             raise
         return own.guessed()
-    return asking_for(limits, own.requested_output_tokens)
+    asked = own.requested_output_tokens
+    return replace(limits, requested_output_tokens=asked)
 
 
 def require_count(name: str, value: object, *, minimum: int) -> None:
     """Raise `ConfigError` unless `value` is a whole number of at least `minimum`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
         raise ConfigError(f"{name}={value!r}: give a whole number, at least {minimum}")
-
-
-def asking_for(limits: ModelLimits, output_tokens: int | None) -> ModelLimits:
-    """Return the limits of a model that is set to ask for so much output; None changes nothing."""
-    if output_tokens is None:
-        return limits
-    return replace(limits, requested_output_tokens=output_tokens)
 
 
 # ---- read off models ------------------------------------------------------------------------------------------------

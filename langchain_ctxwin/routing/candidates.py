@@ -16,7 +16,6 @@ from langchain_core.runnables.config import ensure_config
 from langchain_ctxwin.core.limits import (
     LIMIT_FIELDS,
     ModelLimits,
-    asking_for,
     only_model,
     smallest,
 )
@@ -131,7 +130,7 @@ def candidate_of(
     """Return one candidate with its facts as they are now, and with the output that its requests are set to ask for."""
     info, is_model = _info(name, model, registry), not is_named(model)
     requested = ModelLimits.of(model).requested_output_tokens if is_model else None
-    limits = asking_for(info.limits, requested)
+    limits = replace(info.limits, requested_output_tokens=requested)
     if not limits.known:
         raise UnknownModelError(
             f"the context window of candidate {name!r} is unknown: pass a registry that knows it, a model whose "
