@@ -176,7 +176,7 @@ def listed_limits(registry: Any, model: Any, *, may_guess: bool) -> ModelLimits:
     except UnknownModelError:
         if not (own.known or may_guess):
             raise
-        return own.guessed()
+        return own
     asked = own.requested_output_tokens
     return replace(limits, requested_output_tokens=asked)
 

@@ -160,6 +160,10 @@ USUAL = {
     "a model in the place of an engine": (lambda: ctx.ContextNodes(MODEL), "ContextNodes(ContextEngine(limits=model))"),
     "a name in the place of limits": (lambda: ctx.ContextEngine("a-model"), "'a-model': the model's"),
     "the class of a registry": (lambda: ctx.ContextEngine(ctx.ModelRegistry), "ModelRegistry'>: the model's"),
+    "a model that nobody lists, to be guessed": (
+        lambda: ContextEngine(ctx.ModelRegistry(), config=ContextConfig(allow_guess=True)).measure("Hi", model="me"),
+        "'me': the model's context window is unknown and cannot be guessed",
+    ),
     "a config as a dict": (lambda: ctx.ContextEngine(LARGE, config={"keep": 0.4}), "ContextConfig(keep=0.4)"),
     "an empty config": (lambda: ContextWindowMiddleware(config={}), "config={}: pass a ContextConfig"),
     "the name of a counter": (lambda: ctx.ContextEngine(LARGE, counter="tiktoken"), "for example TokenEstimator()"),
