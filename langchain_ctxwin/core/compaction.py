@@ -425,7 +425,8 @@ def with_spent(session: Session, usage: Usage, info: ModelInfo | None) -> Sessio
     spent, calls = session.guard.get("spent") or {}, (usage, *usage.compactions)
     tokens = sum((one.input_tokens or 0) + (one.output_tokens or 0) for one in calls)
     cost = Decimal(spent.get("cost", 0)) + (usage.cost(info) or 0)
-    total = {"tokens": spent.get("tokens", 0) + tokens, "cost": str(cost)}
+    tokens += int(spent.get("tokens", 0))
+    total = {"tokens": tokens, "cost": str(cost)}
     return replace(session, guard={**session.guard, "spent": total})
 
 

@@ -359,6 +359,14 @@ def spent(agent):
     return values(agent)["context_guard"]["spent"]
 
 
+def test_tokens_that_a_state_holds_as_text_are_counted_on():
+    agent, _ = agent_with("nodes", {"max_thread_tokens": 10_000})
+    ask(agent, "Hello.")
+    agent.update_state(THREAD, {"context_guard": {"spent": {"tokens": "12"}}}, "agent")
+    ask(agent, "And you?")
+    assert spent(agent)["tokens"] > 12
+
+
 @on_both
 def test_the_next_call_of_a_spent_thread_is_not_made(adapter):
     sink = MemorySink()
