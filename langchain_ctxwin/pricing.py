@@ -20,7 +20,10 @@ from langchain_ctxwin.core.tool_schemas import ToolSet, tool_definition
 from langchain_ctxwin.core.turns import MessageHistory, read_history
 from langchain_ctxwin.protocols import TokenCounter
 from langchain_ctxwin.util.log import log
-from langchain_ctxwin.util.memo import MAX_TEXTS, Lru, once
+from langchain_ctxwin.util.memo import Lru, once
+
+MAX_TEXTS = 512
+"""Prices of texts and tool sets kept beside the messages."""
 
 MAX_CONVERSATIONS = 64
 """Conversations whose histories are kept; each holds references only."""

@@ -6,9 +6,6 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import TypeVar
 
-MAX_TEXTS = 512
-"""Prices of texts and tool sets kept beside the messages."""
-
 V = TypeVar("V")
 
 
