@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage
+from langgraph.errors import GraphBubbleUp
 
 from langchain_ctxwin.agent.step import AgentStep
 from langchain_ctxwin.agent.storage import count_spent
@@ -131,6 +132,8 @@ class ModelCall:
         """Send an attempt; the reply, or the error that it met."""
         try:
             return (yield from self._send(attempt)), None
+        except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
+            raise
         except Exception as error:  # noqa: BLE001  # recovered from, or raised again
             return None, error
 

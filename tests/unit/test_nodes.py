@@ -18,6 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
@@ -343,3 +344,17 @@ def test_a_compaction_is_planned_once(adapter, monkeypatch):
     state = agent_on(adapter, model).invoke({"messages": talk(20)}, THREAD)
     assert state["messages"][-1].text == "Yes."
     assert len(planned) == 1
+
+
+def test_an_interrupt_that_quotes_an_overflow_is_none():
+    asked = []
+
+    def answer(messages):
+        asked.append(len(messages))
+        return AIMessage(interrupt("maximum context length is 100 tokens: go on?"))
+
+    agent = chat_on(engine_of(8_000), answer, checkpointer=InMemorySaver())
+    state = agent.invoke({"messages": [HumanMessage("hi", id="1")]}, THREAD)
+    assert state["__interrupt__"]
+    assert agent.invoke(Command(resume="yes"), THREAD)["messages"][-1].text == "yes"
+    assert len(asked) == 2
