@@ -351,10 +351,10 @@ def test_an_interrupt_that_quotes_an_overflow_is_none():
 
     def answer(messages):
         asked.append(len(messages))
-        return AIMessage(interrupt("maximum context length is 100 tokens: go on?"))
+        return AIMessage(interrupt(str(openai_overflow(9_000, 8_000))))
 
     agent = chat_on(engine_of(8_000), answer, checkpointer=InMemorySaver())
-    state = agent.invoke({"messages": [HumanMessage("hi", id="1")]}, THREAD)
-    assert state["__interrupt__"]
+    history = [kind("word " * 400) for kind in 4 * (HumanMessage, AIMessage)]
+    agent.invoke({"messages": [*history, HumanMessage("hi")]}, THREAD)
     assert agent.invoke(Command(resume="yes"), THREAD)["messages"][-1].text == "yes"
     assert len(asked) == 2
