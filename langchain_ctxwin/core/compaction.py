@@ -345,13 +345,14 @@ def _lines(
     taken = parameter_names(request.tools)
     start = max(0, len(positions) - room_tokens // LEAST_LINE_TOKENS)
     old = [i for i in positions[:start] if isinstance(messages[i], HumanMessage)]
-    for run in (*runs(old), *runs(positions[start:])):
-        ids = [message_id(messages, i) for i in run]
-        before = messages[run[0] - 1] if run[0] else None
-        is_old = run[0] in old
-        for line in record_lines([messages[i] for i in run], ids, before, holds, taken):
-            if not is_old or (line.kind == "said" and line.uses >= USED):
-                yield line
+    for is_old, places in ((True, old), (False, positions[start:])):
+        for run in runs(places):
+            left = [messages[i] for i in run]
+            ids = [message_id(messages, i) for i in run]
+            before = messages[run[0] - 1] if run[0] else None
+            for line in record_lines(left, ids, before, holds, taken):
+                if not is_old or (line.kind == "said" and line.uses >= USED):
+                    yield line
 
 
 def _named(lines: Sequence[RecordLine], focus: str) -> list[RecordLine]:
