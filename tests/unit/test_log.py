@@ -104,7 +104,7 @@ def all_fail():
     """Let everything that is given to this package fail, in a run that goes on."""
     for summarize in ("inline", "background"):
         config = ContextConfig(
-            output_reserve=0, summarize=summarize, trigger=0.5, prepare=0.3
+            output_reserve=0, summarize=summarize, trigger=0.5, prepare=0.3, keep=0.2
         )
         jobs = SummaryJobs()
         options = {
