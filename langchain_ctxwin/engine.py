@@ -337,16 +337,6 @@ class ContextEngine:
         pricing = self._pricing.of(called if model is None else model)
         history = pricing.history(messages)
         system = merge_system(system_prompt, history.messages[: history.first])
-        limits = self.limits if model is None else ModelLimits.of(model)
-        if self._registry is not None:
-            guesses = settings.allow_guess
-            limits = listed_limits(self._registry, model, may_guess=guesses)
-        if not limits.known:
-            own = self.limits
-            limits = own if own.known else self._checked(limits, model)
-        if limits.requested_output_tokens is None:
-            asked = ModelLimits.of(called).requested_output_tokens
-            limits = replace(limits, requested_output_tokens=asked)
         is_stored = not isinstance(session, Session)
         session = (
             verified(session, history)
@@ -369,7 +359,7 @@ class ContextEngine:
                 doubt=pricing.doubt,
                 is_exact=pricing.exact,
                 model=model_name(model) or self.model or model_name(called),
-                declared=limits,
+                declared=self._limits_of(model, called),
                 info=called if isinstance(called, ModelInfo) else None,
                 rules=rules,
                 now_seconds=self.clock() if settings.compact_when_idle else None,
@@ -381,6 +371,20 @@ class ContextEngine:
         for fault in window.session.faults if is_stored else ():
             self.reporter.notice("session_mended", fault=fault)
         return window
+
+    def _limits_of(self, model: Any, called: Any) -> ModelLimits:
+        """The limits of a request: those of its model, else the engine's, with the output that is asked for."""
+        limits = self.limits if model is None else ModelLimits.of(model)
+        if self._registry is not None:
+            guesses = self.config.allow_guess
+            limits = listed_limits(self._registry, model, may_guess=guesses)
+        if not limits.known:
+            own = self.limits
+            limits = own if own.known else self._checked(limits, model)
+        if limits.requested_output_tokens is None:
+            asked = ModelLimits.of(called).requested_output_tokens
+            limits = replace(limits, requested_output_tokens=asked)
+        return limits
 
     def _checked(self, limits: ModelLimits, model: Any) -> ModelLimits:
         """The limits of a model, guessed where that is allowed; raise for those that leave no input."""
