@@ -43,7 +43,7 @@ Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
 """A stored number: what is none is not read."""
 
 # How old a line may be among its like, by kind and use, at equal worth: what a call takes 32 times as old as a call.
-# More for what was done costs planted facts at the end of the arena at 8k: .96 with 2, .94 with 3, .93 with 6.
+# More for what was done costs planted facts at the end of the arena at 8k: .97 with 2, .96 with 3, .93 with 6.
 LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
     "said": (1, 1, 8, 1_000, 1_000),
     "done": (2, 2, 2, 2, 1_000),
@@ -52,13 +52,13 @@ LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
 }
 # of what was seen, a call with a key or two: longer things wait longer
 VALUE_CHARS = 32
-# Used things of one message that share a rank; more are a log or a listing. Without a bound .89 of the arena's planted
-# facts stand in the last request at 8k, with it .96.
+# Used things of one message that share a rank; more are a log or a listing. Without a bound .94 of the arena's planted
+# facts stand in the last request at 8k, with it .97.
 FEW_THINGS = 60
 # Of its room: what a record that was full is written anew to, so that lines can be added to it for a while. Between
 # two writings its text only grows, and what stands in it stays in the provider's prompt cache. What holds has all of
-# the room. Of .7, .8, .9 and 1 this is the least that shows as much of `benchmarks/sufficiency.py` as any; all of the
-# room costs 4 % more at 4k and 6 % at 8k.
+# the room. Of .7, .8, .9 and 1 this is the least that shows within .003 as much of `benchmarks/sufficiency.py` as any;
+# all of the room costs 4 % more at 4k and 3 % at 8k.
 REWRITTEN_SHARE = 0.8
 MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
