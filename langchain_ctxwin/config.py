@@ -172,7 +172,7 @@ class ContextConfig(ContextSettings, Settings, env_prefix="CTXWIN_CONTEXT_"):
 
         `balanced` is the default: it shows what the next call needs, at about the cost of a plain tail that drops to
         half. `lean` caps the history near the cheapest room whatever the window. `roomy` keeps the window filled with
-        whole messages, .80 or more of the input limit on average, for 5 to 60 % more billed input per call (recorded
+        whole messages, .80 or more of the input limit on average, for 3 to 35 % more billed input per call (recorded
         agents, windows of 4,096 to 32,768 tokens). Where answers report no usage, more of the limit stays free.
 
         Raises:
