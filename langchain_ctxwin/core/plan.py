@@ -169,7 +169,7 @@ def clamped_to_fit(request: Request) -> Request:
     if not request.fits:
         request = _without_record(request, int(BESIDE_QUESTION * request.limit))
         request = clamp(request, question, lambda candidate: candidate.likely_fits)
-    return request
+    return request if request.likely_fits else _without_record(request)
 
 
 def _kinds(request: Request) -> list[set[int]]:

@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_ctxwin import (
+    BudgetExceededError,
     ConfigError,
     ContextConfig,
     ContextEngine,
     ModelLimits,
     create_recall_tool,
+    pin,
 )
 from langchain_ctxwin.core.events import NoticeEvent
 from langchain_ctxwin.observe import MemorySink
@@ -161,6 +163,20 @@ def test_a_record_that_fills_what_a_cut_leaves_fits_to_the_token(limit):
     old = [one for rule in rules for one in (HumanMessage(rule), AIMessage("Noted."))]
     fitted = agents.engine_of(limit, count_whole).fit([*old, *question(limit)])
     assert fitted.report["over_by"] == 0
+
+
+@pytest.mark.parametrize("window", range(220, 380, 10))
+def test_rules_take_no_room_without_which_nothing_is_sent(window):
+    rules = [HumanMessage(f"Never ship parcels of kind {n}.") for n in range(20)]
+    messages = [*rules, *turns(3)[:-1], pin(HumanMessage(text(200))), *result(400)]
+
+    def error_of(**options):
+        try:
+            agents.engine_of(window, **options).fit(messages)
+        except BudgetExceededError as error:
+            return type(error)
+
+    assert error_of() == error_of(record_share=0)
 
 
 def test_a_question_that_has_room_beside_the_rules_is_whole_and_the_rest_of_the_record_leaves():
