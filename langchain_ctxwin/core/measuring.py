@@ -414,8 +414,8 @@ def retry_target(window: Window) -> int:
     That is the input limit, when the request is now known to be over it. One that seems to fit was refused for reasons
     that we cannot count, and has to become much smaller.
     """
-    blind_tokens = int(BLIND_STEP * window.upper_tokens)
-    return window.input_limit if window.over_by else blind_tokens
+    blind_tokens = int(BLIND_STEP * window.likely_tokens)
+    return blind_tokens if window.likely_fits else window.input_limit
 
 
 def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:

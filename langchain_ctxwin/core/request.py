@@ -562,9 +562,12 @@ class Request(Parts):
         While the provider reported no size a question is not cut on a mere suspicion: if the provider refuses it,
         recovery covers the rest.
         """
-        return (
-            self.upper_tokens if self.sizing.is_reported else self.total_tokens
-        ) <= self.limit
+        return self.likely_tokens <= self.limit
+
+    @property
+    def likely_tokens(self) -> int:
+        """The upper bound, or the most likely size while the provider reported none."""
+        return self.upper_tokens if self.sizing.is_reported else self.total_tokens
 
     @property
     def likely_limit(self) -> int:

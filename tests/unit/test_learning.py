@@ -252,3 +252,12 @@ def test_a_question_with_room_stays_whole_after_a_refusal_that_states_the_size()
     overflow = ContextOverflow(6_000, refused.total_tokens, "input")
     after = engine.shrunk(engine.learn(refused, overflow), refused)
     assert (after.messages[-1].text, after.over_by) == (asked[-1].text, 0)
+
+
+@pytest.mark.parametrize("limit", [None, 8_000])
+def test_a_question_that_was_likely_to_fit_is_cut_once_it_was_refused(limit):
+    engine = ContextEngine(ModelLimits(8_000), config=ContextConfig(output_reserve=0))
+    refused = engine.measure("word " * 7_000)
+    after = engine.shrunk(engine.learn(refused, ContextOverflow(limit)), refused)
+    assert refused.over_by
+    assert after.total_tokens < 0.8 * refused.total_tokens
