@@ -15,7 +15,7 @@ from langgraph.types import interrupt
 
 from langchain_ctxwin.core import plan as planning
 from langchain_ctxwin.core.compaction import after_failure, with_spent
-from langchain_ctxwin.core.model_info import MONEY
+from langchain_ctxwin.core.model_info import MONEY, Usage
 from langchain_ctxwin.core.provider_blocks import (
     apart,
     digest,
@@ -25,7 +25,6 @@ from langchain_ctxwin.core.provider_blocks import (
 )
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.session import Pending, Session
-from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, SummarizationError, ThreadBudgetError
 from langchain_ctxwin.summarize.jobs import (

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import HumanMessage
 
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.model_info import ModelInfo, Usage
 from langchain_ctxwin.core.notes import record_lines
 from langchain_ctxwin.core.parts import record_text
 from langchain_ctxwin.core.record import (
@@ -26,7 +26,6 @@ from langchain_ctxwin.core.session import Session, guard_after, read_session, un
 from langchain_ctxwin.core.standing import standing_test
 from langchain_ctxwin.core.tool_schemas import parameter_names
 from langchain_ctxwin.core.turns import final_answer, last_user, runs, starts_turn
-from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.core.view import View, message_id, position_of
 
 # The largest answer that a pinned question carries along: a share of the room for history, at least two sentences.

@@ -14,9 +14,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.model_info import ModelInfo, Usage, stop_reasons
 from langchain_ctxwin.core.sizing import sent_tokens
-from langchain_ctxwin.core.usage import Usage, stop_reasons
 
 Level = Literal["debug", "info", "warning"]
 """How much an event wants to be noticed, in the words of logging."""

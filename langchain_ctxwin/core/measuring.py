@@ -20,6 +20,7 @@ from langchain_ctxwin.core.limits import (
     stated_input,
     stated_limit,
 )
+from langchain_ctxwin.core.model_info import Usage, stop_reasons
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.parts import unbound_before
 from langchain_ctxwin.core.provider_blocks import (
@@ -41,7 +42,6 @@ from langchain_ctxwin.core.sizing import (
     sent_tokens,
 )
 from langchain_ctxwin.core.turns import Steps
-from langchain_ctxwin.core.usage import Usage, stop_reasons
 from langchain_ctxwin.core.view import message_id
 
 

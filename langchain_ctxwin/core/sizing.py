@@ -21,10 +21,10 @@ from typing import Annotated, NamedTuple
 from langchain_core.messages import AIMessage
 from pydantic import Field, TypeAdapter
 
+from langchain_ctxwin.core.model_info import Usage
 from langchain_ctxwin.core.provider_blocks import compaction_in
 from langchain_ctxwin.core.record import Count
 from langchain_ctxwin.core.turns import Steps
-from langchain_ctxwin.core.usage import Usage
 
 QUANTILE_SD = 1.645
 """Standard deviations between the median and the 95 % quantile of a Gaussian: the quantile that routing uses."""

@@ -11,10 +11,9 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import Runnable
 
 from langchain_ctxwin.core.limits import CALL_ARGUMENTS
-from langchain_ctxwin.core.model_info import ModelInfo, family_of
+from langchain_ctxwin.core.model_info import ModelInfo, Usage, family_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.tokens import TokenEstimator
-from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import ConfigError, brief
 from langchain_ctxwin.util.log import reason_of
 

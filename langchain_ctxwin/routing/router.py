@@ -21,10 +21,9 @@ from langchain_ctxwin.core.limits import (
     only_model,
     stated_limit,
 )
-from langchain_ctxwin.core.model_info import ModelInfo
+from langchain_ctxwin.core.model_info import ModelInfo, Usage
 from langchain_ctxwin.core.overflow import ContextOverflow
 from langchain_ctxwin.core.tool_schemas import listed
-from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import (
     ConfigError,
     NoModelFitsError,

@@ -27,6 +27,7 @@ from langchain_core.runnables.config import (
 from langgraph.store.base import BaseStore
 
 from langchain_ctxwin.core.fitting import first_part
+from langchain_ctxwin.core.model_info import Usage
 from langchain_ctxwin.core.plan import request_until, shown_part
 from langchain_ctxwin.core.provider_blocks import digest
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
@@ -34,7 +35,6 @@ from langchain_ctxwin.core.record import EDGES, is_value
 from langchain_ctxwin.core.request import Window
 from langchain_ctxwin.core.standing import is_standing, sentences
 from langchain_ctxwin.core.tokens import readable_text
-from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize.model import (
     CALL_CONFIG,

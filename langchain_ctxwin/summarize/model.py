@@ -25,7 +25,13 @@ from langgraph.constants import TAG_NOSTREAM
 
 from langchain_ctxwin.core.fitting import first_part, take_while_fits
 from langchain_ctxwin.core.limits import ModelLimits, stated_limit, unwrapped
-from langchain_ctxwin.core.model_info import arguments_of, model_name, rules_of, unbound
+from langchain_ctxwin.core.model_info import (
+    Usage,
+    arguments_of,
+    model_name,
+    rules_of,
+    unbound,
+)
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.provider_blocks import compaction_in, digest
@@ -33,7 +39,6 @@ from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_id
 from langchain_ctxwin.core.record import Record, extended, render_record
 from langchain_ctxwin.core.settings import ContextSettings, checked_prompt
 from langchain_ctxwin.core.tokens import TokenEstimator, readable_text, text_price
-from langchain_ctxwin.core.usage import Usage
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.errors import ConfigError, SummarizationError
 from langchain_ctxwin.protocols import Summarizer, TokenCounter

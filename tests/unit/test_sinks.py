@@ -14,7 +14,7 @@ from langchain_ctxwin import (
     create_context_agent,
 )
 from langchain_ctxwin.core.events import Event
-from langchain_ctxwin.core.usage import Usage
+from langchain_ctxwin.core.model_info import Usage
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, StepEvent
 from langchain_ctxwin.reporting import Prices, Reporter
