@@ -281,8 +281,8 @@ class SummaryEvent(Event):
     """Why, without what others wrote; their own words are in `quoting`."""
 
     unsupported: int = 0
-    """Orders and values in it (numbers, addresses, names of files) that stand nowhere in the conversation: it is shown
-    with a mark behind each; `quoting` has them."""
+    """Values in it (numbers, addresses, names of files) that stand nowhere in the conversation: it is shown with a mark
+    behind each; `quoting` has them."""
 
     seconds: float | None = None
     input_tokens: int | None = None
