@@ -113,7 +113,7 @@ def reduce_messages(state: Any, writes: Sequence[Any]) -> list[AnyMessage]:
     """Return the history after the writes, as LangGraph's own reducer does, with two things that it leaves out.
 
     Message chunks become messages, and `REMOVE_ALL_MESSAGES` removes everything before it, which releases of
-    LangGraph before 1.2.23 do not do. Batching does not matter: `reduce(reduce(s, xs), ys) == reduce(s, [*xs, *ys])`.
+    LangGraph before 1.2.24 do not do. Batching does not matter: `reduce(reduce(s, xs), ys) == reduce(s, [*xs, *ys])`.
 
     Examples:
         >>> [m.content for m in reduce_messages([], ["hi", [("ai", "hello")]])]
