@@ -130,7 +130,7 @@ class Step:
     sent: dict[tuple[Any, ...], Step] = field(
         init=False, default_factory=dict, repr=False, compare=False
     )
-    """The step as providers take it, where that is not as it is; worked out once."""
+    """The step as providers take it; worked out once for each."""
 
     @cached_property
     def tokens(self) -> int:
@@ -147,25 +147,10 @@ class Step:
         is_unique = all(answered) and len({*answered}) == len(answered)
         return is_unique and answered == self.calls
 
-    @cached_property
-    def is_plain(self) -> bool:
-        """True for texts and calls in which no provider's own forms are to be looked for."""
-        return all(map(_is_plain, self.messages))
-
     @property
     def stop(self) -> int:
         """Position after the last message."""
         return self.index + self.size
-
-
-def _is_plain(message: AnyMessage) -> bool:
-    content: Any = message.content
-    if type(content) is not str or content.isspace():
-        return False
-    if isinstance(message, ToolMessage):
-        return message.artifact is None
-    is_broken = isinstance(message, AIMessage) and message.invalid_tool_calls
-    return not is_broken and "audio" not in message.additional_kwargs
 
 
 class Steps(tuple[Step, ...]):  # noqa: SLOT001  # a tuple cannot have slots of its own
@@ -453,15 +438,14 @@ def show_step(step: Step, view: View, before: Before) -> Step:
 
     The same step where nothing of it changes.
     """
-    if view.edited or not step.is_plain or before.unsealed:
-        step = _sent_step(step, view, before)
+    step = _sent_step(step, view, before)
     previous = before.message
     is_opening = previous is None or isinstance(previous, AIMessage)
     if (
         step.is_paired
         and not (is_opening and isinstance(step.messages[0], AIMessage))
         and before.calls.isdisjoint(step.calls)
-        and (step.is_plain or before.rules.media_in_results)
+        and (before.rules.media_in_results or not any(map(media_in, step.messages)))
     ):
         before.calls.update(step.calls)
     else:
@@ -476,8 +460,6 @@ def _sent_step(step: Step, view: View, before: Before) -> Step:
     edited, rules = view.edited, before.rules
     is_unbound, is_unsealed = step.index < before.unbound, step.index < before.unsealed
     is_edited = edited and not edited.isdisjoint(_ids(step))
-    if step.is_plain and not (is_edited or is_unsealed):
-        return step
     key = (rules.provider, is_unbound, is_unsealed)
     if not is_edited and key in step.sent:
         return step.sent[key]
