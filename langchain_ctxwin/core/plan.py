@@ -275,8 +275,10 @@ def emergency(request: Request, target_tokens: int | None = None) -> Compaction 
         return None
     compaction = _compaction(before, need.reason, must_pay=False)
     after = compaction.after if compaction else before
-    # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size.
-    if target_tokens is None and after.lower_tokens > limit:
+    # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size, and one that
+    # exceeds a learned limit alone, which may have been inferred.
+    declared = request.declared.room(request.settings.output_reserve)
+    if target_tokens is None and after.lower_tokens > max(limit, declared):
         raise refusal(after.report)
     return compaction
 

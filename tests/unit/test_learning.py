@@ -261,3 +261,14 @@ def test_a_question_that_was_likely_to_fit_is_cut_once_it_was_refused(limit):
     after = engine.shrunk(engine.learn(refused, ContextOverflow(limit)), refused)
     assert refused.over_by
     assert after.total_tokens < 0.8 * refused.total_tokens
+
+
+def test_a_limit_that_no_provider_stated_ends_no_turn():
+    engine = engine_of(8_000)
+    messages = [HumanMessage("word " * 1_000, id="q")]
+    learned = engine.learn(engine.measure(messages), ContextOverflow())
+    messages += [one for n in range(60) for one in called(n, WORD * 10)]
+    calls = [one for asked in messages[1::2] for one in asked.tool_calls]
+    messages = [messages[0], AIMessage("", tool_calls=calls), *messages[2::2]]
+    fitted = engine.fit(messages, session=learned.session.to_json())
+    assert fitted.report["total_tokens"] > fitted.report["input_limit"]
