@@ -51,7 +51,7 @@ from langchain_ctxwin.core.model_info import (
     unbound,
 )
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.parts import merge_system
+from langchain_ctxwin.core.pairing import merge_system
 from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.request import Window

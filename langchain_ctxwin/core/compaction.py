@@ -12,7 +12,6 @@ from langchain_core.messages import HumanMessage
 
 from langchain_ctxwin.core.model_info import ModelInfo, Usage
 from langchain_ctxwin.core.notes import record_lines
-from langchain_ctxwin.core.parts import record_text
 from langchain_ctxwin.core.record import (
     FOCUSED,
     REWRITTEN_SHARE,
@@ -20,9 +19,11 @@ from langchain_ctxwin.core.record import (
     Record,
     RecordLine,
     extended,
+    record_text,
 )
-from langchain_ctxwin.core.request import Request, Window, portion
+from langchain_ctxwin.core.request import Request, Window
 from langchain_ctxwin.core.session import Session, guard_after, read_session, uncovered
+from langchain_ctxwin.core.settings import portion
 from langchain_ctxwin.core.standing import standing_test
 from langchain_ctxwin.core.tool_schemas import parameter_names
 from langchain_ctxwin.core.turns import final_answer, last_user, runs, starts_turn

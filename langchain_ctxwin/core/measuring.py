@@ -22,7 +22,7 @@ from langchain_ctxwin.core.limits import (
 )
 from langchain_ctxwin.core.model_info import Usage, stop_reasons
 from langchain_ctxwin.core.overflow import ContextOverflow
-from langchain_ctxwin.core.parts import unbound_before
+from langchain_ctxwin.core.pairing import unbound_before
 from langchain_ctxwin.core.provider_blocks import (
     MediaSize,
     has_bound_reasoning,

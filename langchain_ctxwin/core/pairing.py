@@ -208,6 +208,37 @@ def _tool_message(
     )
 
 
+def merge_system(
+    prompt: str | SystemMessage, leading: Sequence[AnyMessage]
+) -> SystemMessage | None:
+    """Merge the system prompt with the system messages that lead the history; None when all are empty.
+
+    A prompt with content blocks (cache markers, for example) keeps them as they are.
+    """
+    base = prompt if isinstance(prompt, SystemMessage) else SystemMessage(prompt)
+    filled = [message for message in (base, *leading) if message.content]
+    if not filled:
+        return None
+    first, *others = filled
+    texts = (text_of(message.content) for message in others)
+    return append_text(cast("SystemMessage", first), [*filter(None, texts)])
+
+
+def append_text(
+    system: SystemMessage | None, parts: Sequence[str]
+) -> SystemMessage | None:
+    """Return the system message with text added at its end; the same object when there is nothing to add."""
+    if not parts:
+        return system
+    message = system or SystemMessage("")
+    content: Any = message.content
+    if isinstance(content, list):
+        content = [*content, {"type": "text", "text": "\n\n".join(parts)}]
+    else:
+        content = "\n\n".join(filter(None, (content, *parts)))
+    return with_fields(message, content=content)
+
+
 # ---- repairs --------------------------------------------------------------------------------------------------------
 
 NOTE_KEY = "ctxwin_note"  # marks user-side messages that this package wrote; they never start a turn
@@ -447,3 +478,15 @@ def _is_empty_text(block: Any) -> bool:
     if kind_of(block) != "text" or block_text(block):
         return False
     return isinstance(block, str) or block.keys().isdisjoint(SIGNATURE_KEYS)
+
+
+def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> int:
+    """Return the position up to which reasoning is left out when the prefix of the first `stop` messages changes.
+
+    The step whose calls wait for an answer keeps its reasoning where the provider would refuse it without.
+    """
+    is_waiting = stop and isinstance(messages[stop - 1], ToolMessage)
+    if not (rules.calls_need_reasoning and is_waiting):
+        return stop
+    answers = (i for i in reversed(range(stop)) if isinstance(messages[i], AIMessage))
+    return next(answers, stop)

@@ -26,8 +26,9 @@ from langchain_ctxwin.core.fitting import first_enough
 from langchain_ctxwin.core.limits import refusal
 from langchain_ctxwin.core.pairing import calls_of
 from langchain_ctxwin.core.record import HOLDS, extended
-from langchain_ctxwin.core.request import Request, portion
+from langchain_ctxwin.core.request import Request
 from langchain_ctxwin.core.session import Pending, uncovered
+from langchain_ctxwin.core.settings import portion
 from langchain_ctxwin.core.turns import Steps, last_user
 from langchain_ctxwin.core.view import Clamp, clampable_chars, message_id
 

@@ -25,7 +25,6 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from langchain_ctxwin.core.model_info import arguments_of, rules_of
 from langchain_ctxwin.core.overflow import evidence_of
 from langchain_ctxwin.core.pairing import CONTINUE_TEXT, call_ids
-from langchain_ctxwin.core.parts import RECORD_ID
 from langchain_ctxwin.core.provider_blocks import (
     blocks_of,
     digest,
@@ -34,6 +33,7 @@ from langchain_ctxwin.core.provider_blocks import (
     tool_marks,
     with_fields,
 )
+from langchain_ctxwin.core.record import RECORD_ID
 from langchain_ctxwin.core.request import Window
 
 BREAKPOINT, OPENAI_BREAKPOINT = "cache_control", "prompt_cache_breakpoint"

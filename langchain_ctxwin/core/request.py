@@ -1,6 +1,6 @@
 """`Request`: one request under one view, priced; what it costs, whether it fits, and what its thresholds are.
 
-    Parts (what a caller hands over) + Session (what is stored)  ->  Request  --shown_as(view)-->  another candidate
+    what a caller hands over + Session (what is stored)  ->  Request  --shown_as(view)-->  another candidate
 
 All sizes are tokens. A request is sent when its upper bound is within the limit; shares count most likely sizes.
 """
@@ -8,21 +8,32 @@ All sizes are tokens. A request is sent when its upper bound is within the limit
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from langchain_ctxwin.core.limits import ModelLimits, TokenBudget
-from langchain_ctxwin.core.model_info import CACHE_SECONDS
-from langchain_ctxwin.core.pairing import NOTE_KEY, Before, call_ids, note_message
-from langchain_ctxwin.core.parts import (
-    RECORD_ID,
-    Parts,
+from langchain_ctxwin.core.model_info import (
+    CACHE_SECONDS,
+    UNKNOWN,
+    ModelInfo,
+    Rules,
+)
+from langchain_ctxwin.core.pairing import (
+    NOTE_KEY,
+    Before,
     append_text,
-    constraints_text,
-    record_text,
+    call_ids,
+    note_message,
     unbound_before,
 )
 from langchain_ctxwin.core.provider_blocks import (
@@ -35,20 +46,27 @@ from langchain_ctxwin.core.provider_blocks import (
     is_compacted_by,
     sizes_of,
 )
+from langchain_ctxwin.core.record import RECORD_ID, record_text
 from langchain_ctxwin.core.session import Session
+from langchain_ctxwin.core.settings import ContextSettings, portion
 from langchain_ctxwin.core.sizing import (
     FIXED_REGIONS,
+    Doubt,
     Regions,
     ReportedSize,
     SizeEstimate,
     Sizes,
 )
+from langchain_ctxwin.core.tool_schemas import ToolSet
 from langchain_ctxwin.core.turns import (
     ANSWER_TEXT,
+    MessageHistory,
+    Price,
     Step,
     Steps,
     Turn,
     group_turns,
+    last_user,
     runs,
     show_step,
     show_steps,
@@ -80,36 +98,79 @@ class Need(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request(Parts):
-    """One request: its parts, its sizes, and whether it fits. It lives for one step."""
+class Request:
+    """One request: what a caller hands over, what is stored, its sizes, whether it fits. It lives for one step."""
 
+    history: MessageHistory = field(repr=False)
+    # the settings that held when the request began; whatever is decided about it goes by them
+    settings: ContextSettings = field(repr=False)
+    price: Price = field(repr=False)  # tokens of one message
+    # size and digest of tool definitions
+    price_tools: Callable[[Sequence[Any]], ToolSet] = field(repr=False)
+    # how far these prices may be off before anything was reported; None where they are taken as they are
+    doubt: Doubt | None = None
+    is_exact: bool = False  # whether every count is exact
+    # system prompt and leading system messages, merged
+    system: SystemMessage | None = None
+    system_tokens: int = 0
+    # the tool definitions bound to the model
+    tools: Sequence[Any] = field(default=(), repr=False)
+    tool_tokens: int = 0  # price of those that are in the prompt from its beginning
+    tools_digest: str = ""
+    model: str = ""  # name of the model that the request goes to; empty when unknown
+    # what is stated about the model's limits beside what was learned from refusals
+    declared: ModelLimits = field(default_factory=ModelLimits)
+    info: ModelInfo | None = None  # prices of the model, where who chose it knows them
+    rules: Rules = UNKNOWN  # what its provider takes; what it would refuse is repaired
+    # what of pictures and files one request may have: `max_bytes` and `max_images`
+    media: Mapping[str, int] = field(default_factory=dict)
+    # positions of explicit pins: messages marked through `pin`
+    pins: frozenset[int] = frozenset()
+    # seconds since the epoch; None where no decision depends on the time
+    now_seconds: float | None = None
+    # what a host named when it asked to compact: lines of the record with its words are kept first
+    focus: str = ""
+    # position up to which answers are shown without what their provider signed or encrypted: it took that no more
+    unsealed: int = 0
+    # name of the agent's tool that reads what was cut; empty when it has none
+    recall: str = ""
+
+    # the stored state of the conversation; of a candidate, that before it is applied
     session: Session
-    """The stored state of the conversation; of a candidate, that before it is applied."""
-
     sizing: Sizes = field(default_factory=Sizes, repr=False)
+    # the limits of this request's model, as far as they are known or were learned
     limits: ModelLimits = field(default_factory=ModelLimits)
-    """The limits of this request's model, as far as they are known or were learned."""
-
     input_limit: int = 0
     reserved_tokens: int = 0
+    # what the request has to fit: the input limit, or less after a refusal
     limit: int = 0
-    """What the request has to fit: the input limit, or less after a refusal."""
-
+    # half of `keep` stays: the host asked for room, or the provider refused the request, and may state another limit
+    # than that of its model
     needs_room: bool = False
-    """Half of `keep` stays: the host asked for room, or the provider refused the request, and may state another limit
-    than that of its model."""
-
+    # position up to which reasoning is tied to what requests under the stored view no longer begin with
     unbound: int = 0
-    """Position up to which reasoning is tied to what requests under the stored view no longer begin with."""
-
+    # the last size that the provider reported for a request which this one extends; None when there is none
     last_report: ReportedSize | None = None
-    """The last size that the provider reported for a request which this one extends; None when there is none."""
 
     view: View = field(default_factory=View)
     summary: str = ""
     pinned: tuple[Step, ...] = field(default=(), repr=False)
-    steps: Steps = field(default=Steps(), repr=False)
-    """The history as it is shown."""
+    steps: Steps = field(default=Steps(), repr=False)  # the history as it is shown
+
+    @property
+    def verbatim(self) -> frozenset[int]:
+        """Positions of the explicit pins and of the current user message."""
+        current = last_user(self.history.messages)
+        return self.pins if current is None else self.pins | {current}
+
+    def price_text(self, text: str) -> int:
+        """Our estimate of a text as a message of its own; 0 for an empty one."""
+        return self.price(SystemMessage(content=text)) if text else 0
+
+    def start_of(self, view: View) -> int:
+        """Position of the view's first message; the view must be valid for this history."""
+        first = self.history.first
+        return max(first, view.start.index) if view.start else first
 
     # ---- what is shown ----------------------------------------------------------------------------------------------
 
@@ -296,7 +357,7 @@ class Request(Parts):
         elif lead is not None:
             at += 1
         leading = sum(len(step.messages) for step in self.steps if step.index < at)
-        texts, notes = [constraints_text(settings.constraints), self.record], []
+        texts, notes = [settings.constraints_text, self.record], []
         if self.record and (self.block or settings.summary_placement == "user"):
             notes = [note_message(texts.pop(), RECORD_ID)]
         system = append_text(self.system, [*filter(None, texts)])
@@ -338,7 +399,7 @@ class Request(Parts):
         """What the counter says of everything but the history."""
         block = self.block
         summary_tokens = self.price_text(self.record)
-        rules = constraints_text(self.settings.constraints)
+        rules = self.settings.constraints_text
         return Regions(
             system_tokens=self.system_tokens,
             tool_tokens=self.tool_tokens,
@@ -415,18 +476,16 @@ class Request(Parts):
         """The `context_report`: tokens per region, which add up to `total_tokens`, limits, utilization."""
         regions = self.size.regions
         counted_by = "exact" if self.is_exact else "estimate"
-        record_tokens = (
-            max(0, regions.summary_tokens - self.written_tokens)
-            if self.view.record.text
-            else 0
-        )
+        summary_tokens = regions.summary_tokens
+        if self.view.record.text:
+            summary_tokens = min(summary_tokens, self.written_tokens)
         return {
             "context_window": self.limits.context_window
             or self.input_limit + self.reserved_tokens,
             "input_limit": self.input_limit,
             **asdict(regions),
-            "summary_tokens": regions.summary_tokens - record_tokens,
-            "record_tokens": record_tokens,
+            "summary_tokens": summary_tokens,
+            "record_tokens": regions.summary_tokens - summary_tokens,
             "reserved_tokens": self.reserved_tokens,
             "total_tokens": self.total_tokens,
             "utilization": round(self.total_tokens / self.input_limit, 4),
@@ -435,7 +494,7 @@ class Request(Parts):
             "compactions": self.session.compactions,
             "dropped_turns": self.session.dropped_turns,
             "clamped": self.clamped_newest(),
-            "stopped": self.stopped,
+            "stopped": "summaries_ineffective" if self.has_given_up else "",
         }
 
     def clamped_newest(self) -> dict[str, list[int]]:
@@ -472,7 +531,7 @@ class Request(Parts):
         settings = self.settings
         return digest(
             self.tied_to,
-            constraints_text(settings.constraints),
+            settings.constraints_text,
             self.record,
             settings.summary_placement,
             json.dumps(self.view.to_json()),
@@ -625,21 +684,15 @@ class Request(Parts):
         return self.fits and self.total_tokens <= self.low_water and is_few
 
     @property
-    def stopped(self) -> Literal["", "summaries_ineffective"]:
-        """Why no summary is tried: the last ones failed or freed too little; empty while one may be."""
-        has_given_up = self.session.has_given_up(self.history.messages)
-        return "summaries_ineffective" if has_given_up else ""
+    def has_given_up(self) -> bool:
+        """True while no summary is tried: the last ones failed or freed too little."""
+        return self.session.has_given_up(self.history.messages)
 
     @property
     def may_summarize(self) -> bool:
         """True while summaries are on, and the last ones came to something."""
-        return self.settings.summarize != "off" and not self.stopped
+        return self.settings.summarize != "off" and not self.has_given_up
 
 
 Window = Request
 """The public name of a request."""
-
-
-def portion(share: float, room: int) -> int:
-    """Return a setting that is a share of the room when at most 1, else a number of tokens capped by the room."""
-    return int(share * room) if share <= 1 else min(int(share), room)

@@ -23,6 +23,7 @@ from pydantic import (
 
 from langchain_ctxwin.errors import ConfigError, brief
 
+CONSTRAINTS_TEXT = "Rules that hold for the whole conversation:"
 LEAST_TRIGGER_MESSAGES = 2
 LEAST_TRIGGER_TOKENS = 256  # a few messages; a smaller number is meant as per cent
 
@@ -117,6 +118,12 @@ class ContextSettings(BaseModel):
     max_thread_tokens: PositiveInt | None = None
     on_budget: Literal["raise", "interrupt"] = "raise"
 
+    @property
+    def constraints_text(self) -> str:
+        """The constraints as one block of rules; empty when there are none."""
+        rules = [f"- {rule}" for rule in self.constraints]
+        return "\n".join([CONSTRAINTS_TEXT, *rules]) if rules else ""
+
     @model_validator(mode="before")
     @classmethod
     def _read_messages(cls, values: Any) -> Any:
@@ -145,3 +152,8 @@ class ContextSettings(BaseModel):
                 f"keep={keep:g} is not below trigger={trigger:g}: {advice}"
             )
         return self
+
+
+def portion(share: float, room: int) -> int:
+    """Return a setting that is a share of the room when at most 1, else a number of tokens capped by the room."""
+    return int(share * room) if share <= 1 else min(int(share), room)

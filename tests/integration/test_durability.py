@@ -6,7 +6,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from structlog.testing import capture_logs
 
-from langchain_ctxwin.core.parts import RECORD_ID
+from langchain_ctxwin.core.record import RECORD_ID
 from langchain_ctxwin.testing import request_faults
 from support.checkpoints import async_sqlite_saver
 from support.desk import (

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
-from langchain_ctxwin.core.parts import RECORD_ID
+from langchain_ctxwin.core.record import RECORD_ID
 from langchain_ctxwin.core.view import VIEW
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.testing import request_faults

@@ -21,7 +21,6 @@ from langchain_ctxwin import (
     render_record,
 )
 from langchain_ctxwin.core.notes import MAX_NAMES, STATEMENT_CHARS, record_lines
-from langchain_ctxwin.core.parts import record_text
 from langchain_ctxwin.core.record import (
     HOLDS,
     NAMED,
@@ -31,6 +30,7 @@ from langchain_ctxwin.core.record import (
     RecordLine,
     extended,
     one_line,
+    record_text,
 )
 from langchain_ctxwin.errors import ConfigError
 from support.agents import engine_of

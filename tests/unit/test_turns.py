@@ -16,18 +16,15 @@ from langchain_ctxwin import ContextConfig, ContextEngine, ModelLimits
 from langchain_ctxwin.core.model_info import Rules
 from langchain_ctxwin.core.pairing import (
     Before,
+    append_text,
     call_ids,
+    merge_system,
     note_message,
     repair_step,
     sendable,
 )
-from langchain_ctxwin.core.parts import (
-    append_text,
-    constraints_text,
-    merge_system,
-    record_text,
-)
-from langchain_ctxwin.core.record import Record, RecordLine
+from langchain_ctxwin.core.record import Record, RecordLine, record_text
+from langchain_ctxwin.core.settings import ContextSettings
 from langchain_ctxwin.core.turns import (
     safe_boundary,
     split_steps,
@@ -372,7 +369,9 @@ def test_the_record_is_fenced_and_labelled():
     assert (
         record_text("", Record())
         == record_text("  \n", Record())
-        == constraints_text(())
+        == ContextSettings().constraints_text
         == ""
     )
-    assert constraints_text(("a", "b")).splitlines()[1:] == ["- a", "- b"]
+    assert ContextSettings(constraints=("a", "b")).constraints_text.splitlines()[
+        1:
+    ] == ["- a", "- b"]
