@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Callable, Collection
 from difflib import get_close_matches
@@ -41,6 +42,15 @@ PRESETS: dict[str, dict[str, Any]] = {
 def _checked_path(path: str) -> str:
     compile_fields([path])
     return path
+
+
+def place(path: str | os.PathLike[str]) -> Path:
+    """Return where a file is, so that a later change of folder does not move it.
+
+    Raises:
+        ConfigError: no file can be there.
+    """
+    return Path(expect(path, PATH, "path", "the path of a file")).expanduser().resolve()
 
 
 Fraction = Annotated[float, Field(gt=0, le=1)]

@@ -45,7 +45,7 @@ from langchain_ctxwin.errors import (
 )
 from langchain_ctxwin.pricing import Pricing
 from langchain_ctxwin.protocols import TokenCounter
-from langchain_ctxwin.text import pieces_of
+from langchain_ctxwin.text import statement_spans, word_cut
 from langchain_ctxwin.util.log import log, reason_of
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
@@ -532,3 +532,18 @@ def _about(question: str, level: int) -> Part:
     """A part without chunks, with numbers at least as long as those it will have."""
     many = LONG_NUMBER
     return Part(level=level, part=many, parts=many, question=question, chunks=[])
+
+
+def pieces_of(text: str, room: int, price: Callable[[str], int]) -> Iterator[str]:
+    """Yield the pieces of a text that fit: statements, of a long one halves. A single character may cost more."""
+    for start, stop in statement_spans(text, 0, len(text)):
+        yield from _halves(text[start:stop], room, price)
+
+
+def _halves(text: str, room: int, price: Callable[[str], int]) -> Iterator[str]:
+    if len(text) == 1 or price(text) <= room:
+        yield text
+        return
+    cut = word_cut(text, 0, len(text) // 2)
+    yield from _halves(text[:cut], room, price)
+    yield from _halves(text[cut:], room, price)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import log1p
 from unicodedata import normalize
@@ -36,21 +36,6 @@ def statement_spans(text: str, start: int, stop: int) -> Iterator[Span]:
         if start < end:
             yield start, end
             start = end
-
-
-def pieces_of(text: str, room: int, price: Callable[[str], int]) -> Iterator[str]:
-    """Yield the pieces of a text that fit: statements, of a long one halves. A single character may cost more."""
-    for start, stop in statement_spans(text, 0, len(text)):
-        yield from _halves(text[start:stop], room, price)
-
-
-def _halves(text: str, room: int, price: Callable[[str], int]) -> Iterator[str]:
-    if len(text) == 1 or price(text) <= room:
-        yield text
-        return
-    cut = word_cut(text, 0, len(text) // 2)
-    yield from _halves(text[:cut], room, price)
-    yield from _halves(text[cut:], room, price)
 
 
 def word_cut(text: str, start: int, limit: int) -> int:

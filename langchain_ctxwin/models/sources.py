@@ -10,16 +10,18 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
+from langchain_ctxwin.config import place
 from langchain_ctxwin.core.limits import models_behind
 from langchain_ctxwin.core.model_info import (
     CACHE_BREAKPOINTS,
@@ -47,7 +49,7 @@ from langchain_ctxwin.models.apis import (
     tokens,
 )
 from langchain_ctxwin.protocols import Clock
-from langchain_ctxwin.util.files import SharedFile
+from langchain_ctxwin.util.log import log, reason_of
 
 __all__ = [
     "AnthropicSource",
@@ -362,6 +364,56 @@ LEARNED_FIELDS = ("context_window", "max_input_tokens")
 
 # field -> tokens, and when they were stated, by model
 Limits = dict[str, dict[str, tuple[int, float]]]
+
+
+class SharedFile:
+    """A JSON file that processes share. Trouble with it is logged, without what it holds, and never raised.
+
+    One that cannot be read, because it is somebody else's, say, is left alone. Of two processes that save in the same
+    moment one may miss the other's newest entry, which is saved again with its next one.
+
+    Raises:
+        ConfigError: no file can be there.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], values: TypeAdapter[Any]) -> None:
+        self.path = place(path)
+        self._values = values
+
+    def read(self) -> Any:
+        """Return the value stored in the file, read in this thread; None when it cannot be read."""
+        return self._attempt(self._stored)
+
+    def update(self, change: Callable[[Any], Any]) -> None:
+        """Replace the stored value by `change` of it, in this thread."""
+
+        def save() -> None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            value = change(self._stored())
+            replace_text(self.path, self._values.dump_json(value, indent=1).decode())
+
+        self._attempt(save)
+
+    def _stored(self) -> Any:
+        content = self.path.read_bytes() if self.path.exists() else b""
+        return self._values.validate_json(content.strip() or b"{}")
+
+    def _attempt(self, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except (OSError, ValueError) as error:
+            log.warning("file.failed", path=str(self.path), error=reason_of(error))
+            return None
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write the file; a reader sees the old one, also after an error, or the new one, never a part."""
+    draft = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 class LearnedSource:

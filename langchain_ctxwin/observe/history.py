@@ -16,9 +16,9 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
+from langchain_ctxwin.config import place
 from langchain_ctxwin.core.events import TYPES, Event
 from langchain_ctxwin.errors import ConfigError, brief
-from langchain_ctxwin.util.files import place
 from langchain_ctxwin.util.log import FailureLog
 from langchain_ctxwin.util.work import in_daemon, renew_after_fork
 

@@ -30,7 +30,6 @@ from langchain_ctxwin.replay.playing import (
 )
 from langchain_ctxwin.replay.reader import LanguageModel, Read, read_conversation, table
 from langchain_ctxwin.replay.reading import Conversation, Tell, read_conversations
-from langchain_ctxwin.util.files import replace_text
 from langchain_ctxwin.util.log import say
 
 EXIT_FAILED = 1
@@ -97,7 +96,8 @@ def _run_compare(
 
 def _draw(args: argparse.Namespace, conversation: Conversation, policy: Policy) -> None:
     try:
-        replace_text(args.html, page(conversation, policy, args.window))
+        html = page(conversation, policy, args.window)
+        args.html.write_text(html, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"--html {args.html}: {error.strerror or error}") from error
     say(f"drew {conversation.name}: {args.html}", file=sys.stderr)

@@ -17,7 +17,7 @@ from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import Clock
 from langchain_ctxwin.tool_results.cursors import ResultRecord
 from langchain_ctxwin.tool_results.showing import json_value
-from langchain_ctxwin.util.stores import delete_items, redis_client
+from langchain_ctxwin.util.stores import delete_items
 
 __all__ = [
     "BackendResultStore",
@@ -30,6 +30,8 @@ MAX_BYTES = 64 * 1024 * 1024
 """Hundreds of results of ordinary size, and no burden for a server process: results are compressed JSON and text."""
 
 SCANNED = 1_000  # keys that a Redis server looks at in one go: less than a millisecond of its time
+
+ANSWER_SECONDS = 1.0  # a healthy server answers within milliseconds; a broken one must not cost the caller's time
 
 PREFIX = "ctxwin:result:"  # of every key on a Redis server, so that results stand apart from other keys
 
@@ -157,6 +159,25 @@ def _place(key: str) -> tuple[tuple[str, ...], str]:
     """Namespace and key in a LangGraph store."""
     namespace, _, name = key.rpartition("/")
     return ("ctxwin", "results", namespace), name
+
+
+def redis_client(url: str, **options: Any) -> Any:
+    """Return a `redis.Redis` that connects at its first use; by default it asks once, and waits for a second.
+
+    Raises:
+        ConfigError: the package `redis` is missing.
+    """
+    try:
+        from redis import Redis  # noqa: PLC0415  # an extra
+    except ImportError as error:
+        raise ConfigError(
+            'Redis needs the redis package: pip install "langchain-ctxwin[redis]"'
+        ) from error
+    patience = {
+        "socket_timeout": ANSWER_SECONDS,
+        "socket_connect_timeout": ANSWER_SECONDS,
+    }
+    return Redis.from_url(url, **(patience | options))
 
 
 class RedisResultStore:

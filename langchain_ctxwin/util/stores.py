@@ -9,11 +9,8 @@ from typing import Any
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
 from langchain_ctxwin.core.provider_blocks import digest
-from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.util.log import log, reason_of
 from langchain_ctxwin.util.work import Wait, Work, in_daemon
-
-ANSWER_SECONDS = 1.0  # a healthy server answers within milliseconds; a broken one must not cost the caller's time
 
 DELETED_AT_ONCE = 100  # items that are listed before they are deleted
 
@@ -31,25 +28,6 @@ def delete_items(store: BaseStore, namespace: tuple[str, ...]) -> None:
     while items := store.search(namespace, limit=DELETED_AT_ONCE, refresh_ttl=False):
         for item in items:
             store.delete(tuple(item.namespace), item.key)
-
-
-def redis_client(url: str, **options: Any) -> Any:
-    """Return a `redis.Redis` that connects at its first use; by default it asks once, and waits for a second.
-
-    Raises:
-        ConfigError: the package `redis` is missing.
-    """
-    try:
-        from redis import Redis  # noqa: PLC0415  # an extra
-    except ImportError as error:
-        raise ConfigError(
-            'Redis needs the redis package: pip install "langchain-ctxwin[redis]"'
-        ) from error
-    patience = {
-        "socket_timeout": ANSWER_SECONDS,
-        "socket_connect_timeout": ANSWER_SECONDS,
-    }
-    return Redis.from_url(url, **(patience | options))
 
 
 STORE_SECONDS = 3.0

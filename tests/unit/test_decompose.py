@@ -23,9 +23,10 @@ from langchain_ctxwin.decompose import (
     _chunk,
     _MapReduce,
     create_map_reduce_graph,
+    pieces_of,
 )
 from langchain_ctxwin.errors import UnknownModelError
-from langchain_ctxwin.text import pieces_of, statement_spans
+from langchain_ctxwin.text import statement_spans
 from support.fakes import ScriptedChatModel, SdkError, openai_overflow, script
 
 WINDOW, OUTPUT = 1600, 400

@@ -71,7 +71,7 @@ OPTIONAL = {
     "langchain": ("agent.middleware", "util.chat_models", "conformance"),
     "opentelemetry": ("observe.opentelemetry_sink",),
     "quicktok": ("counting",),
-    "redis": ("util.stores",),
+    "redis": ("tool_results.stores",),
     "watchfiles": ("reload",),
 }
 """Packages that need not be there -> the modules that import them."""
