@@ -560,12 +560,13 @@ class ContextEngine:
         session = replace(window.session, counts=refused(window, overflow))
         return self._measured(replace(window, session=session), was_refused=True)
 
-    def shrunk(self, learned: Window, refused: Window) -> Window:
+    def shrunk(self, learned: Window, refused: Window, *, number: int = 1) -> Window:
         """Return the request after a refusal, compacted where that is due.
 
         Args:
-            learned: the refused request as `learn` measures it anew.
+            learned: the refused request as `learn` measures it anew; it may have other tools.
             refused: the request that was sent.
+            number: how many refusals there were in a row; each makes the next request smaller.
 
         Raises:
             BudgetExceededError: the request is at its smallest and still too large.
@@ -573,8 +574,11 @@ class ContextEngine:
         before = refused.view.without_media.items()
         if learned.view.without_media.items() - before:
             return learned
-        compaction = self.emergency(learned, target_tokens=retry_target(learned))
+        target_tokens = retry_target(learned, number)
+        compaction = self.emergency(learned, target_tokens=target_tokens)
         if compaction is None:
+            if learned.tools_digest != refused.tools_digest:
+                return learned
             raise refusal(learned.report)
         return run(self.applying(compaction, learned))
 

@@ -213,10 +213,8 @@ class ModelCall:
                 if LEAST_OUTPUT_SHARE * asked <= (less.output_tokens or 0) < asked:
                     report(output_tokens=less.output_tokens)
                     return less
-            if (yield from step.choose_tools()):
-                step.fit()
-            else:
-                step.take(self._engine.shrunk(learned, window))
+            yield from step.choose_tools()
+            step.take(self._engine.shrunk(step.window, window, number=number))
         report()
         return self._attempt()
 

@@ -295,14 +295,14 @@ class AgentStep:
 
     # ---- tools and models that are chosen ---------------------------------------------------------------------------
 
-    def choose_tools(self) -> Work[bool]:
-        """Choose the tools for the request, within its limit; true where the set changed.
+    def choose_tools(self) -> Work[None]:
+        """Choose the tools for the request, within its limit.
 
         They have room by the window of the conversation's model, else by the smallest one.
         """
         selector, names, window = self.selector, self.tool_names, self.window
         if selector is None:
-            return False
+            return
         sent = in_prompt(window.tools, window.rules.provider)
         others = [tool for tool in sent if name_of(tool) not in names]
         saved_tokens = window.tool_tokens - window.price_tools(others).tokens
@@ -316,9 +316,8 @@ class AgentStep:
             max_tool_tokens=max(1, min(selector.max_tool_tokens, left_tokens)),
         )
         self.tool_names = list(selection.names)
-        if is_changed := self.tool_names != names:
+        if self.tool_names != names:
             self.anew()
-        return is_changed
 
     @property
     def tools(self) -> Sequence[Any]:

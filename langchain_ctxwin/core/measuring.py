@@ -408,14 +408,15 @@ def without_reasoning(window: Window, refused: str = "unbound") -> Session:
     return replace(session, guard=guard, view=view, counts=session.unanchored)
 
 
-def retry_target(window: Window) -> int:
+def retry_target(window: Window, number: int) -> int:
     """Upper bound that a refused request must come down to, measured again with all that the refusal taught.
 
     That is the input limit, when the request is now known to be over it. One that seems to fit was refused for reasons
-    that we cannot count, and has to become much smaller.
+    that we cannot count, and has to become much smaller; so has one that was refused again.
     """
-    blind_tokens = int(BLIND_STEP * window.likely_tokens)
-    return blind_tokens if window.likely_fits else window.input_limit
+    likely_tokens, limit = window.likely_tokens, window.input_limit
+    target = BLIND_STEP * likely_tokens if likely_tokens <= limit else limit
+    return int(target * BLIND_STEP ** (number - 1))
 
 
 def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:

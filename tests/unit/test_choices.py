@@ -12,7 +12,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.agent.step import COMPACTS
 from langchain_ctxwin.routing import RoutedChatModel
-from langchain_ctxwin.tools import ToolSelector
+from langchain_ctxwin.tools import ToolSelection, ToolSelector
 from support.agents import THREAD, agent_on, call, is_refused, on_both, values
 from support.fakes import ScriptedChatModel, core_overflow, script
 from support.routing import router, scripted
@@ -213,6 +213,27 @@ def test_tools_are_chosen_anew_within_a_limit_that_a_refusal_states(
         "ai",
     ] * 3
     assert values(agent)["context_report"]["input_limit"] <= real_tokens
+
+
+class Fickle(ToolSelector):
+    """Chooses one tool, and another one each time."""
+
+    def select(self, *_, previous=(), **options):
+        new = next(tool for tool in self.tools if tool.name not in previous)
+        names = (new.name,)
+        return ToolSelection(selected=(new,), deferred=(), tokens=0, names=names)
+
+
+@on_both
+def test_a_request_that_was_refused_is_smaller_with_other_tools_too(adapter):
+    def refused(tokens, limit):
+        return ValueError("Input is too long for requested model.")
+
+    model = scripted("model", 8_000, input_limit=5_000, overflow=refused)
+    agent = on(adapter, model, tool_selector=Fickle(small_tools(), ROOM_TOKENS))
+    agent.invoke({"messages": [("user", "word " * 6_500)]}, THREAD)
+    first, *others = [request.tokens for request in model.requests]
+    assert max(others) < 0.8 * first
 
 
 @adapters

@@ -272,3 +272,12 @@ def test_a_limit_that_no_provider_stated_ends_no_turn():
     messages = [messages[0], AIMessage("", tool_calls=calls), *messages[2::2]]
     fitted = engine.fit(messages, session=learned.session.to_json())
     assert fitted.report["total_tokens"] > fitted.report["input_limit"]
+
+
+def test_a_question_that_is_refused_again_is_cut_further_than_it_seems_to_need():
+    engine = engine_of(8_000)
+    sent = engine.measure("word " * 6_000)
+    for number, tokens in enumerate((12_000, 9_000), start=1):
+        learned = engine.learn(sent, ContextOverflow(8_000, tokens, "input"))
+        sent = engine.shrunk(learned, sent, number=number)
+    assert 5_000 < sent.upper_tokens <= 6_000
