@@ -126,6 +126,12 @@ ROWS = (
         off=returning(None),
     ),
     Row(
+        name="spans of counted text",
+        instead="the newest alone",
+        seam="core.sizing:MAX_SPANS",
+        off=lambda _: 1,
+    ),
+    Row(
         name="estimator by family",
         instead="count_tokens_approximately",
         seam="pricing:Pricing",
