@@ -425,6 +425,8 @@ def with_spent(session: Session, usage: Usage, info: ModelInfo | None) -> Sessio
     """
     spent, calls = session.guard.get("spent") or {}, (usage, *usage.compactions)
     tokens = sum((one.input_tokens or 0) + (one.output_tokens or 0) for one in calls)
+    if not tokens:
+        return session
     cost = Decimal(spent.get("cost", 0)) + (usage.cost(info) or 0)
     tokens += int(spent.get("tokens", 0))
     total = {"tokens": tokens, "cost": str(cost)}

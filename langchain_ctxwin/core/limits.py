@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -101,9 +101,10 @@ class ModelLimits:
         A `max_input_tokens` of its own is not reduced by the reserve.
 
         Raises:
-            ConfigError: the reserve leaves no input.
+            ConfigError: the reserve leaves no input, or is negative.
             UnknownModelError: neither the window nor an input limit is known.
         """
+        require_count("reserve", reserve, minimum=0)
         joint = None if self.context_window is None else self.context_window - reserve
         limit = least(self.max_input_tokens, joint)
         if limit is None:
@@ -391,6 +392,9 @@ ADVICE = {
 class TokenBudget:
     """How the input limit of one request is divided, in tokens.
 
+    Raises:
+        ConfigError: a size is no whole number, or negative.
+
     Examples:
         >>> TokenBudget(8192, 1000, 2000, 300, 200, 2048).history_budget
         4692
@@ -406,6 +410,10 @@ class TokenBudget:
 
     reserved_tokens: int
     """Kept for the answer, beside the input."""
+
+    def __post_init__(self) -> None:
+        for name, size in asdict(self).items():
+            require_count(name, size, minimum=0)
 
     @property
     def fixed_tokens(self) -> int:

@@ -23,6 +23,7 @@ from langchain_ctxwin import (
     ContextOverflow,
     ModelInfo,
     ModelLimits,
+    TokenBudget,
     UnknownModelError,
 )
 from langchain_ctxwin.core.measuring import from_answer
@@ -76,6 +77,16 @@ def profile(window, output=None):
             r"pass limits=ModelLimits\(context_win",
         ),
         (lambda: ModelLimits().guessed(), UnknownModelError, "cannot be guessed"),
+        (
+            lambda: ModelLimits(8_192).input_limit(-5),
+            ConfigError,
+            "reserve=-5: give a whole number, at least 0",
+        ),
+        (
+            lambda: TokenBudget(8_192, 0, 0, 0, -1, 0),
+            ConfigError,
+            "pinned_tokens=-1: give a whole number, at least 0",
+        ),
     ],
 )
 def test_limits_that_cannot_be_say_which_value_and_what_to_change(read, error, message):

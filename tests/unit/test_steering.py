@@ -410,6 +410,14 @@ def test_a_summary_is_a_call_of_the_thread(adapter):
 
 
 @on_both
+def test_a_summary_of_which_nobody_knows_the_cost_counts_as_nothing(adapter):
+    settings = {"summary_max_tokens": 100}
+    agent, _ = talked(adapter, 20, summarizer=lambda _: SUMMARY, config=settings)
+    compact(agent, THREAD)
+    assert "spent" not in values(agent)["context_guard"]
+
+
+@on_both
 def test_a_person_may_allow_more(adapter):
     """What the question says to resume with goes on."""
     agent, model = agent_with(
