@@ -166,15 +166,20 @@ def record_lines(
     What tools call their `parameters` stays longest of what results showed.
     """
     parts = [*zip(messages, ids, strict=True)]
+    answers = list[list[Result | None]]()
     results = defaultdict[str, list[Result]](list)
-    for message, key in parts:
+    # from the end, because ids are used again: a call has the first result behind it that no later call has
+    for message, key in reversed(parts):
         if isinstance(message, ToolMessage):
             results[message.tool_call_id].append((message, key))
+        elif isinstance(message, AIMessage):
+            called = [results[call["id"] or ""] for call in message.tool_calls]
+            answers.append([one.pop() if one else None for one in called])
     taken = {_plain(name) for name in parameters}
     taken |= {"id" for name in parameters if _ID_FIELD.search(name)}
     for message, key in parts:
         if isinstance(message, AIMessage):
-            yield from _of_answer(message, key, results, taken)
+            yield from _of_answer(message, key, answers.pop(), taken)
         elif isinstance(message, HumanMessage):
             yield from _of_person(_text(message.content), key, before, holds)
         # a system message in mid-conversation
@@ -182,7 +187,7 @@ def record_lines(
             yield from _values(_text(message.content), key, uses=USED)
         before = message
     # of calls that were made before
-    for result, key in chain(*results.values()):
+    for result, key in reversed([*chain(*results.values())]):
         yield from _seen(_result_text(result), key, taken)
 
 
@@ -199,7 +204,7 @@ def parse_record(text: str) -> Iterator[RecordLine]:
 def _of_answer(
     message: AIMessage,
     key: str,
-    results: Mapping[str, list[Result]],
+    results: Sequence[Result | None],
     parameters: Collection[str],
 ) -> Iterator[RecordLine]:
     said = said_in(message)
@@ -213,11 +218,9 @@ def _of_answer(
             noted = f"noted: {_clipped(sentence, STATEMENT_CHARS)}"
             yield RecordLine("done", noted, key, USED)
     result_key = key
-    for call in message.tool_calls:
-        # ids are used again, and calls without ids have their results in order
-        waiting = results[call["id"] or ""]
+    for call, answer in zip(message.tool_calls, results, strict=True):
         # who deletes a result takes back what it said
-        result, result_key = waiting.pop(0) if waiting else (None, key)
+        result, result_key = answer or (None, key)
         args = {
             name: value
             for name, value in call["args"].items()

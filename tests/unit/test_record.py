@@ -173,6 +173,14 @@ LEAVES = {
             "seen r2 shown: order=99999",
         ],
     ),
+    "a call without a result, and a later one of the same id": (
+        [AIMessage("", tool_calls=AGAIN[0].tool_calls, id="b"), *AGAIN[-2:]],
+        [
+            "done b used: look(one) → no result",
+            "done r2 used: look(two) → order 99999",
+            "seen r2 shown: order=99999",
+        ],
+    ),
     "results out of order": (
         [
             TWO_CALLS,
