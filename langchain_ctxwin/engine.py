@@ -1,13 +1,15 @@
 """The four verbs of one agent step: measure, plan (or emergency), apply, build.
 
 messages, state, call
-  -- read_session            core/session    every stored position is verified once
-  -- measured                core/measuring  one walk: split, edit, repair, price; a `Request` with limits and sizes
-  -- request.need()          core/request    every threshold: None, ahead, soft or hard
-  -- summary_due, emergency, relieve, prepare   core/plan: one loop over tiers; a `Compaction`, or a summary to begin
+  -- read_history            core/turns      the history in steps; what is known of a conversation is extended
+  -- read_session            core/session    the stored session, with every position checked against the history
+  -- measured                core/measuring  a `Request`: under the stored view, repaired, priced, with its limits
+  -- summary_due, emergency, relieve   core/plan: by `request.need()`, which holds every threshold; a `Compaction`
   -- compaction.applied()    core/compaction the session after it; the request is priced already
   -- request.assembled()     core/request    the messages, which `dressed` fits to their provider
-  -- from_answer, refused    core/measuring what the model's answer teaches
+  -- from_answer, refused    core/measuring  what the model's answer teaches
+
+A request is called `Window` where applications see it.
 """
 
 from __future__ import annotations
@@ -355,7 +357,6 @@ class ContextEngine:
                 tools=tools,
                 tool_tokens=pricing.tool_set(in_prompt(tools, rules.provider)).tokens,
                 tools_digest=pricing.tool_set(tools).digest,
-                # of a counter that could count all that
                 doubt=pricing.doubt,
                 is_exact=pricing.exact,
                 model=model_name(model) or self.model or model_name(called),
@@ -401,8 +402,8 @@ class ContextEngine:
     def plan(self, window: Window) -> Compaction | None:
         """Return the compaction by a summary that is due now, or None; pure, calls no model.
 
-        It is None, too, when summaries are off, would not pay for themselves, or failed twice since the last user
-        message.
+        It is None, too, when summaries are off, would not pay for themselves, or failed twice in a row, the last
+        time since the last user message.
         """
         return planning.summary_due(window, is_local=self.is_local)
 
@@ -428,7 +429,10 @@ class ContextEngine:
     def emergency(
         self, window: Window, *, target_tokens: int | None = None
     ) -> Compaction | None:
-        """Return the compaction with which the request fits, or None when it fits; pure, calls no model.
+        """Return the compaction that a request which does not fit needs; None when it fits, or nothing can leave.
+
+        Pure, calls no model. What cannot be made to fit is sent all the same while it may be smaller than we count: the
+        provider decides, and recovery covers the rest.
 
         Args:
             window: the measured request.

@@ -76,7 +76,7 @@ class ContextKeys(AgentState[Any], total=False):
     """How the history is shown; empty shows all of it."""
 
     context_pending: Hidden[Json]
-    """The summary that is due or ready."""
+    """The summary on its way: being written, or ready."""
 
     context_counts: Hidden[Json]
     """What was learned about token counts and limits."""
@@ -88,7 +88,7 @@ class ContextKeys(AgentState[Any], total=False):
     """The candidate that the conversation's requests go to, and why."""
 
     context_guard: Hidden[Json]
-    """Compactions so far, and why automatic ones stopped."""
+    """What became of compactions and summaries, what was spent, and up to where reasoning is left out."""
 
     context_report: Hidden[Json]
     """The last measure of the next request, in tokens per region."""

@@ -66,7 +66,7 @@ class ModelCall:
 
     Args:
         step: the conversation's step; it takes up what the answer taught.
-        call: what is called, tools bound.
+        call: what is called; with the tools in it, unless those of each request are bound when it is sent.
         send: calls it.
     """
 

@@ -52,7 +52,7 @@ PerRequest = Callable[[Any, Any], T]
 """A callable `(state, runtime)` that gives a value for one request."""
 
 MAX_STEPS = 64
-"""Conversations between two nodes of one step whose measured request is kept; losing it costs one measure."""
+"""Steps that are kept for the next node, which then measures nothing; losing one costs one measure."""
 
 UNREAD_RATIO = 1.5
 """Times a request as we count it from which on another one was sent: no estimate is so far off."""
@@ -166,11 +166,11 @@ class ContextNodes:
         self.force_compress = self._node(
             "force_compress", self._doing(AgentStep.compressing)
         )
-        """Makes the request fit without calling a model, or raises `BudgetExceededError`."""
+        """Makes the request fit without a model, or raises `BudgetExceededError`; a node of its own, to be seen."""
         self.build_messages = self._node(
             "build_messages", self._doing(AgentStep.compressing, shows_request=True)
         )
-        """Writes the request to `llm_input_messages`."""
+        """Writes the request to `llm_input_messages`, compacted where the state changed since the check."""
         self.pre_model_hook = HookNode(
             "pre_model_hook",
             self._doing(AgentStep.prepare, shows_request=True),

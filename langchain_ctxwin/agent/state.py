@@ -145,7 +145,7 @@ class _StateKeys(TypedDict, total=False):
     """How the history is shown; empty shows all of it."""
 
     context_pending: Json
-    """The summary that is due or ready."""
+    """The summary on its way: being written, or ready; and whether one is to be written before the next call."""
 
     context_counts: Json
     """What was learned about token counts and limits."""
@@ -157,7 +157,7 @@ class _StateKeys(TypedDict, total=False):
     """The candidate that the conversation's requests go to, and why."""
 
     context_guard: Json
-    """Compactions so far, and why automatic ones stopped."""
+    """What became of compactions and summaries, what was spent, and up to where reasoning is left out."""
 
     context_report: Json
     """The last measure of the next request, in tokens per region."""

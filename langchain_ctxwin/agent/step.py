@@ -88,8 +88,8 @@ class AgentStep:
     """Whose limits hold when no router chooses; None takes those of the engine."""
 
     call: Any = None
-    """What is called, tools left out; None when that is unknown. The router of a `RoutedChatModel` chooses the model of
-    each request, by what the call and the bindings around it ask for."""
+    """What is called; with the tools in it unless `bind` binds them. None when that is unknown. The router of a
+    `RoutedChatModel` chooses the model of each request, by what the call and the bindings around it ask for."""
 
     bind: Callable[[Any, Sequence[Any]], Any] | None = None
     """Returns the call with these tools bound, or None when that is unknown; None where they are bound already."""
@@ -114,6 +114,7 @@ class AgentStep:
         self.is_due = bool(pending.get("due"))
         """A summary is to be written before the call: until the request is built, `context_pending` says so."""
         self.report: Update = {}
+        # as stored, until the first measure has read it
         self._session: Any = self.state
         self._window: Window | None = None
 
@@ -260,7 +261,7 @@ class AgentStep:
         Raises:
             BudgetExceededError: nothing that may leave makes it fit.
         """
-        yield from ()
+        yield from ()  # nodes do work, and nothing of this waits
         self.is_due = False
         self.do_or_report(self.fit)
 

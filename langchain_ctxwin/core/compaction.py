@@ -41,7 +41,7 @@ FOCUS_CHARS = 4  # of a word of a focus that tells one line from another
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """One reduction of the view. It changes nothing until `ContextEngine.apply` writes it to the session state."""
+    """One reduction of the view. `ContextEngine.apply` returns the update of the state that makes it so."""
 
     kind: Literal["summarize", "force"]
     reason: str
@@ -264,8 +264,8 @@ def recorded(
     """Return the request with the record of what left since `before`, as much of it as its room holds.
 
     `summary_tokens` is the size of a summary that is still to be written, and will stand above the record. With
-    `is_first`, before anything is clamped, it may take half of what the newest step would fill, but no room of old
-    messages that are kept.
+    `is_first`, before anything but pins is clamped, it may take half of what the newest step would fill, but no room of
+    old messages that are kept.
     """
     old = before.view
     new = after.view

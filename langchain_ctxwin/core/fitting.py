@@ -1,4 +1,4 @@
-"""The primitive behind everything that truncates: keep the longest prefix of whole items that fits."""
+"""What truncates and searches: the longest prefix of whole items that fits, the first of some values that is enough."""
 
 from __future__ import annotations
 

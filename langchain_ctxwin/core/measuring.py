@@ -48,7 +48,7 @@ from langchain_ctxwin.core.view import message_id
 def measured(
     request: Request, shared_limits: Iterable[int], *, was_refused: bool = False
 ) -> Request:
-    """Return the next request of a conversation, priced.
+    """Return a request of parts with its view, its steps, sizes and limits: in the conversation as it is stored.
 
     Args:
         request: what it is made from, with the conversation's state.
@@ -145,7 +145,7 @@ def with_reasoning_untied(request: Request) -> Session | None:
 def _limits(
     request: Request, learned: int | None, fixed_tokens: int
 ) -> tuple[ModelLimits, int]:
-    """Return the limits with what was learned, and the reserve; without it where no request could keep to it.
+    """Return the limits with what was learned, and the reserve; without it where no request could keep to what was learned.
 
     A limit that the fixed regions alone exceed would end the conversation on the word of a refusal that may have been
     misread; the provider is asked instead, and its answer settles it.

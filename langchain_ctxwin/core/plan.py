@@ -4,7 +4,8 @@
     emergency (hard), relieve (soft), summary_due (soft, or ahead of it)  ->  Compaction | None
     prepare (ahead, beside the step)                                      ->  (Pending, reason) | None
 
-What leaves is decided by one loop over tiers, functions from a request to a smaller one (`smaller`).
+What leaves is decided in `smaller`: a summary that is ready is shown, then one loop goes over tiers, functions from a
+request to a smaller one; what is still too large is clamped to what fits.
 """
 
 from __future__ import annotations
@@ -141,8 +142,8 @@ def _least(
 
 # ---- what is too large is cut to its head and tail, to what fits, kind by kind ---------------------------------------
 #
-# old results and calls, other old messages  ->  AI text  ->  newest results  ->  the current question;
-# before all of these pins, where they exceed the room alone
+# pins, where they exceed the room alone  ->  old messages, those of users last
+#   ->  newest AI text and calls  ->  newest results  ->  the current question
 
 
 def with_clamped_pins(request: Request) -> Request:
@@ -174,10 +175,10 @@ def clamped_to_fit(request: Request) -> Request:
 
 
 def _kinds(request: Request) -> list[set[int]]:
-    """Positions of the messages to clamp, in groups by order: old messages, the newest ones, the question.
+    """Positions of the messages to clamp, in groups: old ones, those of users, newest ones, results, question.
 
-    A question that was cut before is old once something follows it, or nothing newer would have room beside it; but not
-    where the request is likely to fit: it was left as long for that.
+    A question that was cut once counts as old when something follows it and the request hardly fits: what is newer needs
+    the room.
     """
     messages = request.history.messages
     current = last_user(messages)
@@ -268,7 +269,11 @@ def _without_record(request: Request, room_tokens: int = 0) -> Request:
 
 
 def emergency(request: Request, target_tokens: int | None = None) -> Compaction | None:
-    """Return the compaction with which the request fits, or raise `BudgetExceededError`."""
+    """Return the compaction that a request needs which does not fit; None when it fits, or nothing can leave.
+
+    Raises:
+        BudgetExceededError: even at its smallest it is surely too large.
+    """
     limit = request.input_limit if target_tokens is None else target_tokens
     before = replace(request, limit=limit, needs_room=target_tokens is not None)
     need = before.need()

@@ -37,7 +37,7 @@ from langchain_ctxwin.core.record import RECORD_ID
 from langchain_ctxwin.core.request import Window
 
 BREAKPOINT, OPENAI_BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
-# Of one request (Anthropic, prompt caching guide), more are refused; that OpenAI writes, its own included.
+# Of one request: Anthropic refuses more (prompt caching guide), OpenAI writes no more, its own included.
 MAX_BREAKPOINTS = 4
 EXPLICIT = {"mode": "explicit"}  # a breakpoint of OpenAI's cache
 # a breakpoint that Anthropic keeps for five minutes from its last use

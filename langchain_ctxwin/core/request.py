@@ -99,7 +99,7 @@ class Need(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request: what a caller hands over, what is stored, its sizes, whether it fits. It lives for one step."""
+    """One request: what a caller hands over, what is stored, its sizes, whether it fits. It is never stored itself."""
 
     history: MessageHistory = field(repr=False)
     # the settings that held when the request began; whatever is decided about it goes by them
@@ -142,7 +142,7 @@ class Request:
     limits: ModelLimits = field(default_factory=ModelLimits)
     input_limit: int = 0
     reserved_tokens: int = 0
-    # what the request has to fit: the input limit, or less after a refusal
+    # what the request has to fit: the input limit; while a smaller one is planned after a refusal, less
     limit: int = 0
     # half of `keep` stays: the host asked for room, or the provider refused the request, and may state another limit
     # than that of its model
@@ -191,7 +191,7 @@ class Request:
         )
         pinned = after.pinned_steps(begin)
         if block is not None or lead is not None:
-            begin.message = block
+            begin.message = block  # pins come later: see `assembled`
         steps = Steps(show_steps(self.history, after.start, view, begin))
         return replace(after, pinned=pinned, steps=steps)
 
@@ -249,10 +249,9 @@ class Request:
     def swaps_prefix(self) -> bool:
         """Whether a new block of the provider stands for just what preceded the rest under the stored view.
 
-        Reasoning behind it then stays valid, because what is kept follows directly, as it was sent. A question does not
-        behind an answer that is blank or lacks results, nor behind pins and record: it was sent as one message with
-        these. Nothing does where pins and record stood further on, because they move, or where something of it is cut
-        now.
+        Reasoning behind it then stays valid, because what is kept follows directly, as it was sent. That is not so of a
+        question behind an answer that is blank or lacks results, or behind pins and record, with which it was sent as
+        one message; nor where pins and record move, because they stood further on; nor where something is cut now.
         """
         view, old, start = self.view, self.session.view, self.start
         is_new = view.block != old.block and self.block is not None
@@ -382,9 +381,9 @@ class Request:
         behind = [*(group.index for group in groups[1:]), start]
         for group, following in zip(groups, behind, strict=False):
             step = show_step(group, view, before)
-            is_last = isinstance(messages[following], HumanMessage)
+            is_over = isinstance(messages[following], HumanMessage)
             is_question = isinstance(messages[group.index], HumanMessage)
-            if following > group.stop and is_question and is_last:
+            if following > group.stop and is_question and is_over:
                 key = f"{message_id(messages, group.index)}:answered"
                 marker = AIMessage(content=ANSWER_TEXT, id=key)
                 step = replace(step, messages=(*step.messages, marker))
@@ -468,7 +467,7 @@ class Request:
 
     @property
     def over_by(self) -> int:
-        """Tokens by which the request may exceed its input limit, on the upper bound of its size; 0 when it fits."""
+        """Tokens by which the request may exceed its input limit, on the upper bound of its size, else 0."""
         return max(0, self.upper_tokens - self.input_limit)
 
     @cached_property
@@ -544,7 +543,7 @@ class Request:
     # ---- its thresholds ---------------------------------------------------------------------------------------------
 
     def need(self, writer: Writer = "") -> Need | None:
-        """Return what has to happen before the request is sent; None when it may be sent as it is.
+        """Return what is due before or after the request is sent; None when nothing is.
 
         hard: it does not fit. soft: it fits, and is past a bound of the user's own, or its prompt cache went cold when
         its next compaction was near. ahead: the history nears what it may take, and summaries have a `writer`.

@@ -110,8 +110,8 @@ class Session:
     def stop_at(self, name: str) -> int:
         """Position up to which something of the guard holds; 0 where it says nothing.
 
-        `since` is that of the latest compaction, `unbound` that before which reasoning is left out where that is not
-        decided by it, `unsealed` the same after a provider refused what it had signed itself.
+        `since` is that of the latest compaction, `unbound` the position before which reasoning is left out, where that
+        is another one, `unsealed` the same after a provider refused what it had signed itself.
         """
         return int(self.guard.get(name, 0))
 

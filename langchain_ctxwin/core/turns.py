@@ -3,8 +3,8 @@
 A turn is one user message and everything up to the next one. A step is the smallest group that stands or falls
 together: AI messages with tool calls and all their results, or one lone message. Nothing else is a cut.
 
-A `MessageHistory` is built once and extended while a conversation grows: it is all that is remembered from one request
-to the next. Losing it loses time only. Messages are replaced, as LangGraph does, and never changed in place.
+A `MessageHistory` is built once and extended while a conversation grows: what a request needs of the one before, prices
+included. Losing it loses time only. Messages are replaced, as LangGraph does, and never changed in place.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ Price = Callable[[AnyMessage], int]
 class Step:
     """The smallest group of messages that must stay together.
 
-    Nothing changes it. It is not frozen because thousands are made at once, and that takes three times as long.
+    Nothing but its own memory changes. It is not frozen because thousands are made at once, and that takes three times
+    as long.
     """
 
     index: int  # position of the first message in the history
