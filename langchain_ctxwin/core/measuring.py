@@ -145,7 +145,7 @@ def with_reasoning_untied(request: Request) -> Session | None:
 def _limits(
     request: Request, learned: int | None, fixed_tokens: int
 ) -> tuple[ModelLimits, int]:
-    """Return the limits with what was learned, and the reserve; without it where no request could keep to what was learned.
+    """Return limits with what was learned, and the reserve; without it where no request could keep to what was learned.
 
     A limit that the fixed regions alone exceed would end the conversation on the word of a refusal that may have been
     misread; the provider is asked instead, and its answer settles it.
