@@ -175,10 +175,10 @@ def clamped_to_fit(request: Request) -> Request:
 
 
 def _kinds(request: Request) -> list[set[int]]:
-    """Positions of the messages to clamp, in groups: old ones, those of users, newest ones, their results, the question.
+    """Positions of the messages to clamp, in groups: old ones, those of users, newest ones, their results, question.
 
-    A question that was cut once counts as old when something follows it and the request hardly fits: what is newer needs
-    the room.
+    A question that was cut once counts as old when something follows it and the request hardly fits: what is newer
+    needs the room.
     """
     messages = request.history.messages
     current = last_user(messages)
