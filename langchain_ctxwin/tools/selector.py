@@ -74,12 +74,6 @@ class ToolSelection:
     names: tuple[str, ...]
     """The names of the selected tools, in their order: pass them as `previous` with the next request."""
 
-    added: tuple[str, ...] = ()
-    """Names that the previous set did not have."""
-
-    removed: tuple[str, ...] = ()
-    """Names that only the previous set had."""
-
 
 class ToolSelector:
     """Chooses which tool definitions a request carries. Immutable and thread-safe.
@@ -222,8 +216,6 @@ class ToolSelector:
             ),
             tokens=room.total(chosen),
             names=self._names(chosen),
-            added=self._names(number for number in chosen if number not in before),
-            removed=self._names(number for number in before if number not in loaded),
         )
 
     def _chosen(
