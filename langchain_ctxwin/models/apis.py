@@ -28,7 +28,7 @@ CURSORS = {
     "next_page_token": "page_token",
     "last_id": "after_id",
 }
-LATEST, VERSION = ":latest", "/v1"
+VERSION = "/v1"
 
 Entry = Mapping[str, Any]
 
@@ -235,17 +235,10 @@ class OllamaSource(ApiSource):
         started = set_here[1] if set_here else entry["loaded"]
         facts = mapping(entry.get("model_info"))
         trained = facts.get(f"{facts.get('general.architecture')}.context_length")
-        can, name = entry.get("capabilities"), entry["name"]
         return model_info_of(
-            name,
+            entry["name"],
             provider=self.provider,
             context_window=_smallest((trained, started)),
-            capabilities=capabilities_of(
-                tools=None if can is None else "tools" in can,
-                images="vision" in (can or ()),
-                structured_output=True,  # the server constrains any model's output to a schema
-            ),
-            aliases=(name.removesuffix(LATEST),) if name.endswith(LATEST) else (),
         )
 
 
