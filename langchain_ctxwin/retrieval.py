@@ -66,7 +66,6 @@ class _Budgeted(BaseModel):
     counter: Callable[..., int] | None = None
     model: Any = None
     price_document: Callable[[Document], str | int] | None = None
-    on_overflow: Literal["stop", "skip"] = "stop"
 
     def _price(self) -> Callable[[Document], int]:
         """Prices a document by the counter, else as the estimator of the model's family does."""
@@ -142,8 +141,7 @@ class _Budgeted(BaseModel):
             documents, numbers, is_distance=self._is_distance(score, numbers)
         )
         count = len(ranked) if k is None else k
-        price, on_overflow = self._price(), self.on_overflow
-        fit = take_while_fits(ranked[:count], budget, price, on_overflow=on_overflow)
+        fit = take_while_fits(ranked[:count], budget, self._price())
         is_truncated = bool(fit.dropped)
         if is_truncated:
             log.warning(
@@ -192,7 +190,6 @@ class BudgetedRetriever(_Budgeted, BaseRetriever):
             as a number of tokens; by default its text alone counts.
         counter: a `TokenCounter`, asked for each chunk's text alone where it has `count_text`; `None` is
             `TokenEstimator()`, `count_tokens_approximately` works too.
-        on_overflow: `"stop"` at the first chunk that does not fit, or `"skip"` it and go on with smaller ones.
 
         Arguments that are unknown, of the wrong type or out of range raise `ConfigError`.
 

@@ -114,7 +114,6 @@ A, B, C, D = (
             (C, A, D),
             "bc",
         ),  # the first that does not fit ends the selection, although a later one would fit
-        ({"on_overflow": "skip"}, [B, A, D], (C,), "bcad"),
         (
             {"max_context_tokens": 155, "k": 2},
             [B, C],
@@ -296,9 +295,8 @@ SIZES_AND_SCORES = st.tuples(
     pairs=st.lists(SIZES_AND_SCORES, max_size=8),
     budget=st.integers(1, 40),
     k=st.none() | st.integers(1, 9),
-    on_overflow=st.sampled_from(["stop", "skip"]),
 )
-def test_kept_and_dropped_are_the_input_in_order_and_fit(pairs, budget, k, on_overflow):
+def test_kept_and_dropped_are_the_input_in_order_and_fit(pairs, budget, k):
     """Numbers first, descending, the others in the base's order; async gives the same."""
 
     def place(document):
@@ -309,17 +307,14 @@ def test_kept_and_dropped_are_the_input_in_order_and_fit(pairs, budget, k, on_ov
     found = [
         chunk(f"{index:02}", size, score) for index, (size, score) in enumerate(pairs)
     ]
-    options = {"k": k, "on_overflow": on_overflow, "score_order": "similarity"}
-    retriever = budgeted(found, budget, **options)
+    retriever = budgeted(found, budget, k=k, score_order="similarity")
     result = retriever.retrieve("q")
-    kept, dropped = names(result.documents), names(result.dropped)
-    expected = names(sorted(found, key=place))
-    assert sorted(kept + dropped) == names(found)
-    assert [name for name in expected if name in kept] == kept
-    assert on_overflow == "skip" or kept + dropped == expected
+    expected = sorted(found, key=place)
+    assert names([*result.documents, *result.dropped]) == names(expected)
     sizes = sum(len(document.page_content) for document in result.documents)
     assert result.tokens == sizes <= budget
-    assert result.truncated == (len(kept) < min(len(found), k or len(found)))
+    most = min(len(found), k or len(found))
+    assert result.truncated == (len(result.documents) < most)
     assert asyncio.run(retriever.aretrieve("q")) == result
     assert asyncio.run(retriever.ainvoke("q")) == [*result.documents]
 
@@ -331,7 +326,7 @@ def test_kept_and_dropped_are_the_input_in_order_and_fit(pairs, budget, k, on_ov
     ("name", "value"),
     [
         ("max_context_tokens", 0),
-        ("on_overflow", "split"),
+        ("score_order", "up"),
         ("score", 7),
         ("counter", 4),
     ],
