@@ -106,7 +106,6 @@ class OpenTelemetrySink:
     Key init args:
         meter_provider: makes the instruments; by default the global one.
         tracer_provider: makes the spans; by default the global one.
-        chat_spans: write spans for the calls of models; turn them off where the provider's client is instrumented.
 
     Instantiate:
         ```python
@@ -123,12 +122,9 @@ class OpenTelemetrySink:
         self,
         meter_provider: MeterProvider | None = None,
         tracer_provider: TracerProvider | None = None,
-        *,
-        chat_spans: bool = True,
     ) -> None:
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
-        self._chat_spans = chat_spans
         self._histograms = {
             name: meter.create_histogram(
                 name, unit=unit, explicit_bucket_boundaries_advisory=boundaries
@@ -178,8 +174,6 @@ class OpenTelemetrySink:
         for field, gauge in self._gauges.items():
             if (value := getattr(event, field)) is not None:
                 gauge.set(value, _exportable({MODEL: event.model}))
-        if not self._chat_spans:
-            return
         about |= _read(event, STEP_FIELDS) | {
             f"ctxwin.{name}_tokens": tokens for name, tokens in event.regions.items()
         }
@@ -257,7 +251,7 @@ def _read(event: Event, names: Mapping[str, str]) -> Attributes:
 def _exportable(attributes: Attributes) -> Attributes:
     """The attributes that have a value of a kind that OpenTelemetry takes."""
     return {
-        name: str(value) if isinstance(value, dict) else value
+        name: value
         for name, value in attributes.items()
         if value is not None and value not in ("", [], ())
     }

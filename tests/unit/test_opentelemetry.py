@@ -41,13 +41,11 @@ def read(words: int) -> str:
 class Watched:
     """A sink with exporters that keep what they get."""
 
-    def __init__(self, **options):
+    def __init__(self):
         self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
         self.tracers = TracerProvider()
         self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.sink = OpenTelemetrySink(
-            MeterProvider([self.reader]), self.tracers, **options
-        )
+        self.sink = OpenTelemetrySink(MeterProvider([self.reader]), self.tracers)
 
     @property
     def spans(self):
@@ -167,15 +165,6 @@ def test_an_agent_leaves_spans_and_metrics(adapter):
         for name in point.attributes
     }
     assert not attributes & {"gen_ai.conversation.id", "gen_ai.response.id"}
-
-
-def test_chat_spans_can_be_left_to_the_client():
-    """Where the provider's own client writes them."""
-    watched = Watched(chat_spans=False)
-    for event in EVERY:
-        watched.sink.emit(event)
-    assert {name for name in watched.spans if name.startswith("chat")} == set()
-    assert watched.metrics["gen_ai.client.token.usage"]
 
 
 @pytest.fixture
