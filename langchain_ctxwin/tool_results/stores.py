@@ -193,7 +193,6 @@ class RedisResultStore:
     Key init args:
         client: a `redis.Redis` client of your own, which decodes no answers; give it time-outs. Async runs use it from
             other threads.
-        prefix: start of every key.
 
     Instantiate:
         ```python
@@ -201,46 +200,42 @@ class RedisResultStore:
         ```
     """
 
-    def __init__(self, client: Any, *, prefix: str = PREFIX) -> None:
+    def __init__(self, client: Any) -> None:
         self._client = client
-        self._prefix = prefix
 
     @classmethod
-    def from_url(
-        cls, url: str, *, prefix: str = PREFIX, **options: Any
-    ) -> RedisResultStore:
+    def from_url(cls, url: str, **options: Any) -> RedisResultStore:
         """Connect at the first use.
 
         Unless options say otherwise, the server has a second to answer and is asked once.
 
         Args:
             url: `redis://host:6379/0`, `rediss://...` or `unix://...`.
-            prefix: start of every key.
             options: go to `redis.Redis.from_url`, such as `socket_timeout`.
 
         Raises:
             ConfigError: the URL is no URL of a Redis server, or the extra `redis` is not installed.
         """
-        return cls(redis_client(url, **options), prefix=prefix)
+        return cls(redis_client(url, **options))
 
     def put(self, key: str, value: bytes, ttl_seconds: float) -> None:
         """Keep `value` for `ttl_seconds`, in the place of what was kept under this key."""
-        key, life = f"{self._prefix}{key}", ceil(ttl_seconds * 1000)
-        self._client.set(key, value, px=life)
+        self._client.set(f"{PREFIX}{key}", value, px=ceil(ttl_seconds * 1000))
 
     def get(self, key: str) -> bytes | None:
         """Return the value stored under this key, or None: never stored, expired, displaced or deleted."""
-        value: bytes | None = self._client.get(f"{self._prefix}{key}")
+        value: bytes | None = self._client.get(f"{PREFIX}{key}")
         return value
 
     def delete(self, key: str) -> None:
         """Forget what is kept under this key; no effect when there is nothing."""
-        self._client.delete(f"{self._prefix}{key}")
+        self._client.delete(f"{PREFIX}{key}")
 
     def clear(self, namespace: str) -> None:
         """Forget all results of a namespace; walks through all keys of the server."""
-        pattern = f"{self._prefix}{namespace}/*"
-        for key in self._client.scan_iter(match=pattern, count=SCANNED):
+        for key in self._client.scan_iter(
+            match=f"{PREFIX}{namespace}/*", count=SCANNED
+        ):
             self._client.delete(key)
 
 

@@ -39,16 +39,16 @@ async def test_a_store_keeps_its_contract(store, check):
 
 
 def test_the_server_removes_what_expired(valkey_url):
-    store = RedisResultStore.from_url(valkey_url, prefix="expiry:")
+    store = RedisResultStore.from_url(valkey_url)
     store.put("ns/a", b"value", 600)
     store.put("ns/b", b"value", 0.0001)
     with client_of(valkey_url) as client:
-        left = client.pttl("expiry:ns/a")
+        left = client.pttl("ctxwin:result:ns/a")
         time.sleep(0.01)
         assert (
             595_000 < left <= 600_000,
             store.get("ns/b"),
-            client.exists("expiry:ns/b"),
+            client.exists("ctxwin:result:ns/b"),
         ) == (True, None, 0)
 
 
