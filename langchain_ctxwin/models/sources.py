@@ -62,7 +62,6 @@ __all__ = [
     "ProfileSource",
 ]
 
-GZIP = b"\x1f\x8b"  # how a packed file begins
 MODELS_DEV = "https://models.dev/api.json"  # the public catalog, as of November 2026
 SNAPSHOT_FILE = "snapshot.json.gz"  # comes with the package; `benchmarks/model_snapshot.py` makes it
 
@@ -195,7 +194,7 @@ class CatalogSource:
     """Reads a catalog in the shape of models.dev (`api.json`) or of LiteLLM's price table, whichever it is.
 
     Rows that cannot be read are passed over. A file is read anew by each `fetch`, so replacing it is enough to update
-    it; it may be packed with gzip.
+    it.
 
     Args:
         path_or_url: A file, or an http(s) URL.
@@ -226,11 +225,8 @@ class CatalogSource:
         if self._is_url:
             return fetch_json(self._place)
         try:
-            content = Path(self._place).expanduser().read_bytes()
-            if content.startswith(GZIP):
-                content = gzip.decompress(content)
-            return json.loads(content)
-        except (OSError, ValueError, EOFError) as error:
+            return json.loads(Path(self._place).expanduser().read_bytes())
+        except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "no JSON"
             raise SourceError(f"{self._place} cannot be read: {why}") from None
 
