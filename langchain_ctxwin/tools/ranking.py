@@ -304,11 +304,6 @@ class WordIndex:
             scores = to_one(list(map(operator.add, scores, best)))
         like = to_one(self._resembling(scores))
         scores = list(map(_feedback, scores, like))
-        # However many copies of a tool one part wants, each other part has its best tool.
-        first = math.nextafter(max(scores, default=0.0), math.inf)
-        for wish in wishes:
-            if wish.is_clear:
-                scores[wish.scores.index(max(wish.scores))] = first
         return Ranking(wishes=tuple(wishes), scores=scores)
 
     def _wish(self, text: str, *, by_name: bool) -> Wish:
