@@ -82,7 +82,7 @@ class VocabularyCounter(LocalCounter):
 
     Key init args:
         encoding: `o200k_base`, `o200k_harmony`, `cl100k_base` and two more in quicktok's wheel, or one imported there.
-        family: whose framing constants are used; by default the one that the encoding's name implies.
+            Its name says whose framing constants are used.
 
     Instantiate:
         ```python
@@ -90,14 +90,14 @@ class VocabularyCounter(LocalCounter):
         ```
 
     Raises:
-        ConfigError: quicktok is not installed, the encoding is not on this machine, or the family unknown.
+        ConfigError: quicktok is not installed, or the encoding is not on this machine.
 
     Examples:
         >>> VocabularyCounter("o200k_base").count_text("How many tokens is this?")
         6
     """
 
-    def __init__(self, encoding: str, *, family: str | None = None) -> None:
+    def __init__(self, encoding: str) -> None:
         try:
             import quicktok  # noqa: PLC0415  # optional
         except ImportError as error:
@@ -117,7 +117,7 @@ class VocabularyCounter(LocalCounter):
         implied = (
             family for start, family in FAMILIES.items() if encoding.startswith(start)
         )
-        super().__init__(count, family=family or next(implied, "generic"))
+        super().__init__(count, family=next(implied, "generic"))
         self.encoding = encoding
 
 

@@ -78,7 +78,7 @@ def test_what_a_vocabulary_counter_does_not_know_is_refused_with_what_it_does(en
     with pytest.raises(
         ConfigError, match=r"family='Claude' is unknown: use one of anthropic, .*qwen"
     ):
-        VocabularyCounter("o200k_base", family="Claude")
+        LocalCounter(len, family="Claude")
 
 
 def test_a_missing_package_is_named(monkeypatch):
