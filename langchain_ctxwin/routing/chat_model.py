@@ -46,7 +46,7 @@ from langchain_ctxwin.routing.router import ModelRouter, Route
 from langchain_ctxwin.util.work import Wait, Work, arun, run
 
 # of a call, meant for the router
-OWN_ARGUMENTS = ("route", "complexity", "conversation")
+OWN_ARGUMENTS = ("route", "complexity")
 
 TOO_SMALL = "had too small a window"  # reports look for it
 NOT_CALLED = "could not be called"
@@ -97,8 +97,7 @@ class RoutedChatModel(BaseChatModel):
     next that fits. When every candidate failed, the last one's own exception is raised with a note on each attempt. A
     stream that breaks after its first chunk is not started again.
 
-    The call argument `conversation` names what stays with its candidate, by default the thread of the run, else its
-    first message.
+    What stays with its candidate is the thread of the run, else what begins with the same first message.
 
     Callbacks see this model's run alone, under the name of the model that answered. Rate limiters, caches and callbacks
     that were set on a candidate apply.
@@ -228,7 +227,7 @@ class RoutedChatModel(BaseChatModel):
         request = RouteRequest(
             messages=messages,
             tools=arguments.get("tools") or (),
-            conversation=arguments.get("conversation") or conversation_key(messages),
+            conversation=conversation_key(messages),
             requires=("structured_output",) if arguments.get("response_format") else (),
             output_tokens=next(filter(None, outputs), None),
             prefer=prefer,
