@@ -13,8 +13,6 @@ try:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider
 except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] != "opentelemetry":
-        raise
     raise ImportError(
         "OpenTelemetrySink needs opentelemetry: pip install 'langchain-ctxwin[otel]'"
     ) from error
