@@ -41,21 +41,19 @@ class Probe:
     """Why it ended early: an error that is no refusal of the size, such as a rate limit."""
 
 
-def most_of_a_probe(
-    info: ModelInfo | None, *, low: int = LOW_TOKENS, high: int
-) -> tuple[int, Decimal | None]:
-    """Return the calls that a probe between two sizes makes at most, and what they cost in USD, None without prices.
+def most_of_a_probe(info: ModelInfo | None, *, high: int) -> tuple[int, Decimal | None]:
+    """Return the calls that a probe up to a size makes at most, and what they cost in USD, None without prices.
 
     Providers charge nothing for what they refuse, so that it costs about half of this.
     """
-    doubled = ceil(log2(high / low)) + 1
+    doubled = ceil(log2(high / LOW_TOKENS)) + 1
     halved = ceil(log2(1 / ACCURACY))
     calls, tokens = doubled + halved, (2 + halved) * high
     usage = Usage(input_tokens=tokens, output_tokens=calls * OUTPUT_TOKENS)
     return calls, usage.cost(info)
 
 
-def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
+def probe_limit(model: Any, *, high: int) -> Probe:
     """Find the largest input that a model takes, by requests of rising size.
 
     The sizes double until one is refused. Where the refusal states no limit, the next ones close in on it, to 2 %. Any
@@ -63,11 +61,10 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
 
     Args:
         model: a chat model, without tools bound.
-        low: size of the first request, in tokens.
         high: largest size that is tried, in tokens; it bounds what the probe costs, see `most_of_a_probe`.
 
     Raises:
-        ConfigError: the sizes are none, `low` is not below `high`, or the model is no Runnable.
+        ConfigError: `high` is not above the thousand tokens of the first request, or the model is no Runnable.
 
     Examples:
         ```python
@@ -79,16 +76,16 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
         raise ConfigError(
             f"model={brief(model)} cannot be asked: pass a chat model, such as init_chat_model(...)"
         )
-    if not 1 <= low < high:
+    if high <= LOW_TOKENS:
         raise ConfigError(
-            f"low={low:,}, high={high:,}: a probe needs sizes to try, low below high"
+            f"high={high:,}: a probe needs sizes to try, pass more than {LOW_TOKENS:,}"
         )
     shortest = next((name for name in CALL_ARGUMENTS if hasattr(model, name)), "")
     short_model = model.bind(**{shortest: OUTPUT_TOKENS}) if shortest else model
     counter = TokenEstimator(family_of(model))
     accepted = refused = reported = sent = calls = 0
     stated, stopped = None, ""
-    while not stated and (size := _next_size(low, high, accepted, refused)):
+    while not stated and (size := _next_size(high, accepted, refused)):
         request = [HumanMessage(WORD * size)]
         calls, sent = calls + 1, sent + size
         try:
@@ -112,9 +109,9 @@ def probe_limit(model: Any, *, low: int = LOW_TOKENS, high: int) -> Probe:
     )
 
 
-def _next_size(low: int, high: int, accepted: int, refused: int) -> int:
+def _next_size(high: int, accepted: int, refused: int) -> int:
     """The size to try next; 0 when the limit is known well enough."""
     if not refused:
-        return min(high, max(low, 2 * accepted)) if accepted < high else 0
+        return min(high, 2 * accepted or LOW_TOKENS) if accepted < high else 0
     is_open = refused - accepted > max(1, ACCURACY * refused)
     return (accepted + refused) // 2 if is_open else 0
