@@ -183,17 +183,12 @@ def key_of(name: str) -> str:
     return _LATEST.sub("", _DATE.sub(r"-\1\2\3", key))
 
 
-def undated(key: str) -> str:
-    """Return a key without the date at its end."""
-    return _DATED.sub("", key)
-
-
 def spellings(key: str) -> Iterator[str]:
     """Yield a key, and what may be listed instead: the base of a tuned model, the name without its date."""
     yield key
     if tuned := _TUNED.fullmatch(key):
         yield from (key_of(f"ft:{tuned[1]}"), key_of(tuned[1]))
-    yield undated(key)
+    yield _DATED.sub("", key)
 
 
 def merged(model: Resolved, more: Iterable[Statement] = ()) -> ModelInfo:

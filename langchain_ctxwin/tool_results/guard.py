@@ -621,5 +621,4 @@ def read_more_tool(
         description=DESCRIPTION,
         tags=[TAG],
         handle_tool_error=True,
-        parse_docstring=False,
     )
