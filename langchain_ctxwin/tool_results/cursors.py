@@ -114,11 +114,6 @@ class CursorSigner:
         self._ttl_seconds = ttl_seconds
         self._clock = clock
 
-    @property
-    def ttl_seconds(self) -> float:
-        """How long a cursor is good for."""
-        return self._ttl_seconds
-
     def sign(self, cursor: Cursor) -> str:
         """Write a cursor, as of now.
 

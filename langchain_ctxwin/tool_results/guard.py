@@ -47,7 +47,7 @@ from langchain_ctxwin.tool_results.cursors import (
     key_of,
     parsed,
 )
-from langchain_ctxwin.tool_results.pages import THREAD_SECONDS, Reader
+from langchain_ctxwin.tool_results.pages import Reader
 from langchain_ctxwin.tool_results.query import Question, question_of
 from langchain_ctxwin.tool_results.showing import (
     content_text,
@@ -69,6 +69,9 @@ results make room for it at the next step."""
 PAGE_SHARE = 0.1
 """Part of the input limit that a page may take which is read on, however full the window is. A part of what is left
 would become so small while the window fills up that reading takes three times as many calls."""
+
+# a result that is kept as long as its thread: longer than any
+THREAD_SECONDS = 10 * 365 * 86_400.0
 
 # of the budget of a large result, that media may take beside a long text
 MEDIA_SHARE = 0.5
@@ -361,12 +364,10 @@ class ToolResultGuard:
         self, result_id: str, record: ResultRecord, config: ToolResultConfig
     ) -> Reader:
         keys = [key.get_secret_value() for key in self.config.cursor_keys]
-        ttl_seconds = self._ttl_seconds(config)
         signer = self._signer or CursorSigner(
-            keys or PROCESS_KEY, ttl_seconds, self._clock
+            keys or PROCESS_KEY, self._ttl_seconds(config), self._clock
         )
-        lasts = min(signer.ttl_seconds, ttl_seconds)
-        return Reader(result_id, record, signer, self._prices.text, ttl_seconds=lasts)
+        return Reader(result_id, record, signer, self._prices.text)
 
     def _call_store(self, loop: Any, method: str, *args: Any) -> Any:
         """Call a method of the store, its async twin in async runs; the error it fails with is returned."""

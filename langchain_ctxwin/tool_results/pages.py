@@ -211,8 +211,6 @@ LEFT_OUT = "empty fields, addresses beside an id, yes-or-no answers, ends of lon
 NOTE_TOKENS = 90  # for the notes, before they are written: two lines, names, a cursor
 MIN_BODY_SHARE = 0.25  # least part of a page that is data, however long the notes
 LEAST_CUT = 20  # one part of the data in so many goes each time when it and its notes cost too much together
-# a result that is kept as long as its thread: longer than any
-THREAD_SECONDS = 10 * 365 * 86_400.0
 
 
 class Reader:
@@ -224,15 +222,11 @@ class Reader:
         record: ResultRecord,
         signer: CursorSigner,
         price: WholePrice,
-        *,
-        ttl_seconds: float,
     ) -> None:
         self._result_id = result_id
         self._record = record
         self._signer = signer
         self._price = price
-        is_kept = ttl_seconds >= THREAD_SECONDS
-        self._valid = "" if is_kept else f", for {ttl_seconds:g} seconds"
 
     def first(self, config: ToolResultConfig, tokens: int, *, is_stored: bool) -> Page:
         """Return the first view of a result within a number of tokens; the style of its view is the one to keep.
@@ -357,15 +351,13 @@ class Reader:
         if page.following:
             names = " and ".join(question.asked)
             again = f", {names} as before" if names else ""
-            return (
-                f'Next page: {READ_MORE}(cursor="{page.following}"{again}){self._valid}'
-            )
+            return f'Next page: {READ_MORE}(cursor="{page.following}"{again})'
         if question.asked:
             return "End of what was asked for"
         if page.view.style.shows_everything and page.is_last and not page.end:
             return "" if question.is_first else "End of the result"
         end = self._cursor(PagePlace(entry=len(page.view)))
-        return f'End of this. All of it: {READ_MORE}(cursor="{end}", fields=["*"]){self._valid}'
+        return f'End of this. All of it: {READ_MORE}(cursor="{end}", fields=["*"])'
 
     def _what(self, page: Page, *, is_first: bool) -> str:
         view, rows = page.view, page.view.layout.row_count

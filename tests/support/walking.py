@@ -81,7 +81,7 @@ async def awalk(guard, result, **question):
 def reader_of(record):
     """Who reads a result that a guard keeps."""
     signer = CursorSigner("a key of the tests", 600, FakeClock())
-    return Reader(RESULT_ID, record, signer, PRICE, ttl_seconds=600)
+    return Reader(RESULT_ID, record, signer, PRICE)
 
 
 def first_of(result, tokens, config=None):

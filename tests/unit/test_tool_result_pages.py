@@ -97,12 +97,12 @@ def test_pages_have_as_many_rows_as_are_configured():
 
 
 def test_one_tool_can_have_its_own_settings():
-    own = ToolOverrides(max_tokens=400, fields=("number",), ttl_seconds=60)
+    own = ToolOverrides(max_tokens=400, fields=("number",))
     guard = guard_of(max_tokens=900, per_tool={"small": own})
     small = guard.output(issues(200), "small", {})
 
     assert PRICE(small) <= 400
-    assert ("Issue 1" in small, "60 seconds" in small) == (False, True)
+    assert "Issue 1" not in small
     assert PRICE(guard.output(issues(200), "rows", {})) > 400
 
 
@@ -114,7 +114,6 @@ def test_results_live_as_long_as_their_thread_where_there_is_a_store():
         for store in (results, None)
     )
     page, other = (guard.output(issues(400), "rows", {}) for guard in (kept, passing))
-    assert ("600 seconds" in page, "600 seconds" in other) == (False, True)
     clock.now += 30 * 86_400
     assert "Result of rows" in kept.read(last_cursor(page))
     with pytest.raises(ResultGoneError):
