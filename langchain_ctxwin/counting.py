@@ -118,7 +118,6 @@ class VocabularyCounter(LocalCounter):
             family for start, family in FAMILIES.items() if encoding.startswith(start)
         )
         super().__init__(count, family=next(implied, "generic"))
-        self.encoding = encoding
 
 
 @dataclass(frozen=True, slots=True)

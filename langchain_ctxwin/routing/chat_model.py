@@ -404,5 +404,4 @@ def failure_of(error: Exception) -> str:
     status = next(filter(None, statuses), None)
     if status in REQUEST_FAULTS:
         return ""
-    name = type(error).__name__
-    return f"failed ({name}, status {status})" if status else f"failed ({name})"
+    return f"failed ({type(error).__name__})"
