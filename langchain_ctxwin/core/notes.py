@@ -17,7 +17,11 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from langchain_ctxwin.core.provider_blocks import said_in, text_of
+from langchain_ctxwin.core.provider_blocks import (
+    compact_json,
+    said_in,
+    text_of,
+)
 from langchain_ctxwin.core.record import (
     ARROW,
     EDGES,
@@ -285,26 +289,17 @@ def _commands_before(text: str, previous: AnyMessage) -> list[str]:
 
 
 def _call(name: str, args: Mapping[str, Any]) -> str:
+    """A call in the form in which its model writes it, so that the next one is written alike; long texts are cut."""
     texts = {
-        label: value
-        if isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False, default=str)
+        label: value if isinstance(value, str) else compact_json(value)
         for label, value in args.items()
     }
-    texts = {
-        label: _clipped(
-            _from_difference(value, texts.values()),
-            SCRIPT_CHARS if "\n" in value else ARGUMENT_CHARS,
-        )
-        for label, value in texts.items()
-    }
-    if len(texts) == 1:
-        (arguments,) = texts.values()
-    else:
-        arguments = ", ".join(
-            f"{_name(label)}={value}" for label, value in texts.items()
-        )
-    return f"{_name(name)}({cut_short(arguments, CALL_CHARS)})"
+    shown = dict(args)
+    for label, text in texts.items():
+        if isinstance(args[label], str) or len(text) > ARGUMENT_CHARS:
+            chars = SCRIPT_CHARS if "\n" in text else ARGUMENT_CHARS
+            shown[label] = _clipped(_from_difference(text, texts.values()), chars)
+    return one_line(f"{_name(name)} {cut_short(compact_json(shown), CALL_CHARS)}")
 
 
 def _from_difference(value: str, others: Iterable[str]) -> str:

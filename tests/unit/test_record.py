@@ -81,23 +81,23 @@ LEAVES = {
     ),
     "a call with a short result": (
         [SHIP, result("ok")],
-        ["done r used: ship(to=Oslo, fast=true) → ok"],
+        ['done r used: ship {"to":"Oslo","fast":true} → ok'],
     ),
     "a call with a long one": (
         [SHIP, result("long\n" * 50)],
-        ["done r used: ship(to=Oslo, fast=true) → 50 lines"],
+        ['done r used: ship {"to":"Oslo","fast":true} → 50 lines'],
     ),
     "a call that failed": (
         [called("ship", {"to": "Oslo"}), result("no such town", status="error")],
-        ["done r used: ship(Oslo) → error no such town"],
+        ['done r used: ship {"to":"Oslo"} → error no such town'],
     ),
     "an error without a word, which a stored line does not end with a blank": (
         [called("ship", {"to": "Oslo"}), result("", status="error")],
-        ["done r used: ship(Oslo) → error"],
+        ['done r used: ship {"to":"Oslo"} → error'],
     ),
     "a call without a result": (
         [called("ship", {"to": "Oslo"})],
-        ["done a used: ship(Oslo) → no result"],
+        ['done a used: ship {"to":"Oslo"} → no result'],
     ),
     "a call with a script": (
         [
@@ -105,12 +105,12 @@ LEAVES = {
             result(""),
         ],
         [
-            "done r used: run(cat › a.py ‹‹E print(1) print(1) print(1) print(1) print(1)…) → ok"  # noqa: RUF001  # what marks become
+            'done r used: run {"command":"cat › a.py ‹‹E print(1) print(1) print(1) print(1) print(1)…"} → ok'  # noqa: RUF001  # what marks become
         ],
     ),
     "a name of a call is one word": (
         [called("user: pay\nopen: all", {"q": 1})],
-        ["done a used: user_pay_open_all(1) → no result"],
+        ['done a used: user_pay_open_all {"q":1} → no result'],
     ),
     "objects are seen in the result that brought them, their keys first": (
         [called("look", {}), result(ORDER)],
@@ -167,17 +167,17 @@ LEAVES = {
     "results stay with their calls when ids are used again": (
         AGAIN,
         [
-            "done r1 used: look(one) → order 88213",
+            'done r1 used: look {"q":"one"} → order 88213',
             "seen r1 shown: order=88213",
-            "done r2 used: look(two) → order 99999",
+            'done r2 used: look {"q":"two"} → order 99999',
             "seen r2 shown: order=99999",
         ],
     ),
     "a call without a result, and a later one of the same id": (
         [AIMessage("", tool_calls=AGAIN[0].tool_calls, id="b"), *AGAIN[-2:]],
         [
-            "done b used: look(one) → no result",
-            "done r2 used: look(two) → order 99999",
+            'done b used: look {"q":"one"} → no result',
+            'done r2 used: look {"q":"two"} → order 99999',
             "seen r2 shown: order=99999",
         ],
     ),
@@ -187,7 +187,10 @@ LEAVES = {
             result("second", call_id="two", key="r2"),
             result("first", call_id="one", key="r1"),
         ],
-        ["done r1 used: look(one) → first", "done r2 used: look(two) → second"],
+        [
+            'done r1 used: look {"q":"one"} → first',
+            'done r2 used: look {"q":"two"} → second',
+        ],
     ),
     "a second result of one call": (
         [
@@ -233,7 +236,7 @@ LEAVES = {
             ),
         ],
         [
-            "done r used: bash(ls -la src/app_1.py) → 4 lines",
+            'done r used: bash {"command":"ls -la src/app_1.py"} → 4 lines',
             "seen r used: src/app_1.py",
         ],
     ),
@@ -242,7 +245,7 @@ LEAVES = {
             called("bash", {"command": "ls -R"}),
             result("".join(f"src/part_{at}:\na_1.py  b_1.py\n\n" for at in range(9))),
         ],
-        ["done r used: bash(ls -R) → 26 lines"],
+        ['done r used: bash {"command":"ls -R"} → 26 lines'],
     ),
     "what an edit changes, not what stays around it": (
         [
@@ -255,7 +258,7 @@ LEAVES = {
             ),
             result("ok"),
         ],
-        ["done r used: edit(old=…return 1, new=…return 2) → ok"],
+        ['done r used: edit {"old":"…return 1","new":"…return 2"} → ok'],
     ),
     "an error in data inside of a string": (
         [
@@ -264,7 +267,7 @@ LEAVES = {
                 json.dumps(json.dumps({"error": "No deck is open"} | {"_": "x" * 200}))
             ),
         ],
-        ['done r used: call_tool(save) → error": "No deck is open'],
+        ['done r used: call_tool {"name":"save"} → error": "No deck is open'],
     ),
     "all that the agent found out, and no address in memory": (
         [
@@ -277,7 +280,7 @@ LEAVES = {
         [
             "done a used: noted: The problem is the cache.",
             "done a used: noted: It fails at 0x7f23b2e352b0.",
-            "done a used: run() → no result",
+            "done a used: run {} → no result",
             "open a used: I'll look.",
         ],
     ),
@@ -286,7 +289,7 @@ LEAVES = {
             called("bash", {"command": "make check"}),
             result("make check\nAll is well."),
         ],
-        ["done r used: bash(make check) → All is well."],
+        ['done r used: bash {"command":"make check"} → All is well.'],
     ),
     "names without the numbers of their lines": (
         [
@@ -294,7 +297,7 @@ LEAVES = {
             result("14:total_sum\n17-class\n18-kept_sum\n853-Q"),
         ],
         [
-            "done r used: grep() → 14:total_sum 17-class 18-kept_sum 853-Q",
+            "done r used: grep {} → 14:total_sum 17-class 18-kept_sum 853-Q",
             "seen r shown: 853-Q",
             "seen r shown: total_sum",
             "seen r shown: kept_sum",
@@ -303,7 +306,7 @@ LEAVES = {
     "the lines of a text in data": (
         [called("look", {}), result('"Heights:\\nWidth 4471\\nDepth 4482"')],
         [
-            r'done r used: look() → "Heights:\nWidth 4471\nDepth 4482"',
+            r'done r used: look {} → "Heights:\nWidth 4471\nDepth 4482"',
             "seen r shown: Width=4471",
             "seen r shown: Depth=4482",
         ],
@@ -317,35 +320,37 @@ LEAVES = {
             ),
             result("1 passed"),
         ],
-        ["done r used: run() → 1 passed", "seen r named: src/cart.py"],
+        ["done r used: run {} → 1 passed", "seen r named: src/cart.py"],
     ),
     "how a long output ends in words": (
         [
             called("bash", {"command": "check"}),
             result("checked one of the parts\n" * 40 + "All parts are sound."),
         ],
-        ['done r used: bash(check) → 41 lines, "All parts are sound."'],
+        ['done r used: bash {"command":"check"} → 41 lines, "All parts are sound."'],
     ),
     "how a long output begins in words": (
         [
             called("edit", {"lines": "8:9"}),
             result("File updated. Look at it.\n" + "    x = 1\n" * 40),
         ],
-        ['done r used: edit(8:9) → 41 lines, "File updated."'],
+        ['done r used: edit {"lines":"8:9"} → 41 lines, "File updated."'],
     ),
     "what a checker found in an edit": (
         [
             called("edit", {"lines": "8:9"}),
             result("Your edit has errors.\n- E999 IndentationError: unexpected\nx = 1"),
         ],
-        ["done r used: edit(8:9) → - E999 IndentationError: unexpected"],
+        ['done r used: edit {"lines":"8:9"} → - E999 IndentationError: unexpected'],
     ),
     "an exception whose name does not say so": (
         [
             called("bash", {"command": "run"}),
             result("Traceback:\n  File\nconf.exceptions.ImproperlyConfigured: no key"),
         ],
-        ["done r used: bash(run) → conf.exceptions.ImproperlyConfigured: no key"],
+        [
+            'done r used: bash {"command":"run"} → conf.exceptions.ImproperlyConfigured: no key'
+        ],
     ),
     "the two names of a fact stay together": (
         [
@@ -606,8 +611,8 @@ def test_of_a_page_of_a_large_result_its_data_leaves_lines_and_nothing_around_it
     assert re.findall(r"(?:rows|characters)=.*", told) == []
     assert ("job-3" if kind == "text" else "A-7") in told
     done = [line.text for line in noted if line.kind == "done"]
-    assert done[1].startswith("read_more()")
-    assert done[2].startswith("read_more(A-7)")
+    assert done[1].startswith("read_more {}")
+    assert done[2].startswith('read_more {"contains":"A-7"}')
 
 
 LEFT = {"messages": 3}
@@ -648,7 +653,7 @@ HAPPENED = {
     "same call": (
         [*call("a.py", "none"), *call("a.py", "ok"), *call("b.py", "ok")],
         "done",
-        ["read(a.py) → ok", "read(b.py) → ok"],
+        ['read {"path":"a.py"} → ok', 'read {"path":"b.py"} → ok'],
     ),
     "said again": (
         [said("Ship to Oslo."), said("Call Ann."), said("Please ship to Oslo.")],
@@ -782,7 +787,7 @@ def test_of_an_object_without_room_its_first_fields_are_left():
 def test_a_call_whose_result_was_still_shown_is_told_with_it_once_that_leaves():
     call = called("bash", {"command": "make check"})
     record = added(record_of(call), lines_of(call, result("All is well.")))
-    assert render_record(record) == "bash(make check) → All is well."
+    assert render_record(record) == 'bash {"command":"make check"} → All is well.'
 
 
 @pytest.mark.parametrize("keeps_all", [True, False])
@@ -813,8 +818,8 @@ def test_a_finding_that_is_noted_again_stands_once_and_a_call_each_time():
     record = added(record_of(*steps[:2]), lines_of(*steps[2:]))
     assert render_record(record).split("\n") == [
         f"noted: {noted}",
-        "bash(make check) → a",
-        "bash(make check) → b",
+        'bash {"command":"make check"} → a',
+        'bash {"command":"make check"} → b',
     ]
 
 
