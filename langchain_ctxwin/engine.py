@@ -229,7 +229,8 @@ class ContextEngine:
             0.4
         """
         # a file's settings of tool results, routing and alerts are none of an engine's
-        own = self.config.model_dump(include={*ContextConfig.model_fields})
+        fields = {*ContextConfig.model_fields}
+        own = self.config.model_dump(include=fields, exclude_unset=True)
         wanted = "settings of ContextConfig by their names, such as {'keep': 0.4}"
         changes = expect(settings, Mapping, "settings", wanted)
         config = ContextConfig(**{**own, **changes})

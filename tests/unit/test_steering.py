@@ -312,6 +312,12 @@ def test_an_engine_with_other_settings_is_made_once_and_keeps_the_rest():
     assert (other.summarizer, other.writer) == (engine.summarizer, engine.writer)
 
 
+def test_a_run_may_set_a_low_trigger_beside_the_default_of_keep():
+    assert ContextEngine(LIMITS).with_settings({"trigger": 0.2}).config == (
+        ContextConfig(trigger=0.2)
+    )
+
+
 # Is a conversation whose prompt cache went cold compacted before its next request, and only then?
 
 
