@@ -235,10 +235,16 @@ class OllamaSource(ApiSource):
         started = set_here[1] if set_here else entry["loaded"]
         facts = mapping(entry.get("model_info"))
         trained = facts.get(f"{facts.get('general.architecture')}.context_length")
+        can = entry.get("capabilities")
         return model_info_of(
             entry["name"],
             provider=self.provider,
             context_window=_smallest((trained, started)),
+            capabilities=capabilities_of(
+                tools=None if can is None else "tools" in can,
+                images="vision" in (can or ()),
+                structured_output=True,  # the server constrains any model's output to a schema
+            ),
         )
 
 

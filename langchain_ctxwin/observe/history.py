@@ -70,6 +70,10 @@ class MemorySink:
         """Return the kept events of one kind, oldest first."""
         return [event for event in self.events if isinstance(event, kind)]
 
+    def clear(self) -> None:
+        """Forget all events."""
+        self._events.clear()
+
 
 class HistorySink:
     """Writes events into a file that `History` and `ctxwin report` read.

@@ -376,9 +376,17 @@ def test_a_key_from_the_environment_goes_to_no_unknown_host(
 
 def test_ollama_states_the_window_it_runs_with(asked):
     """The model's own parameter counts, else the window it is loaded with; not what it was trained for."""
-    wide = info("test-home:wide", provider="ollama", context_window=16_384)
+    can = frozenset({"text", "structured_output"})
+    wide = info(
+        "test-home:wide", provider="ollama", context_window=16_384, capabilities=can
+    )
     assert OllamaSource(URL + "/ollama").fetch(None) == [
-        info("test-home:latest", provider="ollama", context_window=8192),
+        info(
+            "test-home:latest",
+            provider="ollama",
+            context_window=8192,
+            capabilities=can | {"tools", "images"},
+        ),
         wide,
     ]
     assert OllamaSource(URL + "/ollama").fetch(wide.name) == [wide]
