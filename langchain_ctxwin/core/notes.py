@@ -92,6 +92,9 @@ _SIGNED = re.compile(
     r"(?<![\w./#@:+$€£%~-])[A-Za-z:+$€£%~-]*+[0-9_./#@][A-Za-z0-9_./#@:+$€£%~-]*+",
     re.ASCII,
 )
+_FRAGMENT = re.compile(
+    r"@|__|self\.|cls\.|this\."
+)  # begins what is a word of a program
 _SMALL_WORDS = "the this that and are was has had not for its from with"
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
@@ -535,10 +538,11 @@ def _use_of(thing: str) -> int:
 
 
 def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
-    """The values of a text; of a result those first whose like it has fewest of."""
+    """The values of a text; of a result, without fragments of code, those first whose like it has fewest of."""
     parts: dict[str, str] = {}
     for label, value in islice(_tokens(text), MAX_VALUES):
-        parts.setdefault(value, _part(label, value))
+        if uses != SHOWN or not _FRAGMENT.match(value):
+            parts.setdefault(value, _part(label, value))
     if uses != SHOWN:
         yield from (RecordLine("seen", part, key, uses) for part in parts.values())
         return

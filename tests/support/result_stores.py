@@ -12,7 +12,6 @@ from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from langchain_ctxwin.tool_results import stores
 from langchain_ctxwin.tool_results.cursors import key_of
-from langchain_ctxwin.util import stores as store_clients
 from langchain_ctxwin.util.work import in_daemon
 
 TTL_SECONDS = 600.0
@@ -43,7 +42,7 @@ def _valkey_store(stack, url):
 
     stack.enter_context(Redis.from_url(url)).flushall()
     stack.enter_context(pytest.MonkeyPatch.context()).setattr(
-        store_clients, "ANSWER_SECONDS", PATIENCE_SECONDS
+        stores, "ANSWER_SECONDS", PATIENCE_SECONDS
     )
     return stores.RedisResultStore.from_url(url)
 
