@@ -158,8 +158,8 @@ def main() -> None:
     target = QUICK_RESULTS if options.quick else RESULTS
     failed = []
     for benchmark in BENCHMARKS:
-        is_asked = not options.only or benchmark.script in options.only
-        if is_asked and (options.all or not benchmark.is_extra):
+        usual = options.all or not benchmark.is_extra
+        if benchmark.script in options.only if options.only else usual:
             print(f"{benchmark.name}: {benchmark.question}", flush=True)
             section = run(benchmark, options.data, quick=options.quick)
             print(f"    {section.how}", flush=True)
