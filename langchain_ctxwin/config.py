@@ -143,8 +143,8 @@ class ContextConfig(ContextSettings, Settings, env_prefix="CTXWIN_CONTEXT_"):
             {conversation}; {focus}, {sections} and {max_tokens} are filled in, too. With "native" it is not used: the
             provider reads the request itself.
         summary_sections: The headings of a summary, each with a colon and what belongs there if you like.
-        record_share: Part of the room for history and pins that summary and record may take; where `trigger` is set,
-            part of that.
+        record_share: Part of the room for history and pins that summary and record may take; where `trigger` or
+            `max_history_tokens` is set, part of that.
         rules: Which further sentences of people hold from then on, beside those that the record recognizes by their
             words: a regular expression, or in code a function of a sentence.
         clear_tools: Tools whose old results are cleared in place before anything is dropped.

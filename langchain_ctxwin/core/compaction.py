@@ -326,6 +326,7 @@ def record_room(
     free = max(shared - newest_tokens, given)
     # Of what the history may take before it leaves, or a compaction at a low trigger would never pay.
     most = limit - regions.system_tokens - regions.tool_tokens
+    most = min(most, settings.max_history_tokens or most)
     if settings.trigger is not None:
         most = portion(settings.trigger, most)
     room = int(settings.record_share * most)

@@ -92,6 +92,14 @@ def test_oldest_turns_leave_into_the_record_down_to_the_low_water_mark():
     assert after.history_tokens <= 0.6 * (600 - after.budget.fixed_tokens)
 
 
+def test_a_cap_of_the_history_bounds_the_record_of_what_left_too():
+    """In a large window it would take more than what left, and so nothing would leave."""
+    rules = [HumanMessage(f"Never ship parcel {n} before noon.") for n in range(500)]
+    engine = agents.engine_of(100_000, max_history_tokens=2_000)
+    report = engine.fit([*rules, *turns(9)]).report
+    assert 0 < report["record_tokens"] < 0.7 * 2_000
+
+
 def test_long_results_and_arguments_are_clamped_before_the_question():
     """It stays verbatim while anything else can give."""
     question = HumanMessage("why? " + "y" * 800, id="q")
