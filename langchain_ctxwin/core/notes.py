@@ -72,6 +72,8 @@ SHORT_CHARS = 40  # an answer that says no more than that it was one
 ANSWER_CHARS = CALL_CHARS = 200
 ARGUMENT_CHARS = OUTCOME_CHARS = 120
 SCRIPT_CHARS = 60
+# Of how an agent begins to say what it does: it begins the next step alike. With 60 the same stands, for more tokens.
+OPENING_CHARS = 48
 # of a row: an object of more fields is several, or none of it would have room; of a text field kept whole, and its name
 ROW_CHARS, TEXT_VALUE_CHARS, LABEL_CHARS = 480, 48, 40
 SHORT_WORD = 5  # of a field: "yes" and "False" say nothing without its name
@@ -147,6 +149,8 @@ _PROMPT = re.compile(
     re.MULTILINE,
 )
 _SENTENCE = re.compile(r"[A-Z][\w'-]+[:,]?(?: [\w'()./:,%-]+){1,20}[.!]?")
+# words that do not read as said by somebody else
+_UNLABELLED = re.compile(r"[^\W\d_][^\s:\uff1a]* ")
 _TAG = re.compile(r"</?\w+>")
 # where a numbered line begins with a word
 _LINE_NUMBER = re.compile(r"^\d+(?::(?=[A-Za-z_]+$)|-(?=[a-z_]{3,}$))")
@@ -220,10 +224,14 @@ def _of_answer(
         yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, USED)
     if len(said.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
         yield RecordLine("done", f"answered: {_clipped(said, ANSWER_CHARS)}", key, USED)
-    for sentence in sentences(said[:DOCUMENT_CHARS]) if message.tool_calls else ():
-        if _FINDING.search(sentence) and not _NEXT.search(sentence):
-            noted = f"noted: {_clipped(sentence, STATEMENT_CHARS)}"
-            yield RecordLine("done", noted, key, USED)
+    told = sentences(said[:DOCUMENT_CHARS]) if message.tool_calls else ()
+    for place, sentence in enumerate(told):
+        is_finding = _FINDING.search(sentence) and not _NEXT.search(sentence)
+        if is_finding or not place:
+            chars = STATEMENT_CHARS if is_finding else OPENING_CHARS
+            words = _clipped(sentence, chars)
+            label = "" if _UNLABELLED.match(words) else "noted: "
+            yield RecordLine("done", f"{label}{words}", key, USED)
     result_key = key
     for call, answer in zip(message.tool_calls, results, strict=True):
         # who deletes a result takes back what it said

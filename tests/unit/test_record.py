@@ -285,11 +285,23 @@ LEAVES = {
             )
         ],
         [
-            "done a used: noted: The problem is the cache.",
-            "done a used: noted: It fails at 0x7f23b2e352b0.",
+            "done a used: The problem is the cache.",
+            "done a used: It fails at 0x7f23b2e352b0.",
             "done a used: run {} → no result",
             "open a used: I'll look.",
         ],
+    ),
+    "how the agent begins to say what it does, and no more of it": (
+        [called("run", {}, text=f"Now let me look {'further ' * 9}. It is late.")],
+        [
+            "done a used: Now let me look further further further further…",
+            "done a used: run {} → no result",
+            f"open a used: Now let me look {'further ' * 9}.",
+        ],
+    ),
+    "words of the agent that read as somebody's own": (
+        [called("run", {}, text="User: fine.")],
+        ["done a used: noted: User: fine.", "done a used: run {} → no result"],
     ),
     "an output without the command above it": (
         [
@@ -327,7 +339,11 @@ LEAVES = {
             ),
             result("1 passed"),
         ],
-        ["done r used: run {} → 1 passed", "seen r named: src/cart.py"],
+        [
+            "done a used: The file is src/cart.py.",
+            "done r used: run {} → 1 passed",
+            "seen r named: src/cart.py",
+        ],
     ),
     "how a long output ends in words": (
         [
@@ -824,7 +840,7 @@ def test_a_finding_that_is_noted_again_stands_once_and_a_call_each_time():
     ]
     record = added(record_of(*steps[:2]), lines_of(*steps[2:]))
     assert render_record(record).split("\n") == [
-        f"noted: {noted}",
+        noted,
         'bash {"command":"make check"} → a',
         'bash {"command":"make check"} → b',
     ]
