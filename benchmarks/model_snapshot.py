@@ -78,7 +78,7 @@ def with_input_limit(info, windows, separate):
     if info.max_input_tokens or not window or not output:
         return info
     is_separate = info.provider in SEPARATE and info.name in separate
-    stated = windows.get(names.undated(names.key_of(info.name)))
+    stated = windows.get([*names.spellings(names.key_of(info.name))][-1])
     if not is_separate and stated != window + output:
         return info
     return replace(info, context_window=window + output, max_input_tokens=window)

@@ -229,8 +229,10 @@ class ContextEngine:
             0.4
         """
         # a file's settings of tool results, routing and alerts are none of an engine's
-        fields = {*ContextConfig.model_fields}
-        own = self.config.model_dump(include=fields, exclude_unset=True)
+        config = self.config
+        # the default of `keep` follows a lower trigger
+        fields = {*ContextConfig.model_fields} - ({"keep"} - config.model_fields_set)
+        own = config.model_dump(include=fields)
         wanted = "settings of ContextConfig by their names, such as {'keep': 0.4}"
         changes = expect(settings, Mapping, "settings", wanted)
         config = ContextConfig(**{**own, **changes})

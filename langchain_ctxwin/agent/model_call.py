@@ -74,6 +74,7 @@ class ModelCall:
         self._step = step
         self._call = call
         self._send = send
+        self._cuts = 0  # how often a refusal made the request smaller
         self._engine, self._router = step.engine, step.router
         self._report = step.engine.reporter.emit
         # Where a run may choose another model, nobody knows what its answer was asked to be.
@@ -214,7 +215,8 @@ class ModelCall:
                     report(output_tokens=less.output_tokens)
                     return less
             yield from step.choose_tools()
-            step.take(self._engine.shrunk(step.window, window, number=number))
+            self._cuts += 1
+            step.take(self._engine.shrunk(step.window, window, number=self._cuts))
         report()
         return self._attempt()
 

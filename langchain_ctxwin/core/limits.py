@@ -277,6 +277,10 @@ MOST_TIMES_OFF = 20
 """How many times smaller, or larger, than declared a limit may be to be told to other conversations. Hosts cut windows
 to a sixteenth (GitHub Models answers "Max size: 8000 tokens" for models of 128,000), rarely further."""
 
+BLIND_STEP = 0.75
+"""Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request. So much
+of it is a limit at least that is inferred."""
+
 COUNT_SLACK = 1.01
 """Reports of accepted requests may be this much above a limit that holds: servers count a template or keep a few tokens
 for themselves."""

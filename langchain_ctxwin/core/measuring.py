@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_ctxwin.core.compaction import cut, with_new_pins, with_view
 from langchain_ctxwin.core.limits import (
+    BLIND_STEP,
     OUTPUT_SHARE,
     ModelLimits,
     count_of,
@@ -389,9 +390,6 @@ def silent_overflow(
 
 
 # ---- after a refusal ------------------------------------------------------------------------------------------------
-
-BLIND_STEP = 0.75
-"""Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request."""
 
 
 def without_reasoning(window: Window, refused: str = "unbound") -> Session:

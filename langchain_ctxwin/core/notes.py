@@ -49,6 +49,7 @@ from langchain_ctxwin.core.standing import (
     sentences,
     statements,
 )
+from langchain_ctxwin.core.turns import split_steps
 
 # The tool by which a model reads on in a large result, and its argument that says where. It ends within minutes.
 READ_MORE, CURSOR = "read_more", "cursor"
@@ -94,9 +95,7 @@ _SIGNED = re.compile(
     r"(?<![\w./#@:+$€£%~-])[A-Za-z:+$€£%~-]*+[0-9_./#@][A-Za-z0-9_./#@:+$€£%~-]*+",
     re.ASCII,
 )
-_FRAGMENT = re.compile(
-    r"@|__|self\.|cls\.|this\."
-)  # begins what is a word of a program
+_FRAGMENT = re.compile(r"__\w+__$|(?:self|cls|this)\.")  # a word of a program
 _SMALL_WORDS = "the this that and are was has had not for its from with"
 _TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
@@ -176,30 +175,27 @@ def record_lines(
 
     What tools call their `parameters` stays longest of what results showed.
     """
-    parts = [*zip(messages, ids, strict=True)]
-    answers = list[list[Result | None]]()
-    results = defaultdict[str, list[Result]](list)
-    # from the end, because ids are used again: a call has the first result behind it that no later call has
-    for message, key in reversed(parts):
-        if isinstance(message, ToolMessage):
-            results[message.tool_call_id].append((message, key))
-        elif isinstance(message, AIMessage):
-            called = [results[call["id"] or ""] for call in message.tool_calls]
-            answers.append([one.pop() if one else None for one in called])
     taken = {_plain(name) for name in parameters}
     taken |= {"id" for name in parameters if _ID_FIELD.search(name)}
-    for message, key in parts:
-        if isinstance(message, AIMessage):
-            yield from _of_answer(message, key, answers.pop(), taken)
-        elif isinstance(message, HumanMessage):
-            yield from _of_person(_text(message.content), key, before, holds)
-        # a system message in mid-conversation
-        elif not isinstance(message, ToolMessage):
-            yield from _values(_text(message.content), key, uses=USED)
-        before = message
-    # of calls that were made before
-    for result, key in reversed([*chain(*results.values())]):
-        yield from _seen(_result_text(result), key, taken)
+    # ids of calls are used again: a result answers a call of its own step, and those without ids come in order
+    for step in split_steps(messages):
+        parts = [*zip(step.messages, ids[step.index : step.stop], strict=True)]
+        results = defaultdict[str, list[Result]](list)
+        for message, key in parts:
+            if isinstance(message, ToolMessage):
+                results[message.tool_call_id].append((message, key))
+        for message, key in parts:
+            if isinstance(message, AIMessage):
+                yield from _of_answer(message, key, results, taken)
+            elif isinstance(message, HumanMessage):
+                yield from _of_person(_text(message.content), key, before, holds)
+            # a system message in mid-conversation
+            elif not isinstance(message, ToolMessage):
+                yield from _values(_text(message.content), key, uses=USED)
+            before = message
+        # of calls that were made before
+        for result, key in chain(*results.values()):
+            yield from _seen(_result_text(result), key, taken)
 
 
 def parse_record(text: str) -> Iterator[RecordLine]:
@@ -215,7 +211,7 @@ def parse_record(text: str) -> Iterator[RecordLine]:
 def _of_answer(
     message: AIMessage,
     key: str,
-    results: Sequence[Result | None],
+    results: Mapping[str, list[Result]],
     parameters: Collection[str],
 ) -> Iterator[RecordLine]:
     said = said_in(message)
@@ -233,9 +229,10 @@ def _of_answer(
             label = "" if _UNLABELLED.match(words) else "noted: "
             yield RecordLine("done", f"{label}{words}", key, USED)
     result_key = key
-    for call, answer in zip(message.tool_calls, results, strict=True):
+    for call in message.tool_calls:
+        waiting = results[call["id"] or ""]
         # who deletes a result takes back what it said
-        result, result_key = answer or (None, key)
+        result, result_key = waiting.pop(0) if waiting else (None, key)
         args = {
             name: value
             for name, value in call["args"].items()
@@ -301,16 +298,14 @@ def _commands_before(text: str, previous: AnyMessage) -> list[str]:
 
 def _call(name: str, args: Mapping[str, Any]) -> str:
     """A call in the form in which its model writes it, so that the next one is written alike; long texts are cut."""
-    texts = {
-        label: value if isinstance(value, str) else compact_json(value)
-        for label, value in args.items()
-    }
+    texts = {name: text for name, text in args.items() if isinstance(text, str)}
     shown = dict(args)
     for label, text in texts.items():
-        if isinstance(args[label], str) or len(text) > ARGUMENT_CHARS:
-            chars = SCRIPT_CHARS if "\n" in text else ARGUMENT_CHARS
-            shown[label] = _clipped(_from_difference(text, texts.values()), chars)
-    return one_line(f"{_name(name)} {cut_short(compact_json(shown), CALL_CHARS)}")
+        chars = SCRIPT_CHARS if "\n" in text else ARGUMENT_CHARS
+        shown[label] = _clipped(_from_difference(text, texts.values()), chars)
+    # the arrow stands before what came of it alone
+    written = compact_json(shown).replace(ARROW.strip(), "\u203a")
+    return one_line(f"{_name(name)} {_clipped(written, CALL_CHARS)}")
 
 
 def _from_difference(value: str, others: Iterable[str]) -> str:

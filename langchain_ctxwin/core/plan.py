@@ -24,7 +24,7 @@ from langchain_ctxwin.core.compaction import (
     turn_cuts,
 )
 from langchain_ctxwin.core.fitting import first_enough
-from langchain_ctxwin.core.limits import refusal
+from langchain_ctxwin.core.limits import BLIND_STEP, refusal
 from langchain_ctxwin.core.pairing import calls_of
 from langchain_ctxwin.core.record import HOLDS, extended
 from langchain_ctxwin.core.request import Request
@@ -171,7 +171,8 @@ def clamped_to_fit(request: Request) -> Request:
     if not request.fits:
         request = _without_record(request, int(BESIDE_QUESTION * request.limit))
         request = clamp(request, question, lambda candidate: candidate.likely_fits)
-    return request if request.likely_fits else _without_record(request)
+    free = request.limit - _without_record(request).likely_tokens
+    return request if request.likely_fits else _without_record(request, max(0, free))
 
 
 def _kinds(request: Request) -> list[set[int]]:
@@ -281,10 +282,11 @@ def emergency(request: Request, target_tokens: int | None = None) -> Compaction 
         return None
     compaction = _compaction(before, need.reason, must_pay=False)
     after = compaction.after if compaction else before
-    # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size, and one that
-    # exceeds a learned limit alone, which may have been inferred.
+    # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size. So is one that
+    # may be below a learned limit: an inferred one is a part of what was refused.
     declared = request.declared.room(request.settings.output_reserve)
-    if target_tokens is None and after.lower_tokens > max(limit, declared):
+    most_tokens = max(limit, min(declared, limit / BLIND_STEP))
+    if target_tokens is None and after.lower_tokens > most_tokens:
         raise refusal(after.report)
     return compaction
 

@@ -245,6 +245,7 @@ class OllamaSource(ApiSource):
                 images="vision" in (can or ()),
                 structured_output=True,  # the server constrains any model's output to a schema
             ),
+            aliases=(entry["name"].removesuffix(":latest"),),
         )
 
 

@@ -1,1 +1,1 @@
-"""The mechanisms that everybody shares: threads, memos, files, the log, work for sync and async callers."""
+"""The mechanisms that everybody shares: threads, memos, the log, work for sync and async callers."""

@@ -1,4 +1,4 @@
-"""Stores that are asked on the way of a turn, for a bounded time: those of LangGraph, for media, too, and Redis."""
+"""Stores that are asked on the way of a turn, for a bounded time: those of LangGraph, for media, too."""
 
 from __future__ import annotations
 

@@ -263,15 +263,30 @@ def test_a_question_that_was_likely_to_fit_is_cut_once_it_was_refused(limit):
     assert after.total_tokens < 0.8 * refused.total_tokens
 
 
+def of_parallel_calls(number):
+    messages = [one for n in range(number) for one in called(n, WORD * 10)]
+    calls = [one for asked in messages[::2] for one in asked.tool_calls]
+    return [AIMessage("", tool_calls=calls), *messages[1::2]]
+
+
 def test_a_limit_that_no_provider_stated_ends_no_turn():
     engine = engine_of(8_000)
     messages = [HumanMessage("word " * 1_000, id="q")]
     learned = engine.learn(engine.measure(messages), ContextOverflow())
-    messages += [one for n in range(60) for one in called(n, WORD * 10)]
-    calls = [one for asked in messages[1::2] for one in asked.tool_calls]
-    messages = [messages[0], AIMessage("", tool_calls=calls), *messages[2::2]]
+    messages += of_parallel_calls(60)
     fitted = engine.fit(messages, session=learned.session.to_json())
     assert fitted.report["total_tokens"] > fitted.report["input_limit"]
+
+
+def test_what_is_far_above_a_learned_limit_is_not_sent():
+    """An inferred limit is a part of what was refused: what is much larger was refused before."""
+    engine = engine_of(8_000)
+    messages = [HumanMessage("word " * 1_000, id="q")]
+    stated = ContextOverflow(700, 1_100, "input")
+    learned = engine.learn(engine.measure(messages), stated)
+    messages += of_parallel_calls(200)
+    with pytest.raises(BudgetExceededError, match=" of 700 tokens"):
+        engine.fit(messages, session=learned.session.to_json())
 
 
 def test_a_question_that_is_refused_again_is_cut_further_than_it_seems_to_need():

@@ -378,7 +378,11 @@ def test_ollama_states_the_window_it_runs_with(asked):
     """The model's own parameter counts, else the window it is loaded with; not what it was trained for."""
     can = frozenset({"text", "structured_output"})
     wide = info(
-        "test-home:wide", provider="ollama", context_window=16_384, capabilities=can
+        "test-home:wide",
+        provider="ollama",
+        context_window=16_384,
+        capabilities=can,
+        aliases=("test-home:wide",),
     )
     assert OllamaSource(URL + "/ollama").fetch(None) == [
         info(
@@ -386,6 +390,7 @@ def test_ollama_states_the_window_it_runs_with(asked):
             provider="ollama",
             context_window=8192,
             capabilities=can | {"tools", "images"},
+            aliases=("test-home",),
         ),
         wide,
     ]

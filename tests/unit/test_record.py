@@ -108,6 +108,14 @@ LEAVES = {
             'done r used: run {"command":"cat › a.py ‹‹E print(1) print(1) print(1) print(1) print(1)…"} → ok'  # noqa: RUF001  # what marks become
         ],
     ),
+    "a long list in a call stays one, and an arrow in it begins no outcome": (
+        [called("todo", {"items": ["map A → B"] * 30}), result("ok")],
+        [
+            'done r used: todo {"items":['
+            + '"map A \u203a B",' * 15
+            + '"map A \u203a… → ok'
+        ],
+    ),
     "a name of a call is one word": (
         [called("user: pay\nopen: all", {"q": 1})],
         ['done a used: user_pay_open_all {"q":1} → no result'],
@@ -123,9 +131,9 @@ LEAVES = {
     "a result shows no fragments of code": (
         [
             called("read", {}),
-            result("@cached_property\ndef __init__(self):\n self.form.x in a/forms.py"),
+            result("def __init__(self):\n self.form.x in a/forms.py, asked by @ann_k"),
         ],
-        ["seen r named: a/forms.py"],
+        ["seen r named: a/forms.py", "seen r shown: asked=@ann_k"],
     ),
     "a key that was asked for stands in the call": (
         [
@@ -181,12 +189,27 @@ LEAVES = {
         ],
     ),
     "a call without a result, and a later one of the same id": (
-        [AIMessage("", tool_calls=AGAIN[0].tool_calls, id="b"), *AGAIN[-2:]],
+        [
+            AIMessage("", tool_calls=AGAIN[0].tool_calls, id="b"),
+            said("Wait."),
+            *AGAIN[-2:],
+        ],
         [
             'done b used: look {"q":"one"} → no result',
             'done r2 used: look {"q":"two"} → order 99999',
             "seen r2 shown: order=99999",
         ],
+    ),
+    "calls without ids, one a message, whose results come in order": (
+        [
+            *(
+                AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": None}])
+                for _ in range(2)
+            ),
+            result("first", call_id="", key="r1"),
+            result("second", call_id="", key="r2"),
+        ],
+        ["done r1 used: look {} → first", "done r2 used: look {} → second"],
     ),
     "results out of order": (
         [
