@@ -314,7 +314,7 @@ class ContextEngine:
         model: Any = None,
         called: Any = None,
     ) -> Window:
-        """Price every region of the next request once.
+        """Return the next request, every region of it priced once.
 
         Args:
             messages: the full history, system prompt not included; also dicts, pairs and texts.

@@ -170,7 +170,7 @@ class ContextNodes:
         self.build_messages = self._node(
             "build_messages", self._doing(AgentStep.compressing, shows_request=True)
         )
-        """Writes the request to `llm_input_messages`, compacted where the state changed since the check."""
+        """Writes the request to `llm_input_messages`, for a model node of your own; ours builds the same one."""
         self.pre_model_hook = HookNode(
             "pre_model_hook",
             self._doing(AgentStep.prepare, shows_request=True),

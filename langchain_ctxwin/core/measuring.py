@@ -1,4 +1,4 @@
-"""Measuring: what a caller hands over becomes a `Request` in the best known size; what answers teach."""
+"""Measuring: a `Request` of what a caller hands over is completed, in the best known size; what answers teach."""
 
 from __future__ import annotations
 

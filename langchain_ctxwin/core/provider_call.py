@@ -90,7 +90,7 @@ CACHE_KEY = "prompt_cache_key"
 
 
 def dressed(window: Window) -> list[AnyMessage]:
-    """Return the request as its provider wants it, in copies."""
+    """Return the messages of a request with what its provider wants in them; what changes is a copy."""
     prompt_cache = window.settings.prompt_cache
     messages, rules, session = window.assembled(), window.rules, window.session
     is_claude, is_cached = rules.provider == "anthropic", prompt_cache != "off"
