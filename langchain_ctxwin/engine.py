@@ -573,7 +573,7 @@ class ContextEngine:
         Args:
             learned: the refused request as `learn` measures it anew; it may have other tools.
             refused: the request that was sent.
-            number: how many refusals there were in a row; each makes the next request smaller.
+            number: which time in a row a refusal makes the request smaller; each aims lower than the one before.
 
         Raises:
             BudgetExceededError: the request is at its smallest and still too large.

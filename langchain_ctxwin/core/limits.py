@@ -27,7 +27,8 @@ UNKNOWN_SOURCE = "unknown"  # the source of limits that nobody stated
 # reserving all that a model may generate would leave some models no input at all.
 OUTPUT_SHARE = 0.25
 # Guessed window per token of output limit. A last resort: 47 % of the entries of public catalogs have a smaller window,
-# 30 % one of that size, so that no margin short of a quarter helps. A refusal states or teaches the true one.
+# 30 % one as large as the output limit itself, which only a margin of three quarters would cover. The others would pay
+# for it; a refusal states or teaches the true window.
 GUESS_FACTOR = 4
 
 
@@ -101,7 +102,7 @@ class ModelLimits:
         A `max_input_tokens` of its own is not reduced by the reserve.
 
         Raises:
-            ConfigError: the reserve leaves no input, or is negative.
+            ConfigError: the reserve leaves no input, or is no whole number of at least 0.
             UnknownModelError: neither the window nor an input limit is known.
         """
         require_count("reserve", reserve, minimum=0)
@@ -278,8 +279,8 @@ MOST_TIMES_OFF = 20
 to a sixteenth (GitHub Models answers "Max size: 8000 tokens" for models of 128,000), rarely further."""
 
 BLIND_STEP = 0.75
-"""Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request. So much
-of it is a limit at least that is inferred."""
+"""Part of a refused size that a retry aims for when nothing says why it was refused: two tries halve a request. A
+limit that is inferred from a refusal is at least this part of it."""
 
 COUNT_SLACK = 1.01
 """Reports of accepted requests may be this much above a limit that holds: servers count a template or keep a few tokens

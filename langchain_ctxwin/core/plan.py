@@ -162,8 +162,8 @@ def with_clamped_pins(request: Request) -> Request:
 def clamped_to_fit(request: Request) -> Request:
     """Cut messages to what fits, kind by kind.
 
-    Where the newest step has no room beside summary and record at its shortest, these leave: what the summary covers is
-    summarized again.
+    Where the newest step has no room beside summary and record at its shortest, the summary leaves, and of the record
+    what has no room: what the summary covers is summarized again.
     """
     *others, question = _kinds(request)
     for kind in others:
@@ -171,8 +171,10 @@ def clamped_to_fit(request: Request) -> Request:
     if not request.fits:
         request = _without_record(request, int(BESIDE_QUESTION * request.limit))
         request = clamp(request, question, lambda candidate: candidate.likely_fits)
+    if request.likely_fits:
+        return request
     free = request.limit - _without_record(request).likely_tokens
-    return request if request.likely_fits else _without_record(request, max(0, free))
+    return _without_record(request, max(0, free))
 
 
 def _kinds(request: Request) -> list[set[int]]:
@@ -282,8 +284,8 @@ def emergency(request: Request, target_tokens: int | None = None) -> Compaction 
         return None
     compaction = _compaction(before, need.reason, must_pay=False)
     after = compaction.after if compaction else before
-    # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size. So is one that
-    # may be below a learned limit: an inferred one is a part of what was refused.
+    # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size. So is one near a
+    # learned limit, which may have been inferred: the true one can be larger, but not as large as what was refused.
     declared = request.declared.room(request.settings.output_reserve)
     most_tokens = max(limit, min(declared, limit / BLIND_STEP))
     if target_tokens is None and after.lower_tokens > most_tokens:

@@ -235,9 +235,9 @@ class OllamaSource(ApiSource):
         started = set_here[1] if set_here else entry["loaded"]
         facts = mapping(entry.get("model_info"))
         trained = facts.get(f"{facts.get('general.architecture')}.context_length")
-        can = entry.get("capabilities")
+        can, name = entry.get("capabilities"), entry["name"]
         return model_info_of(
-            entry["name"],
+            name,
             provider=self.provider,
             context_window=_smallest((trained, started)),
             capabilities=capabilities_of(
@@ -245,7 +245,7 @@ class OllamaSource(ApiSource):
                 images="vision" in (can or ()),
                 structured_output=True,  # the server constrains any model's output to a schema
             ),
-            aliases=(entry["name"].removesuffix(":latest"),),
+            aliases=tuple({name.removesuffix(":latest")} - {name}),
         )
 
 

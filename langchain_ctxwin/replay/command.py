@@ -96,8 +96,7 @@ def _run_compare(
 
 def _draw(args: argparse.Namespace, conversation: Conversation, policy: Policy) -> None:
     try:
-        html = page(conversation, policy, args.window)
-        args.html.write_text(html, encoding="utf-8")
+        args.html.write_text(page(conversation, policy, args.window), "utf-8")
     except OSError as error:
         raise ConfigError(f"--html {args.html}: {error.strerror or error}") from error
     say(f"drew {conversation.name}: {args.html}", file=sys.stderr)

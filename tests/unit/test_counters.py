@@ -75,6 +75,9 @@ def test_what_a_vocabulary_counter_does_not_know_is_refused_with_what_it_does(en
     message = rf"encoding={encoding!r} is not on this machine: use one of {', '.join(BUNDLED)}, or import"
     with pytest.raises(ConfigError, match=message):
         VocabularyCounter(encoding)
+
+
+def test_a_family_that_nobody_knows_is_refused_with_those_that_are_known():
     with pytest.raises(
         ConfigError, match=r"family='Claude' is unknown: use one of anthropic, .*qwen"
     ):

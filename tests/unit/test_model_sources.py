@@ -382,7 +382,6 @@ def test_ollama_states_the_window_it_runs_with(asked):
         provider="ollama",
         context_window=16_384,
         capabilities=can,
-        aliases=("test-home:wide",),
     )
     assert OllamaSource(URL + "/ollama").fetch(None) == [
         info(

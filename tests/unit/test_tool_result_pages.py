@@ -1,4 +1,5 @@
 import re
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import example, given
@@ -104,6 +105,16 @@ def test_one_tool_can_have_its_own_settings():
     assert PRICE(small) <= 400
     assert "Issue 1" not in small
     assert PRICE(guard.output(issues(200), "rows", {})) > 400
+
+
+@pytest.mark.parametrize(("name", "is_kept"), [("short", False), ("rows", True)])
+def test_a_tool_may_have_its_results_kept_for_another_time(name, is_kept):
+    clock, own = FakeClock(), ToolOverrides(ttl_seconds=60)
+    guard = guard_of(clock=clock, max_tokens=900, per_tool={"short": own})
+    page = guard.output(issues(200), name, {})
+    clock.now += 61
+    with nullcontext() if is_kept else pytest.raises(ResultGoneError):
+        guard.read(last_cursor(page))
 
 
 def test_results_live_as_long_as_their_thread_where_there_is_a_store():
