@@ -284,8 +284,8 @@ def emergency(request: Request, target_tokens: int | None = None) -> Compaction 
         return None
     compaction = _compaction(before, need.reason, must_pay=False)
     after = compaction.after if compaction else before
-    # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size. So is one near a
-    # learned limit, which may have been inferred: the true one can be larger, but not as large as what was refused.
+    # After a refusal by the provider a smaller request is worth a try, whatever we believe of its size. So is one near
+    # a learned limit, which may have been inferred: the true one can be larger, but not as large as what was refused.
     declared = request.declared.room(request.settings.output_reserve)
     most_tokens = max(limit, min(declared, limit / BLIND_STEP))
     if target_tokens is None and after.lower_tokens > most_tokens:
