@@ -201,8 +201,10 @@ def test_messages_are_never_told():
         "tools": [read],
         "guard": ToolResultGuard(ToolResultConfig(max_tokens=300)),
         "system_prompt": SECRET,
+        # a summary is due each time, whatever the record takes
+        "config": INLINE["config"].model_copy(update={"record_share": 0.1}),
     }
-    agent, sink = watched("nodes", model, summarizer=write, **INLINE, **options)
+    agent, sink = watched("nodes", model, summarizer=write, **{**INLINE, **options})
     chat(agent, 8)
     assert {type(event) for event in sink.events} >= {
         StepEvent,
