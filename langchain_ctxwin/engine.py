@@ -34,7 +34,6 @@ from langchain_ctxwin.core.events import SummaryEvent, SummaryStatus
 from langchain_ctxwin.core.limits import (
     ModelLimits,
     for_everybody,
-    listed_limits,
     refusal,
     stated_limit,
 )
@@ -377,11 +376,19 @@ class ContextEngine:
         return window
 
     def _limits_of(self, model: Any, called: Any) -> ModelLimits:
-        """The limits of a request: those of its model, else the engine's, with the output that is asked for."""
+        """The limits of a request: those of its model, else the engine's, with the output that is asked for.
+
+        What a registry states now, which it caches, counts before what the model says of itself.
+        """
         limits = self.limits if model is None else ModelLimits.of(model)
-        if self._registry is not None:
-            guesses = self.config.allow_guess
-            limits = listed_limits(self._registry, model, may_guess=guesses)
+        try:
+            if self._registry is not None:
+                asked = limits.requested_output_tokens
+                stated = self._registry.lookup(model).limits
+                limits = replace(stated, requested_output_tokens=asked)
+        except UnknownModelError:
+            if not (limits.known or self.config.allow_guess):
+                raise
         if not limits.known:
             own = self.limits
             limits = own if own.known else self._checked(limits, model)

@@ -166,23 +166,6 @@ LIMIT_FIELDS = (
 """Of a model, whatever requests are set to ask for."""
 
 
-def listed_limits(registry: Any, model: Any, *, may_guess: bool) -> ModelLimits:
-    """The limits of a model as a registry states them now, which it caches; those of a model that it does not know.
-
-    Raises:
-        UnknownModelError: neither states a limit.
-    """
-    own = ModelLimits.of(model)
-    try:
-        limits: ModelLimits = registry.lookup(model).limits
-    except UnknownModelError:
-        if not (own.known or may_guess):
-            raise
-        return own
-    asked = own.requested_output_tokens
-    return replace(limits, requested_output_tokens=asked)
-
-
 def require_count(name: str, value: object, *, minimum: int) -> None:
     """Raise `ConfigError` unless `value` is a whole number of at least `minimum`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
