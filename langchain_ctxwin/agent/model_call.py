@@ -61,26 +61,21 @@ Send = Callable[[Attempt], Work[Any]]
 """Calls the model with an attempt; an adapter's own way to do so."""
 
 
+@dataclass(slots=True)
 class ModelCall:
-    """The calls of one model about one request, until it answers or nothing can be done.
+    """The calls of one model about one request, until it answers or nothing can be done."""
 
-    Args:
-        step: the conversation's step; it takes up what the answer taught.
-        call: what is called; with the tools in it, unless those of each request are bound when it is sent.
-        send: calls it.
-    """
+    step: AgentStep
+    """The conversation's step; it takes up what the answer taught."""
 
-    def __init__(self, step: AgentStep, call: Any, send: Send) -> None:
-        self._step = step
-        self._call = call
-        self._send = send
-        self._cuts = 0  # how often a refusal made the request smaller
-        self._engine, self._router = step.engine, step.router
-        self._report = step.engine.reporter.emit
-        # Where a run may choose another model, nobody knows what its answer was asked to be.
-        self._requested_output = (
-            ModelLimits.of(call).requested_output_tokens if only_model(call) else None
-        )
+    call: Any
+    """What is called; with the tools in it, unless those of each request are bound when it is sent."""
+
+    send: Send
+    """Calls it."""
+
+    cuts: int = 0
+    """How often a refusal made the request smaller."""
 
     def answer(self) -> Work[AIMessage]:
         """Return the model's answer.
@@ -89,7 +84,7 @@ class ModelCall:
             BudgetExceededError: the history was edited since it was checked, and nothing that may leave makes it fit.
             Exception: the provider's own, when it is no overflow, or recovery came to its end.
         """
-        step, began = self._step, perf_counter()
+        step, began = self.step, perf_counter()
         yield from step.compressing()
         attempt: Attempt | None = self._attempt()
         paid, number = list[AIMessage](), 0
@@ -114,7 +109,7 @@ class ModelCall:
         if why := dropped_reasoning(reply):  # the model saw the request without it
             step.anew(without_reasoning(step.window))
             model = step.window.model
-            self._engine.reporter.notice("reasoning_left_out", model, reason=why)
+            step.engine.reporter.notice("reasoning_left_out", model, reason=why)
         window = step.window
         step.take_answerer(reply)
         # a candidate that took over is told of with its own limits and prices
@@ -122,7 +117,7 @@ class ModelCall:
         answer, counts = self._learned(window, reply, was_cut=overflow is not None)
         count_spent(step, answered_window, paid)
         if window.settings.compact_when_idle:
-            counts = {**counts, "answered_seconds": float(self._engine.clock())}
+            counts = {**counts, "answered_seconds": float(step.engine.clock())}
         step.anew(replace(step.window.session, counts=counts))
         self._report_step(
             answered_window, answer, seconds=perf_counter() - began, calls=number
@@ -132,7 +127,7 @@ class ModelCall:
     def _sent(self, attempt: Attempt) -> Work[tuple[Any, Exception | None]]:
         """Send an attempt; the reply, or the error that it met."""
         try:
-            return (yield from self._send(attempt)), None
+            return (yield from self.send(attempt)), None
         except GraphBubbleUp:  # an interrupt or a command, whatever it quotes
             raise
         except Exception as error:  # noqa: BLE001  # recovered from, or raised again
@@ -150,7 +145,7 @@ class ModelCall:
         Raises:
             Exception: the provider's own, where there is no answer.
         """
-        step, reason = self._step, error
+        step, reason = self.step, error
         if number <= step.window.settings.max_recoveries:
             try:
                 return (yield from self._recovered(attempt, overflow, number, error))
@@ -159,7 +154,7 @@ class ModelCall:
         if reason is not None:
             step.report_refusal(reason)
         if error is None:
-            step.take(self._engine.learn(step.window, overflow, is_stated=False))
+            step.take(step.engine.learn(step.window, overflow, is_stated=False))
             return None
         if reason is not error:
             error.add_note(str(reason))
@@ -171,7 +166,7 @@ class ModelCall:
         A server that no longer has what the request goes on from is sent all of it. Reasoning that is refused, because
         it is tied to another prefix, is left out, and so is all that a provider signed and cannot read any more.
         """
-        part, step = refused_part(refusal), self._step
+        part, step = refused_part(refusal), self.step
         if not part:
             return attempt
         if part == "history":
@@ -183,7 +178,7 @@ class ModelCall:
         mended = self._attempt()
         if mended == before:
             return attempt
-        self._engine.reporter.notice("reasoning_left_out", step.window.model)
+        step.engine.reporter.notice("reasoning_left_out", step.window.model)
         return mended
 
     def _recovered(
@@ -194,7 +189,7 @@ class ModelCall:
         error: Exception | None,
     ) -> Work[Attempt]:
         """The attempt after an overflow: less output where that helps, another candidate, fewer tools, less history."""
-        step, window = self._step, self._step.window
+        step, window = self.step, self.step.window
         report = partial(
             step.report_overflow,
             window,
@@ -203,10 +198,10 @@ class ModelCall:
             stated_limit=overflow.limit,
         )
         # Whoever of several candidates stated a limit, the router has learned it under that one's name.
-        is_stated = error is not None and self._router is None
+        is_stated = error is not None and step.router is None
         if error is None or not self._fits_anew():
             window = step.window
-            learned = self._engine.learn(window, overflow, is_stated=is_stated)
+            learned = step.engine.learn(window, overflow, is_stated=is_stated)
             step.take(learned)
             asked = attempt.output_tokens or 0
             if error and asked and overflow.kind != "input":
@@ -215,15 +210,15 @@ class ModelCall:
                     report(output_tokens=less.output_tokens)
                     return less
             yield from step.choose_tools()
-            self._cuts += 1
-            step.take(self._engine.shrunk(step.window, window, number=self._cuts))
+            self.cuts += 1
+            step.take(step.engine.shrunk(step.window, window, number=self.cuts))
         report()
         return self._attempt()
 
     def _fits_anew(self) -> bool:
         """Choose a candidate by the limits that each has stated, and make the request fit; false if nothing leaves."""
-        step, before = self._step, self._step.window
-        if self._router is None:
+        step, before = self.step, self.step.window
+        if step.router is None:
             return False
         step.anew()
         step.choose_model()
@@ -232,16 +227,19 @@ class ModelCall:
 
     def _attempt(self) -> Attempt:
         """A call that asks for no more output than its window leaves."""
-        step, window, request = self._step, self._step.window, self._step.request()
-        if self._router is not None:
+        step, window, request = self.step, self.step.window, self.step.request()
+        if step.router is not None:
             # with which a `RoutedChatModel` begins, and why
             arguments: dict[str, Any] = {"route": dict(step.choice)}
         else:
-            arguments = self._engine.call_options(window, request, call=self._call)
-        size, requested = window.limits.context_window, self._requested_output
+            arguments = step.engine.call_options(window, request, call=self.call)
+        size, requested = window.limits.context_window, None
+        # Where a run may choose another model, nobody knows what its answer was asked to be.
+        if only_model(self.call):
+            requested = ModelLimits.of(self.call).requested_output_tokens
         if size is not None and requested is not None:
             options = fitting_output(
-                self._call,
+                self.call,
                 requested_tokens=requested,
                 room_tokens=size - window.upper_tokens,
             )
@@ -267,19 +265,21 @@ class ModelCall:
             return answer, dict(window.session.counts)
         counts, ignored = from_answer(window, answer)
         if ignored:
-            self._engine.reporter.notice("usage_ignored", window.model, reason=ignored)
+            reporter = self.step.engine.reporter
+            reporter.notice("usage_ignored", window.model, reason=ignored)
         return answer, counts
 
     def _report_step(
         self, window: Window, answer: AIMessage, *, seconds: float, calls: int
     ) -> None:
         """Report the answered request; nothing is computed where no sink takes it."""
-        if not self._engine.reporter.sinks:
+        step, reporter = self.step, self.step.engine.reporter
+        if not reporter.sinks:
             return
         report = window.report
         event = StepEvent.of_answer(
             answer,
-            info=self._engine.info_of(window),
+            info=step.engine.info_of(window),
             model=answered_by(answer) or window.model,
             regions={name: report[key] for name, key in REGIONS.items()},
             estimated_tokens=window.total_tokens,
@@ -291,12 +291,11 @@ class ModelCall:
             reserved_tokens=report["reserved_tokens"],
             compactions=report["compactions"],
         )
-        self._report(event)
-        thread = self._step.place.thread
+        reporter.emit(event)
+        thread = step.place.thread
         if not thread or not event.reported_tokens:
             return
         sent = SentRequest(event, window.tools_digest, window.assembled())
-        requests = self._engine.reporter.requests
-        if missed := cache_miss(sent, requests.get(thread), answer):
-            self._report(missed)
-        requests.put(thread, sent)
+        if missed := cache_miss(sent, reporter.requests.get(thread), answer):
+            reporter.emit(missed)
+        reporter.requests.put(thread, sent)
