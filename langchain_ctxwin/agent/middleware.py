@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Required, TypeVar
@@ -19,7 +19,6 @@ from langchain_ctxwin.agent.ready import (
 )
 from langchain_ctxwin.agent.state import (
     MESSAGES_CHANNEL,
-    OUR_KEYS,
     RECORD_CHANNEL,
     Json,
 )
@@ -346,10 +345,8 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
         )
         engine = engine_of(self._engine, request.runtime)
         engine.require_summarizer(model)
-        stored: Mapping[str, Any] = request.state
-        state = {key: stored[key] for key in OUR_KEYS if key in stored}
         return AgentStep(
-            state={**state, "messages": request.messages},
+            state={**request.state, "messages": request.messages},
             engine=engine,
             selector=self._selector,
             system_prompt=request.system_message or "",
@@ -359,5 +356,5 @@ class ContextWindowMiddleware(AgentMiddleware[ContextKeys, Any, Any]):
             call=model,
             bind=partial(bound_by_agent, request),
             place=place_of(request.runtime),
-            stored_messages=stored["messages"],
+            stored_messages=request.state["messages"],
         )

@@ -180,9 +180,8 @@ class ContextNodes:
 
     def route_on_budget(self, state: State) -> Destination:
         """Return the node that follows `budget_check`."""
-        if mapping_of(state, "context_pending").get("due"):
-            return "maybe_summarize"
-        return "force_compress" if _over_by(state) > 0 else "build_messages"
+        is_due = mapping_of(state, "context_pending").get("due")
+        return "maybe_summarize" if is_due else _to_build(state)
 
     def model_node(self, call: Model) -> Runnable[Any, Any]:
         """Wrap a chat model, a Runnable or a callable `messages -> AIMessage` as the model node.
@@ -200,7 +199,10 @@ class ContextNodes:
                 "tools are bound to the model: with a tool_selector, leave them to the nodes"
             )
         self.engine.require_summarizer(call)
-        self._read_tools(bound)
+        if not _is_per_request(self._tools):
+            known_names = {name_of(tool) for tool in self._tools}
+            new = [tool for tool in bound if name_of(tool) not in known_names]
+            self._tools = [*self._tools, *new]
         self._call = runnable = (
             call if isinstance(call, Runnable) else RunnableLambda(call)
         )
@@ -261,15 +263,6 @@ class ContextNodes:
         if before := self._steps.get(step.identity):
             step.take(before.window)
         return step
-
-    def _read_tools(self, bound: Sequence[Any]) -> None:
-        """Take the tools that are bound to the model, beside those that were given."""
-        if _is_per_request(self._tools) or self._selector is not None:
-            return
-        known_names = {name_of(tool) for tool in self._tools}
-        new = [tool for tool in bound if name_of(tool) not in known_names]
-        if new:
-            self._tools = [*self._tools, *new]
 
     def _doing(
         self, work: Callable[[AgentStep], Work[None]], *, shows_request: bool = False
@@ -431,13 +424,14 @@ def add_context_nodes(
 
 
 def _after_summary(state: State) -> str:
-    if not mapping_of(state, "context_pending").get("due"):
-        return "finished"
-    return "force_compress" if _over_by(state) > 0 else "build_messages"
+    is_due = mapping_of(state, "context_pending").get("due")
+    return _to_build(state) if is_due else "finished"
 
 
-def _over_by(state: State) -> int:
-    return kept(state, "context_report").get("over_by") or 0
+def _to_build(state: State) -> Destination:
+    """The next node on the way to a request."""
+    is_over = kept(state, "context_report").get("over_by")
+    return "force_compress" if is_over else "build_messages"
 
 
 def _require_messages(builder: Builder) -> None:

@@ -120,7 +120,10 @@ def create_context_agent(
         ```
     """
     expect(guard, ToolResultGuard | None, "guard", "a ToolResultGuard, or None")
-    chat, tools = _chat_model(model), listed(tools)
+    wanted = "a chat model, or its name such as 'provider:name'"
+    chat = chat_model_named(model, "model") if isinstance(model, str) else model
+    expect(chat, Runnable, "model", wanted)
+    tools = listed(tools)
     tools = with_recall([*tools, recall_tool()], chat) if recall else tools
     engine = ContextEngine(
         chat if limits is None else limits,
@@ -192,13 +195,6 @@ def _tool_node(tools: Sequence[Any], guard: ToolResultGuard | None) -> ToolNode:
         wrap_tool_call=guard.wrap_tool_call,
         awrap_tool_call=guard.awrap_tool_call,
     )
-
-
-def _chat_model(model: str | BaseChatModel) -> Any:
-    if isinstance(model, str):
-        return chat_model_named(model, "model")
-    wanted = "a chat model, or its name such as 'provider:name'"
-    return expect(model, Runnable, "model", wanted)
 
 
 def runnable_tools(tools: Sequence[Any], selector: ToolSelector | None) -> list[Any]:
