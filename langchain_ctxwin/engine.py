@@ -56,7 +56,7 @@ from langchain_ctxwin.core.pairing import merge_system
 from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.session import Session, read_session, verified
+from langchain_ctxwin.core.session import Json, Session, read_session, verified
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import SummarizationError, UnknownModelError, brief, expect
@@ -98,8 +98,8 @@ class Fitted:
     """
 
     request: list[AnyMessage]
-    session: dict[str, Any]
-    report: dict[str, Any]
+    session: Json
+    report: Json
 
 
 class ContextEngine:
@@ -453,7 +453,7 @@ class ContextEngine:
         """
         return planning.emergency(window, target_tokens)
 
-    def apply(self, compaction: Compaction | None, window: Window) -> dict[str, Any]:
+    def apply(self, compaction: Compaction | None, window: Window) -> Json:
         """Carry a compaction out and return the update of the `context_*` keys; applying it twice gives the same view.
 
         For None, which `plan` returns where nothing is due, the update is empty. A summarizer that fails changes only
@@ -465,15 +465,11 @@ class ContextEngine:
         """
         return run(self._applied(compaction, window))
 
-    async def aapply(
-        self, compaction: Compaction | None, window: Window
-    ) -> dict[str, Any]:
+    async def aapply(self, compaction: Compaction | None, window: Window) -> Json:
         """Like `apply`, awaiting the summarizer."""
         return await arun(self._applied(compaction, window))
 
-    def _applied(
-        self, compaction: Compaction | None, window: Window
-    ) -> Work[dict[str, Any]]:
+    def _applied(self, compaction: Compaction | None, window: Window) -> Work[Json]:
         if compaction is None:
             return {}
         after = yield from self.applying(compaction, window)

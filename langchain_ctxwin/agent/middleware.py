@@ -20,12 +20,12 @@ from langchain_ctxwin.agent.ready import (
 from langchain_ctxwin.agent.state import (
     MESSAGES_CHANNEL,
     RECORD_CHANNEL,
-    Json,
 )
 from langchain_ctxwin.agent.step import AgentStep, limited_by
 from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.pairing import call_ids
+from langchain_ctxwin.core.session import Json
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, expect
 from langchain_ctxwin.protocols import LimitMemory, MetricsSink, TokenCounter

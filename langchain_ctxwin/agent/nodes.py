@@ -21,8 +21,6 @@ from langchain_ctxwin.agent.state import (
     OUR_KEYS,
     HookState,
     PlainContextState,
-    State,
-    Update,
     kept,
     mapping_of,
 )
@@ -31,6 +29,7 @@ from langchain_ctxwin.agent.storage import engine_of, place_of
 from langchain_ctxwin.core.model_info import arguments_of
 from langchain_ctxwin.core.overflow import classify_overflow
 from langchain_ctxwin.core.request import Window
+from langchain_ctxwin.core.session import Json, State
 from langchain_ctxwin.core.sizing import sent_tokens
 from langchain_ctxwin.core.tool_schemas import listed, name_of
 from langchain_ctxwin.engine import ContextEngine
@@ -207,7 +206,7 @@ class ContextNodes:
             call if isinstance(call, Runnable) else RunnableLambda(call)
         )
 
-        def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Update]:
+        def answer(step: AgentStep, config: RunnableConfig | None) -> Work[Json]:
             def send(attempt: Attempt) -> Work[Any]:
                 # with the tools chosen now: a recovery may choose others
                 called = step.bind(runnable, step.tools) if step.bind else runnable
@@ -269,9 +268,7 @@ class ContextNodes:
     ) -> Do:
         """What a node does that keeps its step for the next node, unless the turn is over."""
 
-        def do(
-            step: AgentStep, _: RunnableConfig | None
-        ) -> Work[Update | Command[Any]]:
+        def do(step: AgentStep, _: RunnableConfig | None) -> Work[Json | Command[Any]]:
             yield from work(step)
             update = {"llm_input_messages": step.request()} if shows_request else {}
             update |= step.stored()
@@ -443,7 +440,7 @@ def _require_messages(builder: Builder) -> None:
         )
 
 
-def _typed_dict(name: str, fields: Update) -> Any:
+def _typed_dict(name: str, fields: Json) -> Any:
     make: Any = TypedDict  # a type checker wants its fields written out
     return make(name, fields, total=False)
 

@@ -30,11 +30,12 @@ from langchain_ctxwin.agent.nodes import (
     ContextNodes,
     add_context_nodes,
 )
-from langchain_ctxwin.agent.state import ContextState, State, Update
+from langchain_ctxwin.agent.state import ContextState
 from langchain_ctxwin.agent.step import AgentStep, router_of
 from langchain_ctxwin.config import ContextConfig, LiveConfig
 from langchain_ctxwin.core.compaction import after_undo, dropped_positions
 from langchain_ctxwin.core.model_info import unbound
+from langchain_ctxwin.core.session import Json, State
 from langchain_ctxwin.core.tool_schemas import listed, name_of
 from langchain_ctxwin.core.view import message_id
 from langchain_ctxwin.engine import ContextEngine
@@ -460,7 +461,7 @@ def _our_node(graph: Any) -> str:
     return next(ours, MODEL if in_agent else "")
 
 
-def _middleware_step(graph: Any, values: Update) -> Work[AgentStep]:
+def _middleware_step(graph: Any, values: Json) -> Work[AgentStep]:
     """Return the step that the middleware makes of the agent's next model call, which is not made."""
     # A state schema alone does not say that the middleware is there, and a model that nobody manages is not called.
     if not values.get("context_report"):
@@ -486,7 +487,7 @@ def _middleware_step(graph: Any, values: Update) -> Work[AgentStep]:
     return steps[0]
 
 
-def _stored(agent: Any, config: Any, update: Update) -> Work[None]:
+def _stored(agent: Any, config: Any, update: Json) -> Work[None]:
     """Write to an idle thread, which stays idle."""
     try:
         new = yield Wait.on(agent, "update_state", config, update)

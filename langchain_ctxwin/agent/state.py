@@ -8,8 +8,8 @@ LangGraph gives each message an id before it saves it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from langchain_core.messages import (
     AnyMessage,
@@ -26,11 +26,7 @@ from langgraph.graph.message import (
 )
 from typing_extensions import TypedDict
 
-from langchain_ctxwin.core.session import read_key
-
-State = Mapping[str, Any]
-Json = dict[str, Any]
-Update = Json
+from langchain_ctxwin.core.session import Json, State, read_key
 
 SNAPSHOT_UPDATES = 100
 """Smallest number of updates between two snapshots: LangGraph's own default, so that short threads load as usual."""
@@ -44,10 +40,7 @@ RECORD_UPDATES = 10
 """Updates between two snapshots of the record: each write holds all of it, so that snapshots add a tenth, and a load
 reads no more writes than for the messages."""
 
-Reducer = Callable[[Any, Sequence[Any]], Any]
-"""The shape of a delta channel's reducer."""
-
-LANGGRAPH_REDUCER: Reducer = cast("Any", _messages_delta_reducer)
+LANGGRAPH_REDUCER: Any = _messages_delta_reducer
 """What LangGraph compares a channel's reducer with before it gives ids to message-likes."""
 
 
@@ -247,7 +240,7 @@ SESSION = [key for key in _StateKeys.__annotations__ if key != "context_report"]
 """The keys that a conversation goes on from; `context_report` is made anew with each request."""
 
 
-def changed(state: State, update: Update) -> Update:
+def changed(state: State, update: Json) -> Json:
     """Leave out what the state already says, so that a checkpoint stores only news."""
     return {
         key: value

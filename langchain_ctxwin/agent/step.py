@@ -14,8 +14,6 @@ from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.agent.state import (
     SESSION,
-    State,
-    Update,
     changed,
     kept,
     mapping_of,
@@ -34,7 +32,7 @@ from langchain_ctxwin.core.measuring import after_measure
 from langchain_ctxwin.core.model_info import unbound
 from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.session import Session
+from langchain_ctxwin.core.session import Json, Session, State
 from langchain_ctxwin.core.tool_schemas import name_of
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import (
@@ -113,7 +111,7 @@ class AgentStep:
         pending = mapping_of(self.state, "context_pending")
         self.is_due = bool(pending.get("due"))
         """A summary is to be written before the call: until the request is built, `context_pending` says so."""
-        self.report: Update = {}
+        self.report: Json = {}
         # as stored, until the first measure has read it
         self._session: Any = self.state
         self._window: Window | None = None
@@ -149,7 +147,7 @@ class AgentStep:
         self._session = session or self.window.session
         self._window = None
 
-    def stored(self) -> Update:
+    def stored(self) -> Json:
         """Return what the state does not say yet, for a node to write; the step goes on from the state with it."""
         session = self._session.to_json()
         if self.is_due:

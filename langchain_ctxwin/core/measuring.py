@@ -30,7 +30,7 @@ from langchain_ctxwin.core.provider_blocks import (
     learned_limits,
 )
 from langchain_ctxwin.core.request import Request, Window
-from langchain_ctxwin.core.session import Session
+from langchain_ctxwin.core.session import Json, Session, State
 from langchain_ctxwin.core.sizing import (
     LARGEST_JUMP,
     LEAST_SHARE,
@@ -260,7 +260,7 @@ def sizes_for(request: Request) -> Sizes:
     return sizes
 
 
-def _with_sizes(counts: Mapping[str, Any], model: str, sizes: Sizes) -> dict[str, Any]:
+def _with_sizes(counts: State, model: str, sizes: Sizes) -> Json:
     """The counts with the sizes of requests to one model."""
     stored = counts.get("sizes") or {}
     new = STORED_SIZES.dump_python(sizes, mode="json")
@@ -278,7 +278,7 @@ def after_measure(window: Window) -> Session:
     return replace(window.session, counts=counts, faults=())
 
 
-def from_answer(window: Window, reply: AIMessage) -> tuple[dict[str, Any], str]:
+def from_answer(window: Window, reply: AIMessage) -> tuple[Json, str]:
     """Learn from the usage that came with the answer to a request.
 
     Returns the new `context_counts`, and why a reported size was not believed; empty when it was, or none was reported.
@@ -417,7 +417,7 @@ def retry_target(window: Window, number: int) -> int:
     return int(target * BLIND_STEP ** (number - 1))
 
 
-def refused(window: Window, overflow: ContextOverflow) -> dict[str, Any]:
+def refused(window: Window, overflow: ContextOverflow) -> Json:
     """Return `context_counts` after a refusal: the smallest limit, and what the stated size says about our counts.
 
     Sizes that earlier answers brought no longer count for this request. A refusal that states no limit teaches one

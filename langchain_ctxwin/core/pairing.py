@@ -12,7 +12,7 @@ depends only on the step and on what precedes it, so a longer history never chan
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, repeat
 from typing import Any, cast
@@ -34,6 +34,7 @@ from langchain_ctxwin.core.model_info import UNKNOWN, Rules
 from langchain_ctxwin.core.provider_blocks import (
     RESULT_KEYS,
     RESULT_TYPES,
+    Block,
     block_text,
     kind_of,
     media_count,
@@ -164,7 +165,7 @@ def _is_unlisted(block: Any, listed: Sequence[AnyCall]) -> bool:
     return ids.isdisjoint(call["id"] for call in listed) if ids else not listed
 
 
-def _call_in(block: Mapping[str, Any]) -> AnyCall:
+def _call_in(block: Block) -> AnyCall:
     arguments: Any = next((block[key] for key in ARGUMENT_KEYS if block.get(key)), {})
     if block["type"] == "custom_tool_call":
         arguments = {TEXT_ARGUMENT: arguments}
@@ -191,7 +192,7 @@ def _call(name: Any, raw_arguments: Any, call_id: Any) -> AnyCall:
 
 
 def _tool_message(
-    block: Mapping[str, Any], message_id: str | None, message: BaseMessage
+    block: Block, message_id: str | None, message: BaseMessage
 ) -> ToolMessage:
     given = (block[key] for key in RESULT_KEYS if block.get(key) is not None)
     returned = next(given, "")
@@ -386,7 +387,7 @@ def _media_behind(results: Sequence[ToolMessage]) -> Iterable[AnyMessage]:
     """The results of a call, and their pictures and files in a user-side note behind them."""
     moved = list[Any]()
 
-    def place(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    def place(block: Block) -> Block:
         moved.append(block)
         return text_block(f"[{kind_of(block)} {len(moved)}: see below]")
 

@@ -33,6 +33,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_ctxwin.core.overflow import ContextOverflow
 
 M = TypeVar("M", bound=BaseMessage)
+Block = Mapping[str, Any]
 
 MEDIA_TYPES = {
     "image": "image",
@@ -129,14 +130,14 @@ def kind_of(block: Any) -> str:
     return BLOCK_KINDS.get(kind, "other")
 
 
-def blocks_of(content: Any) -> Iterator[Mapping[str, Any]]:
+def blocks_of(content: Any) -> Iterator[Block]:
     """Yield the blocks of a content that are no plain strings, without LangChain's wrapper of what is not standard."""
     for block in content if isinstance(content, list | tuple) else ():
         if inner := inside(block):
             yield inner
 
 
-def inside(block: Any) -> Mapping[str, Any]:
+def inside(block: Any) -> Block:
     """Return a block without LangChain's wrapper of what is not standard; an empty one for a plain string."""
     if not isinstance(block, Mapping):
         return {}
@@ -202,7 +203,7 @@ class Media:
     """One block of media and its kind: image, audio, video, file, text file, encrypted or blob (not known)."""
 
     kind: str
-    block: Mapping[str, Any]
+    block: Block
 
 
 def leaves(value: Any) -> Iterator[str | Media]:
@@ -267,7 +268,7 @@ def provider_named(name: object) -> str:
     )
 
 
-def compaction_in(message: BaseMessage) -> Mapping[str, Any]:
+def compaction_in(message: BaseMessage) -> Block:
     """Return the newest compaction by a provider that a message brings; empty without one, or for one that failed."""
     if not isinstance(message, AIMessage):
         return {}
@@ -286,7 +287,7 @@ def is_compacted_by(message: BaseMessage, provider: str) -> bool:
     return bool(block) and provider in {"", _maker(message, block)}
 
 
-def block_message(block: Mapping[str, Any], provider: str) -> AIMessage | None:
+def block_message(block: Block, provider: str) -> AIMessage | None:
     """Return the message that begins a request to the provider that made a block on demand; None for any other."""
     message = AIMessage([dict(block)], id=BLOCK_ID)
     return message if _maker(message, block) == provider != "" else None
@@ -375,7 +376,7 @@ def tool_marks(tool: Any) -> Mapping[str, Any]:
     return marks or {}
 
 
-def _maker(message: BaseMessage, block: Mapping[str, Any]) -> str:
+def _maker(message: BaseMessage, block: Block) -> str:
     """The provider that made a block: as the message states it, of a compaction else by its shape; may be empty."""
     provider = provider_named(message.response_metadata.get("model_provider"))
     if provider or kind_of(block) != "compaction":
@@ -440,7 +441,6 @@ REFUSED_SHARE = 0.75  # of what a refused request had, where the refusal states 
 DROPPED_SHARE = 0.5
 ALL = 1_000_000  # pictures and files, more than any message has
 
-Block = Mapping[str, Any]
 K = TypeVar("K")
 
 

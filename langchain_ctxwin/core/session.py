@@ -11,11 +11,14 @@ from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.model_info import Money
+from langchain_ctxwin.core.provider_blocks import Block
 from langchain_ctxwin.core.record import Count, Record
 from langchain_ctxwin.core.sizing import Number, Sizes
 from langchain_ctxwin.core.turns import MessageHistory, last_user
 from langchain_ctxwin.core.view import VIEW, View, message_id
 
+State = Mapping[str, Any]
+Json = dict[str, Any]
 Limit = Annotated[Count, Field(gt=0)]
 
 
@@ -34,22 +37,20 @@ class Pending:
     since: float  # when it was begun, seconds since the epoch
     max_tokens: int  # length asked for
     text: str = ""  # the finished summary; empty while it is being written
-    block: Mapping[str, Any] | None = None  # the same as a provider reads it
+    block: Block | None = None  # the same as a provider reads it
 
     @property
     def is_written(self) -> bool:
         """True when the summary is finished."""
         return bool(self.text or self.block)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the JSON form."""
-        value: dict[str, Any] = PENDING.dump_python(
-            self, mode="json", exclude_none=True
-        )
+        value: Json = PENDING.dump_python(self, mode="json", exclude_none=True)
         return value
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Pending | None:
+    def from_json(cls, value: State) -> Pending | None:
         """Read what `to_json` returns; None when there is no summary on its way."""
         return PENDING.validate_python(value) if "key" in value else None
 
@@ -76,11 +77,11 @@ class Session:
     view: View = field(default_factory=View)
     summary: str = ""
     # what was learned of sizes and limits: see `_Counts`
-    counts: Mapping[str, Any] = field(default_factory=dict)
+    counts: State = field(default_factory=dict)
     # what became of compactions and summaries; `binding_model` is the one whose API refused tied reasoning
-    guard: Mapping[str, Any] = field(default_factory=dict)
+    guard: State = field(default_factory=dict)
     # keys of view, summary and record before the latest one
-    former: Mapping[str, Any] = field(default_factory=dict)
+    former: State = field(default_factory=dict)
     pending: Pending | None = (
         None  # the summary that is being written or waits to be shown
     )
@@ -103,7 +104,7 @@ class Session:
         return int(self.guard.get("ineffective", 0))
 
     @property
-    def unanchored(self) -> dict[str, Any]:
+    def unanchored(self) -> Json:
         """The counts without the last reported size: the request that it is of is no prefix of the next one."""
         return {key: value for key, value in self.counts.items() if key != "anchor"}
 
@@ -120,7 +121,7 @@ class Session:
         has_failed = self.failed_summaries >= MAX_INEFFECTIVE
         return has_failed and self.guard.get("asked") == last_user(messages)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the state update that makes the checked session the stored one."""
         return {
             "context_view": self.view.to_json(),
@@ -208,12 +209,12 @@ _KEYS: Mapping[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
 # ---- the stored session in this history: every position is verified, once -------------------------------------------
 
 
-def read_session(state: Mapping[str, Any] | None, history: MessageHistory) -> Session:
+def read_session(state: State | None, history: MessageHistory) -> Session:
     """Read the session of a state, verified for this history."""
     stored = {name: (state or {}).get(name) for name in _KEYS}
     if not any(stored.values()):
         return Session()
-    values, faults = dict[str, Any](), list[str]()
+    values, faults = Json(), list[str]()
     for name, value in stored.items():
         values[name], key_faults = read_key(name, value)
         faults += key_faults
@@ -264,7 +265,7 @@ def _begun_anew(session: Session, history: MessageHistory) -> Session:
     return Session(counts=session.unanchored, guard=guard, faults=session.faults)
 
 
-def _deleted(counts: Mapping[str, Any], messages: Sequence[AnyMessage]) -> list[str]:
+def _deleted(counts: State, messages: Sequence[AnyMessage]) -> list[str]:
     """Say that the history is shorter than the state remembers, though its beginning was not removed on purpose."""
     seen = counts.get("messages", 0)
     if len(messages) >= seen or (
@@ -279,7 +280,7 @@ def _deleted(counts: Mapping[str, Any], messages: Sequence[AnyMessage]) -> list[
 
 def guard_after(
     session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any
-) -> dict[str, Any]:
+) -> Json:
     """Return the guard after one more compaction at this point of the history."""
     return {
         **_since_now(session.guard, messages),
@@ -289,9 +290,7 @@ def guard_after(
     }
 
 
-def _since_now(
-    guard: Mapping[str, Any], messages: Sequence[AnyMessage]
-) -> dict[str, Any]:
+def _since_now(guard: State, messages: Sequence[AnyMessage]) -> Json:
     """The guard of a request that begins anew: all reasoning so far is tied to another beginning."""
     lasting = {key: value for key, value in guard.items() if key != "unbound"}
     return {**lasting, "since": len(messages)}

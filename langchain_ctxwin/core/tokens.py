@@ -28,6 +28,7 @@ from langchain_ctxwin.core.pairing import calls_of, standard
 from langchain_ctxwin.core.provider_blocks import (
     MEDIA_TYPES,
     RESULT_KEYS,
+    Block,
     Media,
     block_text,
     compact_json,
@@ -207,7 +208,7 @@ def _pieces_in(content: Any, left_out: tuple[str, ...] = ()) -> Iterator[Piece]:
             yield from _pieces_of(block)
 
 
-def _pieces_of(block: Mapping[str, Any]) -> Iterator[Piece]:
+def _pieces_of(block: Block) -> Iterator[Piece]:
     kind, source = kind_of(block), block.get("source")
     sealed = block.get("data") or block.get("encrypted_content")
     is_sealed = block.get("type") == "redacted_thinking" or (
@@ -395,7 +396,7 @@ def image_size(data: str | bytes) -> tuple[int, int]:
     )
 
 
-def _plain_text(block: Mapping[str, Any]) -> str | None:
+def _plain_text(block: Block) -> str | None:
     """The text of a text file that is given as such, not in base64."""
     source = block.get("source")
     if isinstance(source, Mapping) and source.get("type") == "text":
