@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from langchain_ctxwin.core.model_info import UNKNOWN_FAMILY, family_of
-from langchain_ctxwin.core.provider_blocks import compact_json, digest
+from langchain_ctxwin.core.provider_blocks import Messages, compact_json, digest
 from langchain_ctxwin.core.sizing import MAX_NUMBER, QUANTILE_SD, Doubt
 from langchain_ctxwin.core.tokens import TokenEstimator
 from langchain_ctxwin.core.tool_schemas import ToolSet, tool_definition
@@ -56,7 +56,7 @@ class Pricing:
         self._tool_sets: Lru[ToolSet] = Lru(MAX_TEXTS)
         self._histories: Lru[MessageHistory] = Lru(MAX_CONVERSATIONS)
 
-    def count(self, messages: Sequence[AnyMessage], *, tools: Any = None) -> int:
+    def count(self, messages: Messages, *, tools: Any = None) -> int:
         """Return the tokens of messages and tools; those of the estimator where the counter raises or returns no count.
 
         The event `count.failed` says why, once per reason. A counter is asked in the turn, by every thread that counts:
@@ -129,7 +129,7 @@ class Pricing:
             self._families[family] = Pricing(None, family=family)
         return self._families[family]
 
-    def history(self, messages: Sequence[AnyMessage]) -> MessageHistory:
+    def history(self, messages: Messages) -> MessageHistory:
         """Return the history of a conversation, of which only what is new is looked at."""
         if not messages:
             return MessageHistory()
@@ -148,7 +148,7 @@ class Pricing:
         return ToolSet(tools, self._net([], list(tools)), digest(*texts))
 
 
-def _fault(value: object, messages: Sequence[AnyMessage]) -> str:
+def _fault(value: object, messages: Messages) -> str:
     """What is wrong with a count; nothing for one to reckon with."""
     if not isinstance(value, int | float) or not 0 <= value < MAX_NUMBER:
         return f"returned no number of tokens, but {type(value).__name__}"

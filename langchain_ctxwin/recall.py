@@ -26,6 +26,7 @@ from langchain_ctxwin.core.fitting import (
 from langchain_ctxwin.core.limits import require_count
 from langchain_ctxwin.core.pairing import calls_of, standard
 from langchain_ctxwin.core.provider_blocks import (
+    Messages,
     compact_json,
     digest_of,
     digests_in,
@@ -237,7 +238,7 @@ def create_recall_tool(
 
 
 def _page(
-    messages: Sequence[AnyMessage],
+    messages: Messages,
     index: int,
     start: int,
     max_tokens: int,
@@ -258,7 +259,7 @@ def _page(
 
 
 def _search(
-    messages: Sequence[AnyMessage],
+    messages: Messages,
     positions: Sequence[int],
     query: str,
     max_tokens: int,
@@ -303,7 +304,7 @@ def _search(
     )
 
 
-def _author(messages: Sequence[AnyMessage], index: int) -> str:
+def _author(messages: Messages, index: int) -> str:
     message = messages[index]
     role = {"human": "user", "ai": "assistant"}.get(message.type, message.type)
     return f"#{index}, {role} {message.name or ''}".rstrip()
@@ -329,9 +330,7 @@ def _media(
     return [*fit.kept, *([text_block(note)] if gone else ())]
 
 
-def _out_of_sight(
-    messages: Sequence[AnyMessage], view: View, tool_name: str
-) -> list[int]:
+def _out_of_sight(messages: Messages, view: View, tool_name: str) -> list[int]:
     """The positions of what is worth a search: what the model does not see in full, and what answers nothing itself.
 
     The model sees leading system messages, and the view where nothing in it is edited. Where the state does not say
@@ -366,7 +365,7 @@ class _Passage(NamedTuple):
 
 
 def _matching(
-    messages: Sequence[AnyMessage],
+    messages: Messages,
     positions: Iterable[int],
     query: str,
     calls: Mapping[int, str],
@@ -402,7 +401,7 @@ def _matching(
     return sorted(matches, key=lambda one: (-one.worth, -one.at, one.start))
 
 
-def _answered_calls(messages: Sequence[AnyMessage]) -> dict[int, str]:
+def _answered_calls(messages: Messages) -> dict[int, str]:
     """Return the call that each result answers, by the result's position; ids of calls are used again."""
     calls, answered = dict[str | None, str](), dict[int, str]()
     for index, message in enumerate(messages):

@@ -35,6 +35,7 @@ from langchain_ctxwin.core.provider_blocks import (
     RESULT_KEYS,
     RESULT_TYPES,
     Block,
+    Messages,
     block_text,
     kind_of,
     media_count,
@@ -210,7 +211,7 @@ def _tool_message(
 
 
 def merge_system(
-    prompt: str | SystemMessage, leading: Sequence[AnyMessage]
+    prompt: str | SystemMessage, leading: Messages
 ) -> SystemMessage | None:
     """Merge the system prompt with the system messages that lead the history; None when all are empty.
 
@@ -283,9 +284,7 @@ class Before:
     """An answer follows the step, or is asked for behind it."""
 
 
-def repair_step(
-    messages: Sequence[AnyMessage], before: Before
-) -> tuple[AnyMessage, ...]:
+def repair_step(messages: Messages, before: Before) -> tuple[AnyMessage, ...]:
     """Return the messages of a step, each as its provider takes it, as a valid continuation of what precedes them.
 
     Messages that need no repair are returned as the same objects. Orphaned results and empty AI messages are left out;
@@ -481,7 +480,7 @@ def _is_empty_text(block: Any) -> bool:
     return isinstance(block, str) or block.keys().isdisjoint(SIGNATURE_KEYS)
 
 
-def unbound_before(messages: Sequence[AnyMessage], stop: int, rules: Rules) -> int:
+def unbound_before(messages: Messages, stop: int, rules: Rules) -> int:
     """Return the position up to which reasoning is left out when the prefix of the first `stop` messages changes.
 
     The step whose calls wait for an answer keeps its reasoning where the provider would refuse it without.

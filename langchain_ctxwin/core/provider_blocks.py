@@ -34,6 +34,7 @@ from langchain_ctxwin.core.overflow import ContextOverflow
 
 M = TypeVar("M", bound=BaseMessage)
 Block = Mapping[str, Any]
+Messages = Sequence[AnyMessage]
 
 MEDIA_TYPES = {
     "image": "image",

@@ -26,6 +26,7 @@ from langchain_ctxwin.core.model_info import arguments_of, rules_of
 from langchain_ctxwin.core.overflow import evidence_of
 from langchain_ctxwin.core.pairing import CONTINUE_TEXT, call_ids
 from langchain_ctxwin.core.provider_blocks import (
+    Messages,
     blocks_of,
     digest,
     has_bound_reasoning,
@@ -137,7 +138,7 @@ def readable_by(model: object, messages: Sequence[Any]) -> list[Any]:
 
 def call_arguments(
     window: Window,
-    messages: Sequence[AnyMessage],
+    messages: Messages,
     *,
     conversation: str = "",
     call: Any = None,
@@ -200,7 +201,7 @@ def refused_part(error: BaseException) -> str:
 
 
 def without_response_ids(
-    messages: Sequence[AnyMessage],
+    messages: Messages,
 ) -> list[AnyMessage]:
     """Remove the ids of OpenAI's responses, so that the server gets messages and no reference to its own."""
     return [
@@ -214,7 +215,7 @@ def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def with_breakpoints(
-    messages: Sequence[AnyMessage],
+    messages: Messages,
     tools: Sequence[Any],
     mark: Mapping[str, str],
     key: str = BREAKPOINT,
@@ -258,15 +259,13 @@ def _record_marked(record: AnyMessage, mark: Mapping[str, str], key: str) -> Any
     return with_fields(record, content=[*stable, rest])
 
 
-def _taken(
-    tools: Sequence[Any], messages: Sequence[AnyMessage], key: str = BREAKPOINT
-) -> int:
+def _taken(tools: Sequence[Any], messages: Messages, key: str = BREAKPOINT) -> int:
     """How many breakpoints a request has."""
     marked = [tool for tool in tools if tool_marks(tool).get(BREAKPOINT)]
     return len(marked) + len(_marks(messages, key))
 
 
-def _marks(messages: Sequence[AnyMessage], key: str = BREAKPOINT) -> list[Any]:
+def _marks(messages: Messages, key: str = BREAKPOINT) -> list[Any]:
     """The breakpoints that messages have."""
     # most messages are plain texts, and all of a long history are looked at
     contents = (one.content for one in messages if type(one.content) is not str)

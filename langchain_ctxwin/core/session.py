@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from langchain_core.messages import AnyMessage
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from langchain_ctxwin.core.model_info import Money
-from langchain_ctxwin.core.provider_blocks import Block
+from langchain_ctxwin.core.provider_blocks import Block, Messages
 from langchain_ctxwin.core.record import Count, Record
 from langchain_ctxwin.core.sizing import Number, Sizes
 from langchain_ctxwin.core.turns import MessageHistory, last_user
@@ -265,7 +264,7 @@ def _begun_anew(session: Session, history: MessageHistory) -> Session:
     return Session(counts=session.unanchored, guard=guard, faults=session.faults)
 
 
-def _deleted(counts: State, messages: Sequence[AnyMessage]) -> list[str]:
+def _deleted(counts: State, messages: Messages) -> list[str]:
     """Say that the history is shorter than the state remembers, though its beginning was not removed on purpose."""
     seen = counts.get("messages", 0)
     if len(messages) >= seen or (
@@ -279,7 +278,7 @@ def _deleted(counts: State, messages: Sequence[AnyMessage]) -> list[str]:
 
 
 def guard_after(
-    session: Session, messages: Sequence[AnyMessage], *, reason: str, **changes: Any
+    session: Session, messages: Messages, *, reason: str, **changes: Any
 ) -> Json:
     """Return the guard after one more compaction at this point of the history."""
     return {
@@ -290,7 +289,7 @@ def guard_after(
     }
 
 
-def _since_now(guard: State, messages: Sequence[AnyMessage]) -> Json:
+def _since_now(guard: State, messages: Messages) -> Json:
     """The guard of a request that begins anew: all reasoning so far is tied to another beginning."""
     lasting = {key: value for key, value in guard.items() if key != "unbound"}
     return {**lasting, "since": len(messages)}

@@ -19,6 +19,7 @@ from langchain_ctxwin.core.provider_blocks import compact_json
 from langchain_ctxwin.errors import expect, expect_each
 
 TextPrice = Callable[[str], float]
+Schema = Mapping[str, Any]
 
 
 class FieldPrices(NamedTuple):
@@ -188,7 +189,7 @@ def parameter_names(tools: Iterable[Any]) -> frozenset[str]:
     )
 
 
-def functions_of(tool: Any) -> Iterator[Mapping[str, Any]]:
+def functions_of(tool: Any) -> Iterator[Schema]:
     """Yield the definitions in one tool, with name, description and parameters; Gemini's form holds several."""
     declared = tool.get("function_declarations") if isinstance(tool, Mapping) else None
     for part in declared or [tool]:
@@ -201,9 +202,7 @@ def functions_of(tool: Any) -> Iterator[Mapping[str, Any]]:
             yield {"description": compact_json(definition)}
 
 
-def _tool_tokens(
-    function: Mapping[str, Any], framing: Framing, price: TextPrice
-) -> float:
+def _tool_tokens(function: Schema, framing: Framing, price: TextPrice) -> float:
     name = str(function.get("name") or "")
     description = str(function.get("description") or "")
     parameters = function.get("parameters")
@@ -220,7 +219,7 @@ def _tool_tokens(
     )
 
 
-def schemas_of(value: Any) -> Iterator[Mapping[str, Any]]:
+def schemas_of(value: Any) -> Iterator[Schema]:
     """Yield a schema and whatever in it may be one."""
     if isinstance(value, Mapping):
         yield value
@@ -232,9 +231,7 @@ def schemas_of(value: Any) -> Iterator[Mapping[str, Any]]:
             yield from schemas_of(inner)
 
 
-def _schema_tokens(
-    schema: Mapping[str, Any], fields: FieldPrices, price: TextPrice
-) -> float:
+def _schema_tokens(schema: Schema, fields: FieldPrices, price: TextPrice) -> float:
     """What one schema states itself."""
     tokens = 0.0
     if names := schema.get("properties"):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby, repeat
 from operator import is_
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -38,6 +38,8 @@ from langchain_ctxwin.core.pairing import (
     standard,
 )
 from langchain_ctxwin.core.provider_blocks import (
+    M,
+    Messages,
     apart,
     compaction_in,
     digest,
@@ -49,8 +51,6 @@ from langchain_ctxwin.core.provider_blocks import (
 )
 from langchain_ctxwin.core.view import View, edit, first_after_system, message_id
 from langchain_ctxwin.errors import ConfigError, expect
-
-M = TypeVar("M", bound=BaseMessage)
 
 PIN_KEY = "ctxwin_pin"
 """Key in `additional_kwargs` that marks a pinned message; it survives every checkpointer."""
@@ -85,7 +85,7 @@ def is_pinned(message: BaseMessage) -> bool:
     return bool(message.additional_kwargs.get(PIN_KEY))
 
 
-def last_user(messages: Sequence[AnyMessage]) -> int | None:
+def last_user(messages: Messages) -> int | None:
     """Return the position of the current user message; None when there is none."""
     places = reversed(range(len(messages)))
     return next((i for i in places if isinstance(messages[i], HumanMessage)), None)
@@ -98,7 +98,7 @@ def runs(positions: Sequence[int]) -> Iterator[list[int]]:
         yield [position for _, position in run]
 
 
-def final_answer(messages: Sequence[AnyMessage], index: int, stop: int) -> int | None:
+def final_answer(messages: Messages, index: int, stop: int) -> int | None:
     """Return the position of the answer that ends the turn of a pinned question; None while there is none."""
     if not isinstance(messages[index], HumanMessage):
         return None
@@ -216,7 +216,7 @@ class Turn:
 
 def as_messages(
     messages: Sequence[MessageLikeRepresentation] | str,
-) -> Sequence[AnyMessage]:
+) -> Messages:
     """Return messages as they are, and what LangChain takes for messages as such."""
     expect(
         messages,
@@ -226,16 +226,16 @@ def as_messages(
     )
     several = [messages] if isinstance(messages, str) else messages
     if all(issubclass(kind, BaseMessage) for kind in set(map(type, several))):
-        return cast("Sequence[AnyMessage]", several)
+        return cast("Messages", several)
     try:
-        return cast("Sequence[AnyMessage]", convert_to_messages(several))
+        return cast("Messages", convert_to_messages(several))
     except Exception as error:  # LangChain raises many kinds
         raise ConfigError(
             f"messages={messages!r:.120}: pass messages, or dicts with role and content, pairs of both, or texts"
         ) from error
 
 
-def split_turns(messages: Sequence[AnyMessage]) -> tuple[Turn, ...]:
+def split_turns(messages: Messages) -> tuple[Turn, ...]:
     """Split a history into turns of steps; messages before the first user message are turn 0.
 
     Examples:
@@ -246,12 +246,12 @@ def split_turns(messages: Sequence[AnyMessage]) -> tuple[Turn, ...]:
     return group_turns(tuple(split_steps(messages)))
 
 
-def turn_starts(messages: Sequence[AnyMessage]) -> list[int]:
+def turn_starts(messages: Messages) -> list[int]:
     """Return the position of the first message of every turn; empty for an empty history."""
     return [turn.index for turn in split_turns(messages)]
 
 
-def safe_boundary(messages: Sequence[AnyMessage], target: int) -> int:
+def safe_boundary(messages: Messages, target: int) -> int:
     """Snap `target` to the nearest position where the history may be cut.
 
     Boundaries are turn starts; with a single turn, step starts. On a tie the earlier boundary wins unless it is 0.
@@ -276,7 +276,7 @@ def group_turns(steps: Sequence[Step]) -> tuple[Turn, ...]:
 
 
 def split_steps(
-    messages: Sequence[AnyMessage],
+    messages: Messages,
     start: int = 0,
     stop: int | None = None,
     price: Price | None = None,
@@ -375,7 +375,7 @@ class MessageHistory:
 
 
 def read_history(
-    messages: Sequence[AnyMessage],
+    messages: Messages,
     before: MessageHistory | None = None,
     *,
     price: Price | None = None,
@@ -478,7 +478,7 @@ def _sent_step(step: Step, view: View, before: Before) -> Step:
     return sent
 
 
-def _with_messages(step: Step, messages: Sequence[AnyMessage]) -> Step:
+def _with_messages(step: Step, messages: Messages) -> Step:
     """The step with these messages; the same one where it has them."""
     if len(messages) == len(step.messages) and all(map(is_, messages, step.messages)):
         return step

@@ -6,7 +6,7 @@ counts, so that they are the same in every request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
@@ -17,6 +17,7 @@ from pydantic import InstanceOf, PlainSerializer, TypeAdapter
 
 from langchain_ctxwin.core.pairing import is_call, without_kept_calls
 from langchain_ctxwin.core.provider_blocks import (
+    Messages,
     block_text,
     media_count,
     text_of,
@@ -32,7 +33,7 @@ class Position:
     id: str
     index: Count
 
-    def is_in(self, messages: Sequence[AnyMessage]) -> bool:
+    def is_in(self, messages: Messages) -> bool:
         """True while the message is where it was."""
         is_inside = 0 <= self.index < len(messages)
         return is_inside and message_id(messages, self.index) == self.id
@@ -93,17 +94,17 @@ VIEW = TypeAdapter(View)
 UNSTORED = {"record", "without_media"}
 
 
-def message_id(messages: Sequence[AnyMessage], index: int) -> str:
+def message_id(messages: Messages, index: int) -> str:
     """Return the id of a message; one without an id is named by its position."""
     return messages[index].id or f"#{index}"
 
 
-def position_of(messages: Sequence[AnyMessage], index: int) -> Position:
+def position_of(messages: Messages, index: int) -> Position:
     """Return the stored form of a position."""
     return Position(id=message_id(messages, index), index=index)
 
 
-def first_after_system(messages: Sequence[AnyMessage]) -> int:
+def first_after_system(messages: Messages) -> int:
     """Return the number of leading system messages."""
     leading = takewhile(lambda message: isinstance(message, SystemMessage), messages)
     return len([*leading])

@@ -34,7 +34,7 @@ from langchain_ctxwin.core.model_info import (
 )
 from langchain_ctxwin.core.notes import parse_record, record_lines
 from langchain_ctxwin.core.overflow import classify_overflow
-from langchain_ctxwin.core.provider_blocks import compaction_in, digest
+from langchain_ctxwin.core.provider_blocks import Messages, compaction_in, digest
 from langchain_ctxwin.core.provider_call import DEMAND_BETA, without_response_ids
 from langchain_ctxwin.core.record import Record, extended, render_record
 from langchain_ctxwin.core.settings import ContextSettings, checked_prompt
@@ -65,7 +65,7 @@ class Instructed:
     prompt: str | None = None
     sections: Sequence[str] | None = None
     focus: str = ""
-    sent: tuple[Any, Sequence[AnyMessage], Mapping[str, Any]] | None = field(
+    sent: tuple[Any, Messages, Mapping[str, Any]] | None = field(
         default=None, repr=False
     )
     """What a request went to, the request, and what went along with it: it is asked about that."""
@@ -146,9 +146,7 @@ class ModelSummarizer(Instructed):
         told = (self.prompt, tuple(self.sections or ()), self.focus)
         return f"{dumps(self.model)}{told}"
 
-    def summarize(
-        self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int
-    ) -> str:
+    def summarize(self, messages: Messages, *, previous: str, max_tokens: int) -> str:
         """Return a summary of `previous` and `messages`, about `max_tokens` long; `previous` itself if nothing is new.
 
         Raises:
@@ -178,7 +176,7 @@ class ModelSummarizer(Instructed):
     def _extended(
         self,
         call: Any,
-        request: Sequence[AnyMessage],
+        request: Messages,
         options: Mapping[str, Any],
         max_tokens: int,
     ) -> str:
@@ -200,9 +198,7 @@ class ModelSummarizer(Instructed):
             )
         return written_text(reply)
 
-    def _told(
-        self, messages: Sequence[AnyMessage], previous: str, max_tokens: int
-    ) -> str:
+    def _told(self, messages: Messages, previous: str, max_tokens: int) -> str:
         """Ask with a transcript; where it is larger than the model's window, of the newest messages that fit."""
         pieces = _transcript(messages)
         if not pieces:
@@ -314,9 +310,7 @@ class ExtractiveSummarizer:
     def __init__(self, *, counter: TokenCounter | None = None) -> None:
         self._price = text_price(counter)
 
-    def summarize(
-        self, messages: Sequence[AnyMessage], *, previous: str, max_tokens: int
-    ) -> str:
+    def summarize(self, messages: Messages, *, previous: str, max_tokens: int) -> str:
         """Return the lines of `previous` and of the messages that fit in `max_tokens`, by worth.
 
         Raises:
@@ -384,7 +378,7 @@ def replied(call: Callable[[], Any]) -> Any:
         ) from error
 
 
-def _asked(model: Any, messages: Sequence[AnyMessage]) -> Any:
+def _asked(model: Any, messages: Messages) -> Any:
     """The reply of a model, Runnable or callable; what a callable calls bears the tags of whoever writes a summary."""
     invoke = getattr(model, "invoke", None)
     return replied(lambda: invoke(messages, CALL_CONFIG) if invoke else model(messages))
@@ -463,7 +457,7 @@ def _mark_of(*texts: str) -> str:
     return digest(*texts)[:MARK_CHARS]
 
 
-def _transcript(messages: Sequence[AnyMessage]) -> list[str]:
+def _transcript(messages: Messages) -> list[str]:
     """Each message that has something to show as text: who speaks, what is said, one line per tool call."""
     said = ((_label(message), readable_text(message).strip()) for message in messages)
     return [f"{who}: {text}" for who, text in said if text]
@@ -531,7 +525,7 @@ class NativeSummarizer(Instructed):
 
     def summarize(
         self,
-        messages: Sequence[AnyMessage],  # noqa: ARG002  # the request holds them
+        messages: Messages,  # noqa: ARG002  # the request holds them
         *,
         previous: str,  # noqa: ARG002  # and what stands for those before
         max_tokens: int,
