@@ -111,7 +111,7 @@ class Compaction:
             window.session,
             window.history,
         )
-        dropped = session.dropped_turns + self.dropped_turns
+        dropped = session.number("dropped_turns") + self.dropped_turns
         guard = guard_after(
             session, history.messages, reason=self.reason, dropped_turns=dropped
         )
@@ -443,6 +443,6 @@ def pays(before: Request, tokens_after: int) -> bool:
 
 def _ineffective(window: Window) -> dict[str, Any]:
     return {
-        "ineffective": window.session.failed_summaries + 1,
+        "ineffective": window.session.number("ineffective") + 1,
         "asked": last_user(window.history.messages),
     }

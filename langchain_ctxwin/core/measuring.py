@@ -63,7 +63,7 @@ def measured(
     request = replace(
         request,
         media=_media_limits(request),
-        unsealed=session.stop_at("unsealed"),
+        unsealed=session.number("unsealed"),
         needs_room=False,
     )
     request = _sized(request)
@@ -204,8 +204,8 @@ def last_report_of(
 def _unbound(request: Request) -> int:
     """Position up to which reasoning is tied to a prefix that is gone: since a compaction, a refusal, a new prompt."""
     session, messages = request.session, request.history.messages
-    own = session.stop_at("unbound")
-    stop = min(own or session.stop_at("since"), len(messages))
+    own = session.number("unbound")
+    stop = min(own or session.number("since"), len(messages))
     if not request.rules.binds_reasoning:
         return 0
     return stop if own else unbound_before(messages, stop, request.rules)
@@ -217,7 +217,7 @@ def from_history(request: Request, sizes: Sizes) -> tuple[Sizes, ReportedSize | 
     After a compaction only what was answered since belongs to requests like this one. Returns the newest report, too.
     """
     session = request.session
-    compacted = session.stop_at("since") if session.compactions else 0
+    compacted = session.number("since") if session.compactions else 0
     newest, fixed = None, request.fixed_estimates.total_tokens
     before = fixed
     known, sizes = sizes, replace(sizes, doubted=None)

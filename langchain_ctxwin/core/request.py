@@ -278,7 +278,7 @@ class Request:
         It is that of the question that was the newest message at the latest compaction, or behind a newest result;
         without a compaction it is the start of the view.
         """
-        messages, stop = self.history.messages, self.session.stop_at("since")
+        messages, stop = self.history.messages, self.session.number("since")
         if not 0 < stop <= len(messages):
             return start
         return stop - isinstance(messages[stop - 1], HumanMessage)
@@ -476,6 +476,7 @@ class Request:
         regions = self.size.regions
         counted_by = "exact" if self.is_exact else "estimate"
         summary_tokens = regions.summary_tokens
+        has_given_up = self.session.has_given_up(self.history.messages)
         if self.view.record.text:
             summary_tokens = min(summary_tokens, self.written_tokens)
         return {
@@ -491,9 +492,9 @@ class Request:
             "over_by": self.over_by,
             "counted_by": "usage" if self.last_report else counted_by,
             "compactions": self.session.compactions,
-            "dropped_turns": self.session.dropped_turns,
+            "dropped_turns": self.session.number("dropped_turns"),
             "clamped": self.clamped_newest(),
-            "stopped": "summaries_ineffective" if self.has_given_up else "",
+            "stopped": "summaries_ineffective" if has_given_up else "",
         }
 
     def clamped_newest(self) -> dict[str, list[int]]:
@@ -683,14 +684,10 @@ class Request:
         return self.fits and self.total_tokens <= self.low_water and is_few
 
     @property
-    def has_given_up(self) -> bool:
-        """True while no summary is tried: the last ones failed or freed too little."""
-        return self.session.has_given_up(self.history.messages)
-
-    @property
     def may_summarize(self) -> bool:
         """True while summaries are on, and the last ones came to something."""
-        return self.settings.summarize != "off" and not self.has_given_up
+        has_given_up = self.session.has_given_up(self.history.messages)
+        return self.settings.summarize != "off" and not has_given_up
 
 
 Window = Request

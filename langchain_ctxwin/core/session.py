@@ -90,34 +90,26 @@ class Session:
     @property
     def compactions(self) -> int:
         """Number of reductions so far."""
-        return int(self.guard.get("compactions", 0))
-
-    @property
-    def dropped_turns(self) -> int:
-        """Number of turns that left without a summary."""
-        return int(self.guard.get("dropped_turns", 0))
-
-    @property
-    def failed_summaries(self) -> int:
-        """Number of summaries in a row, across user messages, that failed or freed too little."""
-        return int(self.guard.get("ineffective", 0))
+        return self.number("compactions")
 
     @property
     def unanchored(self) -> Json:
         """The counts without the last reported size: the request that it is of is no prefix of the next one."""
         return {key: value for key, value in self.counts.items() if key != "anchor"}
 
-    def stop_at(self, name: str) -> int:
-        """Position up to which something of the guard holds; 0 where it says nothing.
+    def number(self, name: str) -> int:
+        """Return a number of the guard; 0 where it says nothing.
 
-        `since` is that of the latest compaction, `unbound` the position before which reasoning is left out, where that
-        is another one, `unsealed` the same after a provider refused what it had signed itself.
+        `since` is the position of the latest compaction, `unbound` the one before which reasoning is left out, where
+        that is another, `unsealed` the same after a provider refused what it had signed itself. `ineffective` counts
+        summaries in a row, across user messages, that failed or freed too little; `dropped_turns` those that left
+        without one.
         """
         return int(self.guard.get(name, 0))
 
-    def has_given_up(self, messages: Sequence[AnyMessage]) -> bool:
+    def has_given_up(self, messages: Messages) -> bool:
         """True while no summary is tried: after two failures in a row, until the next user message."""
-        has_failed = self.failed_summaries >= MAX_INEFFECTIVE
+        has_failed = self.number("ineffective") >= MAX_INEFFECTIVE
         return has_failed and self.guard.get("asked") == last_user(messages)
 
     def to_json(self) -> Json:
@@ -127,8 +119,8 @@ class Session:
             "context_summary": self.summary,
             "context_record": self.view.record.to_json()
             | ({"former": dict(self.former)} if self.former else {}),
-            "context_counts": dict(self.counts),
-            "context_guard": dict(self.guard),
+            "context_counts": self.counts,
+            "context_guard": self.guard,
             "context_pending": self.pending.to_json() if self.pending else {},
         }
 

@@ -342,7 +342,7 @@ def test_what_we_store_is_read_back_whole_and_one_bad_value_costs_its_key(
     }
     assert read_key("context_guard", guard) == (guard, ())
     session = engine().measure(HISTORY, session={"context_guard": guard}).session
-    assert session.stop_at("since") == 2
+    assert session.number("since") == 2
 
 
 def test_a_view_that_cannot_be_read_goes_with_its_summary_and_record_and_what_was_spent_stays():
