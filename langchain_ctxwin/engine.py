@@ -68,7 +68,7 @@ from langchain_ctxwin.protocols import (
     Summarizer,
     TokenCounter,
 )
-from langchain_ctxwin.reporting import Prices, Reporter, report_compaction
+from langchain_ctxwin.reporting import Prices, Reporter
 from langchain_ctxwin.summarize import SummaryJobs
 from langchain_ctxwin.summarize.jobs import (
     default_jobs,
@@ -508,7 +508,7 @@ class ContextEngine:
                 self.report_summary(window, "ready", written)
         if after.session.compactions > window.session.compactions:
             seconds = time.perf_counter() - began
-            report_compaction(self.reporter, compaction, window, after, seconds=seconds)
+            self.reporter.compacted(compaction, window, after, seconds=seconds)
         elif compaction.snapshot:
             reason = str(after.session.guard["reason"])
             self.report_summary(window, "refused", reason=reason)

@@ -124,6 +124,26 @@ class Reporter:
         """Report something that an operator may want to look at."""
         self.emit(NoticeEvent(notice=notice, model=model, about=about))
 
+    def compacted(
+        self, compaction: Compaction, window: Window, after: Window, *, seconds: float
+    ) -> None:
+        """Report a compaction and its duration."""
+        gone = dropped_positions(window, compaction.after)
+        event = CompactionEvent(
+            kind=compaction.kind,
+            reason=compaction.reason,
+            tokens_before=compaction.tokens_before,
+            tokens_after=after.total_tokens,
+            model=window.model,
+            input_limit=window.input_limit,
+            duration_seconds=round(seconds, 6),
+            left_messages=len(gone),
+            compactions=after.session.compactions,
+            quoting={"summary": after.summary} if after.summary else {},
+        )
+        self.emit(event)
+        self.cut(after, window.report["clamped"])
+
     def cut(self, window: Window, before: Mapping[str, Any]) -> None:
         """Warn of what was just said, or just found, and is not shown whole, unless it was told `before`."""
         clamped = window.report["clamped"].items()
@@ -173,29 +193,3 @@ class Prices:
             self._failures.note(f"{model}: {reason_of(error)}")
             return None
         return info
-
-
-def report_compaction(
-    reporter: Reporter,
-    compaction: Compaction,
-    window: Window,
-    after: Window,
-    *,
-    seconds: float,
-) -> None:
-    """Report a compaction and its duration."""
-    gone = dropped_positions(window, compaction.after)
-    event = CompactionEvent(
-        kind=compaction.kind,
-        reason=compaction.reason,
-        tokens_before=compaction.tokens_before,
-        tokens_after=after.total_tokens,
-        model=window.model,
-        input_limit=window.input_limit,
-        duration_seconds=round(seconds, 6),
-        left_messages=len(gone),
-        compactions=after.session.compactions,
-        quoting={"summary": after.summary} if after.summary else {},
-    )
-    reporter.emit(event)
-    reporter.cut(after, window.report["clamped"])
