@@ -74,6 +74,9 @@ class ModelCall:
     send: Send
     """Calls it."""
 
+    number: int = 0
+    """Of calls so far, those apart that were only mended."""
+
     cuts: int = 0
     """How often a refusal made the request smaller."""
 
@@ -87,7 +90,7 @@ class ModelCall:
         step, began = self.step, perf_counter()
         yield from step.compressing()
         attempt: Attempt | None = self._attempt()
-        paid, number = list[AIMessage](), 0
+        paid = list[AIMessage]()
         while attempt:
             reply, error = yield from self._sent(attempt)
             overflow = error and classify_overflow(error)
@@ -100,11 +103,9 @@ class ModelCall:
                 paid.append(reply)
                 # an overflow that shows in the answer only
                 overflow = silent_overflow(step.window, reply, attempt.output_tokens)
-            number += 1
+            self.number += 1
             attempt = (
-                (yield from self._next(attempt, overflow, number, error))
-                if overflow
-                else None
+                (yield from self._next(attempt, overflow, error)) if overflow else None
             )
         if why := dropped_reasoning(reply):  # the model saw the request without it
             step.anew(without_reasoning(step.window))
@@ -119,9 +120,7 @@ class ModelCall:
         if window.settings.compact_when_idle:
             counts = {**counts, "answered_seconds": float(step.engine.clock())}
         step.anew(replace(step.window.session, counts=counts))
-        self._report_step(
-            answered_window, answer, seconds=perf_counter() - began, calls=number
-        )
+        self._report_step(answered_window, answer, seconds=perf_counter() - began)
         return answer
 
     def _sent(self, attempt: Attempt) -> Work[tuple[Any, Exception | None]]:
@@ -134,11 +133,7 @@ class ModelCall:
             return None, error
 
     def _next(
-        self,
-        attempt: Attempt,
-        overflow: ContextOverflow,
-        number: int,
-        error: Exception | None,
+        self, attempt: Attempt, overflow: ContextOverflow, error: Exception | None
     ) -> Work[Attempt | None]:
         """The attempt after an overflow; None where an answer that was cut off is all there is.
 
@@ -146,9 +141,9 @@ class ModelCall:
             Exception: the provider's own, where there is no answer.
         """
         step, reason = self.step, error
-        if number <= step.window.settings.max_recoveries:
+        if self.number <= step.window.settings.max_recoveries:
             try:
-                return (yield from self._recovered(attempt, overflow, number, error))
+                return (yield from self._recovered(attempt, overflow, error))
             except (BudgetExceededError, NoModelFitsError) as exhausted:
                 reason = exhausted
         if reason is not None:
@@ -182,18 +177,14 @@ class ModelCall:
         return mended
 
     def _recovered(
-        self,
-        attempt: Attempt,
-        overflow: ContextOverflow,
-        number: int,
-        error: Exception | None,
+        self, attempt: Attempt, overflow: ContextOverflow, error: Exception | None
     ) -> Work[Attempt]:
         """The attempt after an overflow: less output where that helps, another candidate, fewer tools, less history."""
         step, window = self.step, self.step.window
         report = partial(
             step.report_overflow,
             window,
-            attempt=number,
+            attempt=self.number,
             stated_tokens=overflow.actual,
             stated_limit=overflow.limit,
         )
@@ -270,7 +261,7 @@ class ModelCall:
         return answer, counts
 
     def _report_step(
-        self, window: Window, answer: AIMessage, *, seconds: float, calls: int
+        self, window: Window, answer: AIMessage, *, seconds: float
     ) -> None:
         """Report the answered request; nothing is computed where no sink takes it."""
         step, reporter = self.step, self.step.engine.reporter
@@ -284,7 +275,7 @@ class ModelCall:
             regions={name: report[key] for name, key in REGIONS.items()},
             estimated_tokens=window.total_tokens,
             duration_seconds=round(seconds, 6),
-            calls=calls,
+            calls=self.number,
             tools_offered=tuple(map(name_of, window.tools)),
             input_limit=report["input_limit"],
             context_window=report["context_window"],
