@@ -153,13 +153,11 @@ class Compaction:
 # ---- where to cut ---------------------------------------------------------------------------------------------------
 
 
-def turn_cuts(request: Request) -> list[int]:
-    """Positions where whole turns can leave: the turn starts after the first, up to the current turn."""
-    return [
-        step.index
-        for step in request.steps
-        if step.index > request.start and starts_turn(step)
-    ]
+def cuts(request: Request) -> list[int]:
+    """Positions where something can leave: the turn starts after the first, then the steps of the current turn."""
+    behind = (step for step in request.steps if step.index > request.start)
+    turns = [step.index for step in behind if starts_turn(step)]
+    return [*turns, *step_cuts(request)]
 
 
 def step_cuts(request: Request) -> list[int]:

@@ -18,10 +18,9 @@ from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_ctxwin.core.compaction import (
     Compaction,
     cut,
+    cuts,
     pays,
     recorded,
-    step_cuts,
-    turn_cuts,
 )
 from langchain_ctxwin.core.fitting import first_enough
 from langchain_ctxwin.core.limits import BLIND_STEP, refusal
@@ -53,7 +52,6 @@ PINS_SHARE = 0.75
 # Of the limit: the most that a question which has to be cut leaves to the rules of the record.
 BESIDE_QUESTION = 0.1
 
-Tier = Callable[[Request], Request]
 Enough = Callable[[Request], bool]
 
 # ---- what leaves, tier by tier --------------------------------------------------------------------------------------
@@ -124,20 +122,21 @@ def cut_oldest(request: Request) -> Request:
 
     Its user message is pinned, and its newest step stays.
     """
-    cuts = [*turn_cuts(request), *step_cuts(request)]
-    return _least(request, cuts, lambda start: request.shown_as(cut(request, start)))
+    return _least(
+        request, cuts(request), lambda start: request.shown_as(cut(request, start))
+    )
 
 
-TIERS: tuple[Tier, ...] = (clear_results, cut_oldest)
+TIERS = (clear_results, cut_oldest)
 
 
 def _least(
-    request: Request, cuts: Sequence[int], after: Callable[[int], Request]
+    request: Request, choices: Sequence[int], after: Callable[[int], Request]
 ) -> Request:
-    """The request after the first of the cuts with which it is at its low-water mark."""
-    if not cuts:
+    """The request after the first of the choices with which it is at its low-water mark."""
+    if not choices:
         return request
-    return after(first_enough(cuts, lambda value: after(value).is_low))
+    return after(first_enough(choices, lambda value: after(value).is_low))
 
 
 # ---- what is too large is cut to its head and tail, to what fits, kind by kind ---------------------------------------
@@ -375,8 +374,8 @@ def _to_cover(
         return fits and messages - stop <= most_kept and after.total_tokens <= target
 
     start = uncovered(request.view, request.history.first)
-    cuts = [*turn_cuts(request), *step_cuts(request)]
-    stop = first_enough(cuts, is_enough) if cuts else 0
+    places = cuts(request)
+    stop = first_enough(places, is_enough) if places else 0
     if stop <= start or not pays(request, _without(request, stop).total_tokens + size):
         return None
     return start, stop, size

@@ -243,7 +243,7 @@ def split_turns(messages: Messages) -> tuple[Turn, ...]:
         >>> [(turn.index, len(turn.steps)) for turn in turns]
         [(0, 2), (2, 1)]
     """
-    return group_turns(tuple(split_steps(messages)))
+    return group_turns(split_steps(messages))
 
 
 def turn_starts(messages: Messages) -> list[int]:
@@ -265,7 +265,7 @@ def safe_boundary(messages: Messages, target: int) -> int:
     )
 
 
-def group_turns(steps: Sequence[Step]) -> tuple[Turn, ...]:
+def group_turns(steps: Iterable[Step]) -> tuple[Turn, ...]:
     """Group consecutive steps into turns; a step that holds a user message starts one."""
     groups: list[list[Step]] = []
     for step in steps:
