@@ -341,8 +341,7 @@ def _out_of_sight(messages: Messages, view: View, tool_name: str) -> list[int]:
     places = range(len(messages))
     seen = {*range(first_after_system(messages)), last_user(messages)}
     if view != View():
-        start = view.start.index if view.start else 0
-        shown = (*places[start:], *view.pinned)
+        shown = (*places[view.start_index :], *view.pinned)
         seen |= {at for at in shown if message_id(messages, at) not in view.edited}
 
     def is_own(message: AnyMessage) -> bool:

@@ -167,11 +167,6 @@ class Request:
         """Our estimate of a text as a message of its own; 0 for an empty one."""
         return self.price(SystemMessage(content=text)) if text else 0
 
-    def start_of(self, view: View) -> int:
-        """Position of the view's first message; the view must be valid for this history."""
-        first = self.history.first
-        return max(first, view.start.index) if view.start else first
-
     # ---- what is shown ----------------------------------------------------------------------------------------------
 
     def shown_as(self, view: View, summary: str | None = None) -> Request:
@@ -197,8 +192,8 @@ class Request:
 
     @property
     def start(self) -> int:
-        """Position of the view's first message."""
-        return self.start_of(self.view)
+        """Position of the view's first message; the view must be valid for this history."""
+        return max(self.history.first, self.view.start_index)
 
     @property
     def visible(self) -> list[int]:
@@ -257,7 +252,7 @@ class Request:
         is_new = view.block != old.block and self.block is not None
         is_bound = self.rules.binds_reasoning
         is_whole = start == view.covered
-        old_start = self.start_of(old)
+        old_start = max(self.history.first, old.start_index)
         is_cut = (
             view.cleared - old.cleared or view.clamped.items() - old.clamped.items()
         )

@@ -289,8 +289,8 @@ def _since_now(guard: State, messages: Messages) -> Json:
 
 def _holds(view: View, history: MessageHistory) -> bool:
     """True where the start is what it was, all else lies before it, and nothing that left was edited since."""
-    start = view.start.index if view.start else 0
     if view.start and not view.start.is_in(history.messages):
         return False
+    start = view.start_index
     is_before = all(index <= start for index in (view.covered, *view.pinned))
     return is_before and view.left_checksum in {"", history.checksum_of(view)}

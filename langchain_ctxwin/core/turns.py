@@ -366,8 +366,7 @@ class MessageHistory:
         cut = (
             self.messages[i] for i in places if message_id(self.messages, i) in short
         )
-        start = view.start.index if view.start else 0
-        return checksums(cut, self.checksums[start])[-1]
+        return checksums(cut, self.checksums[view.start_index])[-1]
 
     def with_checksum(self, view: View) -> View:
         """Return the view with a checksum of the messages that left it, so that later edits of them are noticed."""

@@ -77,6 +77,11 @@ class View:
     # what left leaves behind; stored under a key of its own
     record: InstanceOf[Record] = field(default_factory=Record)
 
+    @property
+    def start_index(self) -> int:
+        """Position of its first message; 0 from the beginning."""
+        return self.start.index if self.start else 0
+
     @cached_property
     def edited(self) -> frozenset[str]:
         """Ids of the messages that are not shown as they are."""
