@@ -37,7 +37,7 @@ from langchain_ctxwin.core.tokens import readable_text
 from langchain_ctxwin.errors import SummarizationError
 from langchain_ctxwin.summarize.model import (
     CALL_CONFIG,
-    ModelSummarizer,
+    Instructed,
     NativeSummarizer,
     Written,
     caller_loop,
@@ -128,7 +128,12 @@ class SummaryJobs:
 
         def work() -> Written:
             try:
-                return _work(key, job, writing)
+                written = job.store.get(key) if job.store is not None else None
+                if written is None:
+                    written = writing()
+                    if job.store is not None:  # and nobody cancelled it
+                        job.store.put(key, written)
+                return written
             finally:
                 free.release()
 
@@ -177,16 +182,6 @@ class SummaryJobs:
         return len(wait(awaited, timeout_seconds).not_done)
 
 
-def _work(key: str, job: Job, writing: Callable[[], Written]) -> Written:
-    """What the thread of a job does."""
-    written = job.store.get(key) if job.store is not None else None
-    if written is None:
-        written = writing()
-        if job.store is not None:  # and nobody cancelled it
-            job.store.put(key, written)
-    return written
-
-
 @cache
 def default_jobs() -> SummaryJobs:
     """Jobs that every engine of this process shares unless it is given others."""
@@ -201,11 +196,11 @@ def writing(
     max_tokens: int,
     *,
     call: Any,
-) -> Callable[[], str]:
+) -> Callable[[], Any]:
     """Return what writes a summary of the messages in `[start, stop)`, for another thread."""
     messages = shown_part(window, start, stop)
     is_native = isinstance(summarizer, NativeSummarizer)
-    if is_native or isinstance(summarizer, ModelSummarizer):
+    if isinstance(summarizer, Instructed):
         summarizer = summarizer.told(window.settings, window.focus)
         is_shown = is_native or start >= window.start
         sent = request_until(window, stop) if is_shown else None
