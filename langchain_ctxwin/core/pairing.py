@@ -223,22 +223,21 @@ def merge_system(
         return None
     first, *others = filled
     texts = (text_of(message.content) for message in others)
-    return append_text(cast("SystemMessage", first), [*filter(None, texts)])
+    return append_text(cast("SystemMessage", first), texts)
 
 
 def append_text(
-    system: SystemMessage | None, parts: Sequence[str]
+    system: SystemMessage | None, parts: Iterable[str]
 ) -> SystemMessage | None:
     """Return the system message with text added at its end; the same object when there is nothing to add."""
-    if not parts:
+    text = "\n\n".join(filter(None, parts))
+    if not text:
         return system
     message = system or SystemMessage("")
     content: Any = message.content
     if isinstance(content, list):
-        content = [*content, {"type": "text", "text": "\n\n".join(parts)}]
-    else:
-        content = "\n\n".join(filter(None, (content, *parts)))
-    return with_fields(message, content=content)
+        return with_fields(message, content=[*content, text_block(text)])
+    return with_fields(message, content="\n\n".join(filter(None, (content, text))))
 
 
 # ---- repairs --------------------------------------------------------------------------------------------------------

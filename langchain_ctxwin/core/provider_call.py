@@ -31,6 +31,7 @@ from langchain_ctxwin.core.provider_blocks import (
     digest,
     has_bound_reasoning,
     readable,
+    text_block,
     tool_marks,
     with_fields,
 )
@@ -289,5 +290,5 @@ def _marked(message: AnyMessage, mark: Mapping[str, str], key: str) -> AnyMessag
     content: Any = message.content
     *blocks, last = [content] if isinstance(content, str) else content
     if isinstance(last, str):
-        last = {"type": "text", "text": last}
+        last = text_block(last)
     return with_fields(message, content=[*blocks, {**last, key: dict(mark)}])

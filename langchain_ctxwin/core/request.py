@@ -354,7 +354,7 @@ class Request:
         texts, notes = [settings.constraints_text, self.record], []
         if self.record and (self.block or settings.summary_placement == "user"):
             notes = [note_message(texts.pop(), RECORD_ID)]
-        system = append_text(self.system, [*filter(None, texts)])
+        system = append_text(self.system, texts)
         return [
             *([system] if system else ()),
             *([self.block] if self.block else ()),
