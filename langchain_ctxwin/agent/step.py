@@ -142,6 +142,10 @@ class AgentStep:
         self._window = window
         self._session, self.report = window.session, window.report
 
+    def go_on(self, session: Session) -> None:
+        """Go on with the same request, in another session."""
+        self.take(replace(self.window, session=session))
+
     def anew(self, session: Session | None = None) -> None:
         """Have the request measured again, with another session where one is given."""
         self._session = session or self.window.session
@@ -152,13 +156,12 @@ class AgentStep:
         session = self._session.to_json()
         if self.is_due:
             session["context_pending"]["due"] = True
-        update = {
-            **session,
+        session |= {
             "context_report": self.report,
             "context_tools": self.tool_names,
             "context_model": self.choice,
         }
-        update = changed(self.state, update)
+        update = changed(self.state, session)
         if self.rewritten:
             update["messages"] = [*self.rewritten.values()]
         self.state = {**self.state, **update, "messages": self.messages}
@@ -231,7 +234,7 @@ class AgentStep:
         self.engine.reporter.cut(self.window, told)  # a limit of media may cut, too
         if self.engine.in_background(self.window):
             yield from advanced(self)
-        self.take(replace(self.window, session=after_measure(self.window)))
+        self.go_on(after_measure(self.window))
         window, engine = self.window, self.engine
         plan = None if engine.is_local else self._summary(window)
         self.is_due = plan is not None and plan.fits

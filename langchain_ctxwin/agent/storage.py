@@ -24,7 +24,7 @@ from langchain_ctxwin.core.provider_blocks import (
     media_in,
 )
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.session import Pending, Session
+from langchain_ctxwin.core.session import Pending
 from langchain_ctxwin.engine import ContextEngine
 from langchain_ctxwin.errors import ConfigError, SummarizationError, ThreadBudgetError
 from langchain_ctxwin.summarize.jobs import (
@@ -164,7 +164,7 @@ def _begin(step: AgentStep, due: Pending, reason: str) -> None:
     )
     if is_begun:
         engine.report_summary(window, "started", reason=reason)
-        _go_on(step, replace(window.session, pending=pending))
+        step.go_on(replace(window.session, pending=pending))
 
 
 def _writing(step: AgentStep, pending: Pending) -> Callable[[], Any]:
@@ -186,14 +186,14 @@ def _finish(step: AgentStep, pending: Pending, written: Written) -> None:
     covered = window.history.messages[pending.start : pending.stop]
     covered_tokens = sum(map(window.price, covered), window.price_text(session.summary))
     tokens = window.price(AIMessage([block] if block else written.text))
-    _go_on(step, session)
+    step.go_on(session)
     if tokens >= covered_tokens:
         reason = f"it has {tokens:,} tokens, what it covers {covered_tokens:,}"
         _fail(step, pending, reason, written)
         return
     step.engine.report_summary(window, "ready", written)
     ready = replace(pending, text=written.text, block=block)
-    _go_on(step, replace(session, pending=ready))
+    step.go_on(replace(session, pending=ready))
 
 
 def _fail(
@@ -203,11 +203,7 @@ def _fail(
     window, engine = step.window, step.engine
     engine.report_summary(window, "failed", written, reason=reason)
     engine.jobs.forget(pending.key)
-    _go_on(step, after_failure(window, reason))
-
-
-def _go_on(step: AgentStep, session: Session) -> None:
-    step.take(replace(step.window, session=session))
+    step.go_on(after_failure(window, reason))
 
 
 # ---- pictures and files: in a store once they left the view, back in the state when shown again ---------------------
@@ -296,7 +292,7 @@ def within_budget(step: AgentStep) -> None:
             session = step.window.session
             allowed = {**(session.guard.get("allowed") or {}), name: limit}
             guard = {**session.guard, "allowed": allowed}
-            _go_on(step, replace(session, guard=guard))
+            step.go_on(replace(session, guard=guard))
 
 
 def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -> None:
@@ -312,7 +308,7 @@ def count_spent(step: AgentStep, window: Window, answers: Sequence[AIMessage]) -
             output_tokens = window.price(answer)
             usage = Usage(input_tokens=window.total_tokens, output_tokens=output_tokens)
         session = with_spent(session, usage, info)
-    _go_on(step, session)
+    step.go_on(session)
     for old, new in zip(before, _bounds(step), strict=True):
         if old.spent < NEAR_SHARE * old.limit <= new.spent:
             model = window.model
