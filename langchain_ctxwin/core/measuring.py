@@ -89,7 +89,7 @@ def measured(
     return request
 
 
-def _media_limits(request: Request) -> dict[str, int]:
+def _media_limits(request: Request) -> dict[str, int | None]:
     """The pictures and files that the request may have: the smallest of what is stated, documented, learned."""
     declared = request.declared
     window = declared.context_window or declared.max_input_tokens
@@ -99,11 +99,10 @@ def _media_limits(request: Request) -> dict[str, int]:
         "max_bytes": declared.max_request_bytes,
         "max_images": declared.max_images,
     }
-    most = {
+    return {
         name: least(own, documented.get(name), learned.get(name))
         for name, own in stated.items()
     }
-    return {name: limit for name, limit in most.items() if limit is not None}
 
 
 def started_by_provider(request: Request) -> Session | None:

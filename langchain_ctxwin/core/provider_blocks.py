@@ -559,7 +559,9 @@ def learned_limits(overflow: ContextOverflow, sent: MediaSize) -> dict[str, int]
 
 
 def hidden(
-    media: Sequence[tuple[K, MediaSize]], spared: MediaSize, limits: Mapping[str, int]
+    media: Sequence[tuple[K, MediaSize]],
+    spared: MediaSize,
+    limits: Mapping[str, int | None],
 ) -> dict[K, int]:
     """Return how many of the first pictures and files of each message are not shown: the oldest, never the last one.
 
@@ -569,7 +571,7 @@ def hidden(
     Args:
         media: the pictures and files that may leave, with the key of their message, the oldest first.
         spared: those of messages that are always shown whole, together.
-        limits: what a request may have: `max_bytes`, `max_images`.
+        limits: what a request may have, where that is known: `max_bytes`, `max_images`.
 
     Examples:
         >>> hidden(
@@ -583,8 +585,8 @@ def hidden(
         return {}
     keys = [key for key, _ in media]
     newest, gone = keys.index(keys[-1]), 0
-    most_bytes = BYTES_SHARE * limits.get("max_bytes", inf)
-    most_images = limits.get("max_images", inf)
+    most_bytes = BYTES_SHARE * (limits.get("max_bytes") or inf)
+    most_images = limits.get("max_images") or inf
     for unit, most in (("num_bytes", most_bytes), ("images", most_images)):
         sums = [*accumulate(getattr(size, unit) for _, size in media)]
         surplus = sums[-1] + getattr(spared, unit) - most

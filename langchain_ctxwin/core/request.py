@@ -123,7 +123,7 @@ class Request:
     info: ModelInfo | None = None  # prices of the model, where who chose it knows them
     rules: Rules = UNKNOWN  # what its provider takes; what it would refuse is repaired
     # what of pictures and files one request may have: `max_bytes` and `max_images`
-    media: Mapping[str, int] = field(default_factory=dict)
+    media: Mapping[str, int | None] = field(default_factory=dict)
     # positions of explicit pins: messages marked through `pin`
     pins: frozenset[int] = frozenset()
     # seconds since the epoch; None where no decision depends on the time
