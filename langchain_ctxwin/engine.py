@@ -187,7 +187,7 @@ class ContextEngine:
         self._learned = learned
         self.summarizer: Summarizer | NativeSummarizer
         """Writes the summaries."""
-        if isinstance(summarizer, str) and summarizer == NATIVE:
+        if summarizer == NATIVE:
             self.summarizer = native_summarizer(limits)
         else:
             count = self._pricing.count
