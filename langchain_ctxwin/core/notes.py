@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby, islice, zip_longest
+from itertools import chain, filterfalse, groupby, islice, zip_longest
 from textwrap import wrap
 from typing import Any
 
@@ -148,6 +148,7 @@ _PROMPT = re.compile(
     re.MULTILINE,
 )
 _SENTENCE = re.compile(r"[A-Z][\w'-]+[:,]?(?: [\w'()./:,%-]+){1,20}[.!]?")
+_CHEER = re.compile(r"\w+[.!]")  # a sentence of one word, as "Perfect!"
 # words that do not read as said by somebody else
 _UNLABELLED = re.compile(r"[^\W\d_][^\s:\uff1a]* ")
 _TAG = re.compile(r"</?\w+>")
@@ -217,11 +218,12 @@ def _of_answer(
     said = said_in(message)
     commands = [] if message.tool_calls else _CODE.findall(said[:MAX_SCAN_CHARS])
     for command in commands:
-        yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, USED)
+        ran = f"ran {_clipped(command, CALL_CHARS)}{UNANSWERED}"
+        yield RecordLine("done", ran, key, USED)
     if len(said.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
         yield RecordLine("done", f"answered: {_clipped(said, ANSWER_CHARS)}", key, USED)
     told = sentences(said[:DOCUMENT_CHARS]) if message.tool_calls else ()
-    for place, sentence in enumerate(told):
+    for place, sentence in enumerate(filterfalse(_CHEER.fullmatch, told)):
         is_finding = _FINDING.search(sentence) and not _NEXT.search(sentence)
         if is_finding or not place:
             chars = STATEMENT_CHARS if is_finding else OPENING_CHARS
@@ -381,11 +383,10 @@ def _told(text: str, plain: str) -> str:
     lines = text.split("\n")
     if len(lines) <= FEW_LINES and len(plain) <= 2 * OUTCOME_CHARS:
         return cut_short(plain, OUTCOME_CHARS)
-    if len(lines) == 1:
-        return f"{len(text):,} characters"
+    size = f"{len(lines):,} lines" if len(lines) > 1 else f"{len(text):,} characters"
     begins = (sentences(_TAG.sub(" ", line))[:1] for line in (lines[0], lines[-1]))
     told = next(filter(_SENTENCE.fullmatch, chain(*begins)), "")
-    return f"{len(lines):,} lines" + (told and f', "{_clipped(told, OUTCOME_CHARS)}"')
+    return size + (told and f', "{_clipped(told, OUTCOME_CHARS)}"')
 
 
 def _text(content: Any) -> str:

@@ -70,7 +70,7 @@ EDGES = ".:,+~-"  # what is no part of a value at its ends
 _FIELD = re.compile(r"(?<!\S)[\w.@#$€%/-]+=(?=\S)")
 # a shorter one says nothing by itself, a longer one is encoded data
 MIN_VALUE_CHARS, MAX_VALUE_CHARS = (4, 160)
-_NAME_SIGNS = frozenset("/_.@#")
+_NAME_SIGNS = "/_.@#"
 _ASCII_DIGIT = re.compile(r"[0-9]")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{8,}\b")  # in memory: another one in each run
 
@@ -86,11 +86,9 @@ _INVISIBLE = (
     "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 )
 _ABSENT = dict.fromkeys(map(ord, {*_INVISIBLE, *_CONTROLS} - {*_SPACES}))
-# From signs that could begin a mark of the record, in any width, to signs that cannot.
-_MARKS = "<>\uff1c\uff1e\ufe64\ufe65"
-_MARK = re.compile(f"[{_MARKS}]")
-NO_MARKS = str.maketrans(_MARKS, "\u2039\u203a" * 3)
-_SAFE = _ABSENT | NO_MARKS
+# Where a mark of the record could begin, in any width: what closes a block, whatever it is called, and its opening.
+# All others stay: a command with `2>&1` can be made again as it stands.
+_MARK = re.compile(rf"[<\uff1c\ufe64](?=\s*(?:/|[^\x00-\x7f]|{FENCE}))", re.IGNORECASE)
 
 Price = Callable[[str], int]  # tokens of a text
 
@@ -188,7 +186,7 @@ def record_text(summary: str, record: Record) -> str:
     """Return the fenced account of what left the view, the summary above the record; empty when nothing left."""
     lines = record.beside(summary)
     dropped_note = f"({record.messages:,} left out)" if record.messages else ""
-    safe_summary = summary.strip().translate(NO_MARKS)  # nothing quoted closes it
+    safe_summary = without_marks(summary.strip())  # nothing quoted closes it
     parts = [part for part in (safe_summary, lines, dropped_note) if part]
     return "\n".join((OPENING, *parts, CLOSING)) if parts else ""
 
@@ -197,7 +195,12 @@ def one_line(text: str) -> str:
     """Return the text on one line, without anything that could pass for the record's own marks."""
     # Most lines have nothing of the kind, and a record of hundreds is read in each turn.
     is_plain = text.isprintable() and not _MARK.search(text)
-    return " ".join((text if is_plain else text.translate(_SAFE)).split())
+    return " ".join((text if is_plain else without_marks(text)).split())
+
+
+def without_marks(text: str) -> str:
+    """Return a text that neither closes nor opens the record, and hides nothing."""
+    return _MARK.sub("\u2039", text.translate(_ABSENT))
 
 
 STORED = TypeAdapter(Record)
@@ -233,7 +236,9 @@ def is_value(token: str) -> bool:
     if "0x" in token and _ADDRESS.search(token):
         return False
     return has_digit(token) or (
-        len(token) > MIN_VALUE_CHARS and not _NAME_SIGNS.isdisjoint(token)
+        len(token) > MIN_VALUE_CHARS
+        and any(map(token.__contains__, _NAME_SIGNS))
+        and token.strip(_NAME_SIGNS) != ""
     )
 
 
