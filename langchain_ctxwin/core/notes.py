@@ -565,13 +565,20 @@ def _values(text: str, key: str, *, uses: int) -> Iterator[RecordLine]:
 
 
 def _data(text: str) -> Any:
-    """The object or list that a text is; None for any other text."""
-    if text.lstrip()[:1] not in {"{", "["} or len(text) > 10 * MAX_SCAN_CHARS:
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    """The object or list that a text is, if need be below its first line, or of which each line is one; else None."""
+    below = text.partition("\n")[2]
+    data = next((part for part in (text, below) if part.lstrip()[:1] in ("{", "[")), "")
+    if len(data) <= 10 * MAX_SCAN_CHARS:
+        for read in (json.loads, _json_lines):
+            try:
+                return read(data) or None
+            except (ValueError, RecursionError):
+                continue
+    return None
+
+
+def _json_lines(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
 def _is_listing_or_licence(text: str) -> bool:

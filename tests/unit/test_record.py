@@ -245,6 +245,19 @@ LEAVES = {
             'done r2 used: look {"q":"two"} → second',
         ],
     ),
+    "an object on each line, below a heading": (
+        [
+            called("look", {}),
+            result('2 found:\n{"id": 4411, "town": "Oslo"}\n\n{"id": 4412}\n'),
+        ],
+        [
+            'done r used: look {} → 2 found: {"id": 4411, "town": "Oslo"} {"id": 4412}',
+            "seen r named: id=4411",
+            "seen r named: id=4412",
+            "seen r named: id=4411 town=Oslo",
+            "seen r named: id=4412",
+        ],
+    ),
     "a second result of one call": (
         [
             called("look", {"q": "x"}),
