@@ -59,14 +59,7 @@ def tau_airline() -> Iterator[dict[str, Any]]:
     tools = [stated_tool(read(f"{folder}/{name}.py")) for name in AIRLINE_TOOLS]
     for row in json.loads(read(f"{TAU}/historical_trajectories/gpt-4o-airline.json")):
         name = f"tau-airline-gpt4o-{row['task_id']}-{row['trial']}"
-        meta = {"model": "gpt-4o", "reward": row["reward"]}
-        yield {
-            "id": name,
-            "source": TAU,
-            "tools": tools,
-            "messages": row["traj"],
-            "meta": meta,
-        }
+        yield {"id": name, "tools": tools, "messages": row["traj"]}
 
 
 def stated_tool(source: str) -> dict[str, Any]:
@@ -83,22 +76,16 @@ def stated_tool(source: str) -> dict[str, Any]:
 def routellm() -> Iterator[dict[str, Any]]:
     """RouteLLM: which of two models answered questions of MMLU and GSM8K right."""
     count = quicktok.get_encoding("o200k_base").count
-    files = {
-        subject: f"{ROUTELLM}/mmlu/responses/mmlu_{subject}.csv" for subject in SUBJECTS
-    } | {"math": f"{ROUTELLM}/gsm8k/gsm8k_responses.csv"}
-    for domain, path in files.items():
-        task = "gsm8k" if domain == "math" else "mmlu"
-        begin = task if domain == "math" else f"mmlu-{domain}"
-        for number, row in enumerate(csv.DictReader(io.StringIO(read(path)))):
-            name, models = f"{begin}-{number}", dict[str, Any]()
+    files = [f"mmlu/responses/mmlu_{subject}.csv" for subject in SUBJECTS]
+    for path in (*files, "gsm8k/gsm8k_responses.csv"):
+        for row in csv.DictReader(io.StringIO(read(f"{ROUTELLM}/{path}"))):
+            models = dict[str, Any]()
             for model, (column, *_) in MODELS.items():
                 models[model] = {"correct": int(row[column] == "True")}
                 if answer := row.get(f"{column}_response"):
                     models[model]["out_tokens"] = count(answer)
-            yield {
-                "id": name, "source": path, "domain": domain, "task": task, "prompt": row["prompt"],
-                "in_tokens": count(row["prompt"]), "models": models,
-            }  # fmt: skip
+            prompt = row["prompt"]
+            yield {"prompt": prompt, "in_tokens": count(prompt), "models": models}
 
 
 def prices() -> Iterator[dict[str, Any]]:
