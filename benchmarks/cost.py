@@ -30,7 +30,7 @@ from langchain_core.messages import (
 )
 
 import exact
-from common import head, parser_of, pooled, quiet, row
+from common import head, parser_of, pooled, row
 from langchain_ctxwin import (
     ContextConfig,
     ContextEngine,
@@ -89,7 +89,7 @@ class CacheRules:
     """
 
     marks_end: bool = False
-    """The end of each request is marked by the provider."""
+    """The end of each request is marked by the provider, not by an argument of the call."""
 
 
 RULES = (
@@ -166,17 +166,15 @@ def laid_out(
     tools: Sequence[Mapping[str, Any]],
     answer: AIMessage,
     seconds: float,
-    *,
-    end: bool,
 ) -> Request:
     """Return a request as providers read it: tools, system prompt, messages in blocks with their breakpoints.
 
-    An argument of the call marks the `end`.
+    Its end has one in any case.
     """
     blocks = [_tool(tool) for tool in tools]
     for message in messages:
         blocks += _blocks(message)
-    if end and blocks:
+    if blocks:
         blocks[-1] = replace(blocks[-1], is_marked=True)
     return Request(blocks, seconds=seconds, answer=_blocks(answer))
 
@@ -262,13 +260,10 @@ class CacheLedger:
 
     def taken(self, request: Request) -> tuple[int, int]:
         """Read the longest entry that a mark finds, and write from there to each mark behind it."""
-        rules, marks = self.rules, list(request.marks)
-        if rules.marks_end and len(request.blocks) not in marks:
-            marks.append(len(request.blocks))
         places = self._positions(request)
-        hit = max((self._found(request, places, mark) for mark in marks), default=0)
-        last = hit
-        for mark in marks:
+        found = (self._found(request, places, mark) for mark in request.marks)
+        last = hit = max(found, default=0)
+        for mark in request.marks:
             if request.ends[mark] >= LEAST_TOKENS:
                 self._used[request.keys[mark]] = request.seconds
                 last = max(last, mark)
@@ -405,7 +400,6 @@ class Session(Talk):
                         self.tools,
                         answer,
                         self.clock.seconds,
-                        end=not rules.marks_end,
                     )
                     ledgers[arm, rules].record(request)
             self._wait(answer, self.rest[at + 1 : at + 2])
@@ -432,7 +426,6 @@ class Session(Talk):
 
 
 def play(job: Job) -> Tally:
-    quiet()
     return Session(job).run()
 
 

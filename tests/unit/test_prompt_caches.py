@@ -50,9 +50,9 @@ BILLS = {
         [([2_000], 0, [1]), ([2_000] + [1] * 20, 1, [21])],
         [(0, 2_000), (0, 2_020)],
     ),
-    "OpenAI bills writes, marks each end, and looks back to the start": (
+    "OpenAI bills writes, and looks back to the start": (
         OPENAI,
-        [([2_000],), ([2_000] + [10] * 30, 1_700)],
+        [([2_000], 0, [1]), ([2_000] + [10] * 30, 1_700, [31])],
         [(0, 2_000), (2_000, 300)],
     ),
 }
@@ -67,9 +67,11 @@ def test_each_request_is_billed_as_published(name, requests, expected):
 
 @pytest.mark.parametrize(
     ("name", "marks"),
-    [(ANTHROPIC, [1, 4]), (OPENAI, [1])],
+    [(ANTHROPIC, [1, 4]), (OPENAI, [1, 4])],
 )
-def test_the_breakpoints_that_are_billed_are_those_that_we_send(name, marks):
+def test_the_breakpoints_that_are_billed_are_those_that_we_send_and_the_end(
+    name, marks
+):
     messages = [
         SystemMessage("Be brief."),
         HumanMessage("Who?"),
@@ -78,5 +80,5 @@ def test_the_breakpoints_that_are_billed_are_those_that_we_send(name, marks):
     ]
     rules = rules_of(name)
     sent, said = caches.marked_by_us(rules, messages, []), AIMessage("So.")
-    request = caches.laid_out(sent, [], said, seconds=0.0, end=not rules.marks_end)
+    request = caches.laid_out(sent, [], said, seconds=0.0)
     assert request.marks == marks
