@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import logging
 import os
 import re
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,7 +42,7 @@ from arena_scenarios import (
     Turn,
     scenario,
 )
-from common import goals, head, parser_of, pooled, quiet, row, usage_of
+from common import goals, head, parser_of, pooled, row, usage_of
 from langchain_ctxwin import create_context_agent, pin
 from langchain_ctxwin.testing import ScriptedChatModel, request_faults
 from sufficiency import Dropped
@@ -90,9 +88,6 @@ class Outcome:
 
 def play(job: Job) -> Outcome:
     """Every turn of a scenario under a manager."""
-    logging.disable(logging.CRITICAL)
-    quiet()
-    warnings.simplefilter("ignore")
     outcome = Outcome(job=job)
     desk = Desk(scenario(job.scenario, job.window), outcome)
     turns = desk.scenario.turns

@@ -8,8 +8,8 @@ import itertools
 import json
 import logging
 import multiprocessing
-import os
 import random
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,10 +47,12 @@ def parser_of(
 
 
 def quiet() -> None:
-    """Keep what the package logs out of the figures."""
+    """Keep what the package and others log, and their warnings, out of the figures."""
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
     )
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
 
 
 def rows_of(path: Path) -> Iterator[Any]:
@@ -62,8 +64,8 @@ def rows_of(path: Path) -> Iterator[Any]:
 def pooled(
     work: Callable[[Any], Any], jobs: Iterable[Any], processes: int | None = None
 ) -> Iterator[Any]:
-    """Work on all cores; results come in the order of the jobs."""
-    with multiprocessing.Pool(processes or os.cpu_count()) as pool:
+    """Work on all cores, quietly; results come in the order of the jobs."""
+    with multiprocessing.Pool(processes, quiet) as pool:
         yield from pool.imap(work, jobs, chunksize=1)
 
 

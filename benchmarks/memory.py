@@ -22,7 +22,6 @@ from common import (
     head,
     parser_of,
     pooled,
-    quiet,
     row,
     rows_of,
     through,
@@ -186,7 +185,6 @@ def main() -> None:
         "--chats", type=int, help="measure only the first so many; all without it"
     )
     options = parser.parse_args()
-    quiet()
     chats = [*load(options.data)][: options.chats]
     report(list(pooled(measure, chats)))
 

@@ -34,7 +34,6 @@ from common import (
     load,
     parser_of,
     pooled,
-    quiet,
     row,
     usage_of,
 )
@@ -290,7 +289,6 @@ def half_of(name: str) -> str:
 
 
 def play(job: Job) -> Tally:
-    quiet()
     return Play(job).run()
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import importlib
 import json
-import logging
 import pkgutil
 import sys
-import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -222,7 +220,7 @@ def shown_values(options: Namespace) -> Figures:
     tally = sum(pooled(sufficiency.play, jobs), sufficiency.Tally())
     shares = [
         sufficiency.share(tally, sufficiency.OURS, group)
-        for group in ("all", "far", "steps")
+        for group in sufficiency.GROUPS
     ]
     return {
         "all/far/steps": "/".join(f"{share:.3f}" for share in shares),
@@ -281,9 +279,7 @@ def main() -> None:
     for info in pkgutil.walk_packages(langchain_ctxwin.__path__, f"{PACKAGE}."):
         with suppress(ImportError):  # an extra that is not installed
             importlib.import_module(info.name)
-    logging.disable(logging.CRITICAL)
     quiet()
-    warnings.simplefilter("ignore")
     rows = [off for off in ROWS if options.only in off.name]
     for name in options.measures:
         base = MEASURES[name](options)

@@ -38,7 +38,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic_core import to_json
 
 import exact
-from common import Transcript, head, parser_of, pooled, quiet, row
+from common import Transcript, head, parser_of, pooled, row
 from sufficiency import ARMS, Job, Ours, Talk
 
 WINDOWS = (8_192, 16_384, 32_768)
@@ -219,7 +219,6 @@ def shop_of(checkout: Path, domain: str) -> Shop:
 def play(given: tuple[Path, str, Sequence[Task], int]) -> Counter[tuple[str, str]]:
     """How many changes could be made from the requests alone, and how many tasks that rewards, by arm."""
     checkout, domain, tasks, window = given
-    quiet()
     shop = shop_of(checkout, domain)
     talk = Talk(Job(transcript=thread(shop, tasks), window=window))
     possible = {arm: set[str]() for arm in ARMS}
@@ -258,13 +257,12 @@ def main() -> None:
     parser.add_argument("--domain", choices=MODELS, default="retail")
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS)
     parser.add_argument("--queue", type=int, default=QUEUE, help="customers a thread")
-    parser.add_argument("--threads", type=int, help="the first so many; all without it")
     options = parser.parse_args()
     tasks = [*shop_of(options.tau, options.domain).readable_tasks()]
     random.Random(SEED).shuffle(tasks)  # noqa: S311  # a reproducible order, not a secret
     size = options.queue
     begins = range(0, len(tasks) - size + 1, size)
-    queues = [tasks[at : at + size] for at in begins][: options.threads]
+    queues = [tasks[at : at + size] for at in begins]
     print(f"{len(queues)} threads of {size} customers: share that is done\n")
     head("window", "of", *ARMS, left=(1,))
     for window in options.windows:
