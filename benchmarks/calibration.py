@@ -110,13 +110,9 @@ def recorded(found: dict[str, Any], source: str, model: str) -> Sized:
         if point["prompt_tokens"] and point["i"] > max(sizes, default=0):
             written = point.get("completion_tokens") or 0
             sizes[point["i"]] = (point["prompt_tokens"], written)
-    return sized(transcript_of(found, source), sizes, model, family_of(model))
-
-
-def family_of(model: str) -> str:
-    return next(
-        (family for word, family in FAMILIES.items() if word in model), "openai"
-    )
+    families = (family for word, family in FAMILIES.items() if word in model)
+    transcript, family = transcript_of(found, source), next(families, "openai")
+    return sized(transcript, sizes, model, family)
 
 
 def simulated(seed: int) -> Sized:

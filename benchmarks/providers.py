@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 import statistics
 import sys
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from deepagents import create_deep_agent
+from langchain.agents import create_agent
 
 from common import head, parser_of, row
 
@@ -52,12 +54,13 @@ def main() -> None:
         with TemporaryDirectory() as folder:
             llama = LlamaServer(write_model(Path(folder) / "tiny.gguf"), n_ctx=local)
             row(MOVING, who, *cells(moving(on, llama, window=window)))
-    for name, make in agents():
-        row(name, "ours, then caching", *cells(composed(make, ours_first=True)))
+    for make in (create_agent, create_deep_agent):
+        figures = cells(composed(make, ours_first=True))
+        row(make.__name__, "ours, then caching", *figures)
 
 
 def movers():
-    """Who holds the conversation that moves between providers; deepagents where it is installed."""
+    """Who holds the conversation that moves between providers."""
     from support.provider_talks import (
         DEEP_WINDOW,
         LOCAL_WINDOW,
@@ -68,31 +71,17 @@ def movers():
         peer_on,
     )
 
+    def deep_on(model, window, saver):
+        # it compacts by what the profile of a model states
+        model = model.model_copy(update={"profile": {"max_input_tokens": window}})
+        return create_deep_agent(
+            model, [look], system_prompt=PROMPT, checkpointer=saver
+        )
+
     yield "ours", ours_on, WINDOW, LOCAL_WINDOW
     yield "langchain", peer_on, WINDOW, LOCAL_WINDOW
-    with suppress(ModuleNotFoundError):
-        from deepagents import create_deep_agent
-
-        def deep_on(model, window, saver):
-            # it compacts by what the profile of a model states
-            model = model.model_copy(update={"profile": {"max_input_tokens": window}})
-            return create_deep_agent(
-                model, [look], system_prompt=PROMPT, checkpointer=saver
-            )
-
-        yield f"ours, {DEEP_WINDOW:,}", ours_on, DEEP_WINDOW, DEEP_WINDOW
-        yield f"deepagents, {DEEP_WINDOW:,}", deep_on, DEEP_WINDOW, DEEP_WINDOW
-
-
-def agents():
-    """What middleware is composed in; deepagents where it is installed."""
-    from langchain.agents import create_agent
-
-    yield "create_agent", create_agent
-    with suppress(ModuleNotFoundError):
-        from deepagents import create_deep_agent
-
-        yield "create_deep_agent", create_deep_agent
+    yield f"ours, {DEEP_WINDOW:,}", ours_on, DEEP_WINDOW, DEEP_WINDOW
+    yield f"deepagents, {DEEP_WINDOW:,}", deep_on, DEEP_WINDOW, DEEP_WINDOW
 
 
 def cells(outcome):

@@ -74,12 +74,11 @@ class Catalog:
 
 def compared(changes, told):
     """How many of the listed changes from one value to another were told, how many not, and how many unlisted ones."""
-    numbers = [
-        event
+    listed = {
+        (event["model"], FIELDS[event["event"]])
         for event in changes
         if event["event"] in FIELDS and None not in (event["old"], event["new"])
-    ]
-    listed = {(event["model"], FIELDS[event["event"]]) for event in numbers}
+    }
     found = {
         (event.model, event.field) for event in told if event.field in FIELDS.values()
     }
@@ -92,8 +91,9 @@ def compared(changes, told):
 
 def matches(registry, name, row):
     """True when the registry says of a model what the month's catalog says, as far as that can be believed."""
-    info = info_of(registry, name)
-    if info is None:
+    try:
+        info = registry.lookup(name)
+    except UnknownModelError:
         return not row["context"] and not row.get("input")
     stated = [row.get(key) or None for key in ("context", "input", "output")]
     window = stated[0]
@@ -108,13 +108,6 @@ def matches(registry, name, row):
         and prices == (price(row, "cost_in"), price(row, "cost_out"))
         and info.deprecated == (row.get("status") == "deprecated")
     )
-
-
-def info_of(registry, name):
-    try:
-        return registry.lookup(name)
-    except UnknownModelError:
-        return None
 
 
 def price(row, key):

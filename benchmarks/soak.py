@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -44,10 +46,12 @@ class Watch:
 
     seconds: float = 0.0
 
-    def timed(self, call: Callable[..., Any], *args: Any, sign: int = 1) -> Any:
+    def timed(
+        self, call: Callable[..., Any], *args: Any, sign: int = 1, **options: Any
+    ) -> Any:
         began = time.thread_time()
         try:
-            return call(*args)
+            return call(*args, **options)
         finally:
             self.seconds += sign * (time.thread_time() - began)
 
@@ -66,12 +70,8 @@ class TimedNodes(ContextNodes):
             self.build_messages,
             model,
         ):
-            self._time(node)
+            node.invoke = partial(self.watch.timed, node.invoke)
         return model
-
-    def _time(self, node: Any) -> None:
-        invoke = node.invoke
-        node.invoke = lambda *given, **_: self.watch.timed(invoke, *given)
 
 
 class Script:
@@ -79,9 +79,10 @@ class Script:
 
     def __init__(self, transcripts: list[Transcript], block_turns: int) -> None:
         self._block_turns = block_turns
-        self._texts = {
-            kind: list(_texts(transcripts, kind)) for kind in ("human", "ai", "tool")
-        }
+        self._texts: dict[str, list[str]] = defaultdict(list)
+        for message in [m for one in transcripts for m in one.messages]:
+            if message.text.strip():
+                self._texts[message.type].append(message.text[:MAX_CHARS])
         self._counter = TokenEstimator("openai")
 
     def text(self, kind: str, number: int) -> str:
@@ -147,13 +148,6 @@ def soak(script: Script, turns: int) -> Iterator[dict[str, float]]:
             "state bytes": len(json.dumps(ours, ensure_ascii=False).encode()),
             "compactions": (values.get("context_guard") or {}).get("compactions", 0),
         }
-
-
-def _texts(transcripts: list[Transcript], kind: str) -> Iterator[str]:
-    for transcript in transcripts:
-        for message in transcript.messages:
-            if message.type == kind and message.text.strip():
-                yield message.text[:MAX_CHARS]
 
 
 def main() -> None:
