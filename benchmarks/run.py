@@ -1,14 +1,16 @@
 """Runs the benchmarks in turn, each in a process of its own, and writes what they print to RESULTS.md as it comes.
 
-`make bench` calls it in an environment that has the peers. What fails, takes too long or lacks its data is named, and
-the others go on. RESULTS.md keeps the section of a benchmark until that benchmark has run again; `figures.py` makes
-the tables of README.md and docs/figures.md from it.
+`make bench` calls it in an environment that has the peers. What fails, takes too long or lacks its data or its model is
+named, and the others go on. RESULTS.md keeps the section of a benchmark until that benchmark has run again, and has no
+path of this machine: DATA and MODEL stand for what was given. `figures.py` makes the tables of README.md and
+docs/figures.md from it.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib.metadata
+import itertools
 import os
 import platform
 import re
@@ -28,7 +30,6 @@ RESULTS = FOLDER / "RESULTS.md"
 QUICK_RESULTS = FOLDER / "RESULTS.quick.md"
 FULL_LIMIT_SECONDS = 20 * 60
 QUICK_LIMIT_SECONDS = 120
-STATED = "DATA"  # stands for the data folder in what is written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,9 @@ class Benchmark:
     data: str = "transcripts"
     """Parts of a data folder that it reads."""
 
-    needs_data: bool = False
-    """Whether it has nothing made up to run on instead."""
+    needs: str = ""
+    """Options that it has to be given: `--data` where it has nothing made up to run on instead, `--model`."""
+
     is_extra: bool = False
     """Whether it runs with `--all` only."""
 
@@ -70,7 +72,7 @@ BENCHMARKS = (
         form="kept aside",
         full="--half b --per-file 20 --windows 4096 8192",
         quick="--half b --per-file 1 --windows 4096",
-        needs_data=True,
+        needs="--data",
     ),
     Benchmark(
         script="arena",
@@ -86,7 +88,7 @@ BENCHMARKS = (
         quick="--texts --every 20",
         data="tokens transcripts",
     ),
-    Benchmark(script="overflow", data="overflow_errors.jsonl.gz", needs_data=True),
+    Benchmark(script="overflow", data="overflow_errors.jsonl.gz", needs="--data"),
     Benchmark(
         script="tool_results", quick="--budgets 1000 --every 4", data="json_payloads"
     ),
@@ -94,11 +96,11 @@ BENCHMARKS = (
         script="tool_selection",
         quick="--limit 20",
         data="tool_selection",
-        needs_data=True,
+        needs="--data",
     ),
-    Benchmark(script="memory", quick="--chats 1", data="memory_qa", needs_data=True),
+    Benchmark(script="memory", quick="--chats 1", data="memory_qa", needs="--data"),
     Benchmark(script="routing", data="routing"),
-    Benchmark(script="registry", data="model_facts", needs_data=True),
+    Benchmark(script="registry", data="model_facts", needs="--data"),
     Benchmark(
         script="decompose",
         quick="--latency 0.02 --tokens 30000",
@@ -114,11 +116,11 @@ BENCHMARKS = (
     Benchmark(script="soak", quick="--turns 60"),
     Benchmark(
         script="reader",
-        form="rules",
-        quick="--files tau_airline",
-        needs_data=True,
-        is_extra=True,
+        full="--steps 15",
+        quick="--steps 1",
+        needs="--data --model",
     ),
+    Benchmark(script="reader", form="rules", needs="--data"),
     Benchmark(
         script="switch_off",
         quick="--quick --only record --measures shown",
@@ -141,6 +143,10 @@ class Section:
     def is_failure(self) -> bool:
         return "; " in self.how
 
+    @property
+    def is_left_out(self) -> bool:
+        return self.how.startswith("not run")
+
 
 def main() -> None:
     parser = parser_of(__doc__, "recorded data, see benchmarks/README.md")
@@ -154,6 +160,9 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", choices=scripts, help="the sections of the others stay"
     )
+    parser.add_argument(
+        "--model", type=Path, help="a language model in the GGUF format, for `reader`"
+    )
     options = parser.parse_args()
     target = QUICK_RESULTS if options.quick else RESULTS
     failed = []
@@ -161,7 +170,7 @@ def main() -> None:
         usual = options.all or not benchmark.is_extra
         if benchmark.script in options.only if options.only else usual:
             print(f"{benchmark.name}: {benchmark.question}", flush=True)
-            section = run(benchmark, options.data, quick=options.quick)
+            section = run(benchmark, options.data, options.model, quick=options.quick)
             print(f"    {section.how}", flush=True)
             failed += [benchmark.name] * section.is_failure
             write(target, section)
@@ -169,22 +178,37 @@ def main() -> None:
         sys.exit(f"not finished: {'; '.join(failed)}")
 
 
-def run(benchmark: Benchmark, data: Path | None, *, quick: bool) -> Section:
-    """Run the script in a process group of its own, so that its workers end with it."""
-    has_data = data is not None and all(
-        (data / part).exists() for part in benchmark.data.split()
-    )
+def run(
+    benchmark: Benchmark, data: Path | None, model: Path | None = None, *, quick: bool
+) -> Section:
+    """Run the script with what there is for it; DATA and MODEL stand for the paths in what is written."""
+    given = dict[str, Path]()
+    if model and "--model" in benchmark.needs:
+        given["--model"] = model.resolve()
+    parts = benchmark.data.split()
+    if data and parts and all((data / part).exists() for part in parts):
+        given["--data"] = data.resolve()
+    missing = [option for option in benchmark.needs.split() if option not in given]
     arguments = (benchmark.quick if quick else benchmark.full).split()
-    name = benchmark.name
     command = ["python", f"benchmarks/{benchmark.path.name}", *arguments]
-    if benchmark.needs_data and not has_data:
-        how = f"not run: it needs a data folder with {benchmark.data}"
-        return Section(name=name, command=" ".join(command), how=how, text="")
-    given = ["--data", str(data)] if benchmark.data and has_data else []
-    limit = QUICK_LIMIT_SECONDS if quick else FULL_LIMIT_SECONDS
+    if missing:
+        how, text = f"not run: it needs {' and '.join(missing)}, see its --help", ""
+    else:
+        paths = itertools.chain.from_iterable(given.items())
+        how, text = printed([benchmark.path, *arguments, *paths], is_quick=quick)
+    for option, path in given.items():
+        stands_for = option.strip("-").upper()
+        command += [option, stands_for]
+        how, text = (said.replace(str(path), stands_for) for said in (how, text))
+    return Section(name=benchmark.name, command=" ".join(command), how=how, text=text)
+
+
+def printed(command: list[str | Path], *, is_quick: bool) -> tuple[str, str]:
+    """Run a script in a process group of its own, so that its workers end with it: how it ended, and its text."""
+    limit = QUICK_LIMIT_SECONDS if is_quick else FULL_LIMIT_SECONDS
     began = time.perf_counter()
     process = subprocess.Popen(  # noqa: S603  # our own scripts
-        [sys.executable, benchmark.path, *arguments, *given],
+        [sys.executable, *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -204,9 +228,7 @@ def run(benchmark: Benchmark, data: Path | None, *, quick: bool) -> Section:
         text, _ = process.communicate()
         ended = f"; stopped: not done after {limit:,} seconds"
     how = f"{datetime.now(UTC):%Y-%m-%d}, {time.perf_counter() - began:,.0f} seconds{ended}"
-    stated = " ".join([*command, *(["--data", STATED] if given else [])])
-    text = "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
-    return Section(name=name, command=stated, how=how, text=text)
+    return how, "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
 
 
 # ---- the file -------------------------------------------------------------------------------------------------------
@@ -226,8 +248,9 @@ def sections(path: Path = RESULTS) -> dict[str, Section]:
 
 
 def write(path: Path, section: Section) -> None:
-    """Put a section in the place of an older one; those of benchmarks that are gone leave."""
-    found = {**sections(path), section.name: section}
+    """Put a section in the place of an older one, if it was run; those of benchmarks that are gone leave."""
+    older, newer = sections(path), {section.name: section}
+    found = newer | older if section.is_left_out else older | newer
     path.write_text("\n".join(page(found)) + "\n", encoding="utf-8")
 
 

@@ -96,7 +96,10 @@ def test_the_benchmark_reads_three_steps(llama_gguf, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{llama_gguf.stem}, window 1,400\n")
     assert "nats a token" in done.stdout
     assert "ours  " in done.stdout
     assert "questions ours: " in done.stdout
     assert " of 0 " not in done.stdout
+    *_, goal = done.stdout.splitlines()
+    assert goal.startswith(("- met    regret of ", "- MISSED regret of "))

@@ -19,7 +19,7 @@ ELSEWHERE = {"providers"}  # its talks are tests of their own
 WITHOUT_DATA = {
     row.script: row
     for row in reversed(bench.BENCHMARKS)
-    if not row.needs_data and row.script not in ELSEWHERE
+    if not row.needs and row.script not in ELSEWHERE
 }
 
 
@@ -42,6 +42,7 @@ def test_a_benchmark_takes_its_arguments_and_says_what_it_asks(row):
     }
     assert given <= known
     assert not row.data or "--data" in known
+    assert known.issuperset(row.needs.split())
     assert row.question.endswith(("?", "."))
 
 
@@ -57,6 +58,47 @@ def test_figures_that_are_quoted_are_those_of_the_results(page):
     text = page.read_text("utf-8")
     assert "<!-- figures: " in text
     assert figures.written(text, bench.sections()) == text
+
+
+READING = bench.Benchmark(script="script", full="--steps 3", needs="--data --model")
+
+
+@pytest.fixture
+def script(monkeypatch, tmp_path):
+    """A benchmark that prints what it was given, beside its data and its model; the path of the model."""
+    monkeypatch.setattr(bench, "FOLDER", tmp_path)
+    (tmp_path / "script.py").write_text("import sys\nprint(*sys.argv[1:], sep=' ')\n")
+    (tmp_path / "transcripts").mkdir()
+    return tmp_path / "small.gguf"
+
+
+def test_no_path_of_the_machine_stands_in_a_section(script):
+    section = bench.run(READING, script.parent, script, quick=False)
+    command = "python benchmarks/script.py --steps 3 --model MODEL --data DATA"
+    assert section.command == command
+    assert section.text == "--steps 3 --model MODEL --data DATA"
+
+
+def test_nor_where_it_fails(script):
+    (script.parent / "script.py").write_text("import sys\nsys.exit(sys.argv[4])\n")
+    section = bench.run(READING, script.parent, script, quick=False)
+    assert section.is_failure
+    assert section.how.endswith("failed with exit code 1: MODEL")
+
+
+def test_without_its_model_a_benchmark_is_not_run_and_its_last_section_stays(script):
+    path, row = script.parent / "RESULTS.md", bench.BENCHMARKS[0]
+    found = bench.run(READING, script.parent, quick=False)
+    assert found.how == "not run: it needs --model, see its --help"
+    assert (found.text, found.is_failure) == ("", False)
+    (script.parent / f"{row.script}.py").write_text('"""What?"""')
+    left_out = bench.Section(
+        name=row.name, command="python x.py", how=found.how, text=""
+    )
+    last = bench.Section(name=row.name, command="python x.py", how="now", text="a")
+    for section, kept in ((left_out, left_out), (last, last), (left_out, last)):
+        bench.write(path, section)
+        assert bench.sections(path) == {row.name: kept}
 
 
 def test_a_section_replaces_an_older_one_and_the_others_stay(tmp_path):

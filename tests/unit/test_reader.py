@@ -1,5 +1,8 @@
 """Does a language model that reads requests say what they lose, and no more than its figures allow?"""
 
+import sys
+from pathlib import Path
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -15,6 +18,10 @@ from langchain_ctxwin.replay.reader import (
     regret,
 )
 from langchain_ctxwin.replay.reading import Conversation
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import reader as benchmark  # stands beside the other benchmarks
 
 WINDOW = 4_096
 
@@ -64,6 +71,27 @@ def test_regret_counts_the_steps_that_were_read_both_ways():
     assert found is not None
     assert (found.nats, found.steps, found.conversations) == (pytest.approx(0.5), 1, 1)
     assert regret(reads, "ours", FAR) is None
+
+
+def test_the_benchmark_judges_the_goals_by_what_was_read():
+    """Of the request of this package alone, by all tokens and by the far values, where answers have some."""
+    reads = reads_of(0.1, 0.2) + [
+        read(policy, "far", nats, FAR) for policy, nats in (("", 1.0), ("ours", 1.3))
+    ]
+    reads += [read("drop-to-half", 0, 9.0)]
+    assert [*benchmark.goals_of(reads)] == [
+        (True, "regret of all 0.150: at most 0.16"),
+        (False, "regret of far values 0.300: at most 0.26"),
+    ]
+    assert [*benchmark.goals_of(reads_of(0.3))] == [
+        (False, "regret of all 0.300: at most 0.16")
+    ]
+
+
+def test_the_benchmark_says_whether_enough_rules_are_kept(capsys):
+    benchmark.print_rules([])
+    goal = "- MISSED rules kept at 10,923 tokens 0.00: at least 0.90"
+    assert capsys.readouterr().out.strip() == goal
 
 
 class EvenReader:
