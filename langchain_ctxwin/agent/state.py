@@ -11,11 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from langchain_core.messages import (
-    AnyMessage,
-    BaseMessageChunk,
-    message_chunk_to_message,
-)
+from langchain_core.messages import AnyMessage, message_chunk_to_message
 from langgraph.channels import UntrackedValue
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import PendingWrite
@@ -117,10 +113,8 @@ def reduce_messages(state: Any, writes: Sequence[Any]) -> list[AnyMessage]:
         for message in write if isinstance(write, list) else [write]:
             if getattr(message, "id", None) == REMOVE_ALL_MESSAGES:
                 state, new = [], []
-            elif isinstance(message, BaseMessageChunk):
-                new.append(message_chunk_to_message(message))
             else:
-                new.append(message)
+                new.append(message_chunk_to_message(message))
     messages: list[AnyMessage] = LANGGRAPH_REDUCER(state, [new])
     return messages
 
