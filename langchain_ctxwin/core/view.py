@@ -210,11 +210,11 @@ def _with_text(content: Any, change: TextEdit) -> Any:
 
 def _with_arguments(call: Any, change: TextEdit) -> Any:
     """A call, or a block that states one, with the strings inside its arguments changed."""
-    changed = {key: value for key, value in call.items() if key != "partial_json"}
-    for key in ("input", "args"):
-        if key in call:
-            changed[key] = _with_strings(call[key], change)
-    return changed
+    return {
+        key: _with_strings(value, change) if key in {"input", "args"} else value
+        for key, value in call.items()
+        if key != "partial_json"
+    }
 
 
 def _with_strings(value: Any, change: TextEdit) -> Any:
