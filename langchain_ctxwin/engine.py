@@ -56,7 +56,7 @@ from langchain_ctxwin.core.pairing import merge_system
 from langchain_ctxwin.core.provider_blocks import in_prompt
 from langchain_ctxwin.core.provider_call import call_arguments, dressed
 from langchain_ctxwin.core.request import Window
-from langchain_ctxwin.core.session import Json, Session, read_session, verified
+from langchain_ctxwin.core.session import Json, Session, State, read_session, verified
 from langchain_ctxwin.core.tool_schemas import listed, recall_name
 from langchain_ctxwin.core.turns import as_messages
 from langchain_ctxwin.errors import SummarizationError, UnknownModelError, brief, expect
@@ -243,7 +243,7 @@ class ContextEngine:
         self,
         messages: Sequence[MessageLikeRepresentation] | str,
         *,
-        session: Mapping[str, Any] | None = None,
+        session: State | None = None,
         system_prompt: str | SystemMessage = "",
         tools: Sequence[Any] = (),
     ) -> Fitted:
@@ -281,7 +281,7 @@ class ContextEngine:
         self,
         messages: Sequence[MessageLikeRepresentation] | str,
         *,
-        session: Mapping[str, Any] | None = None,
+        session: State | None = None,
         system_prompt: str | SystemMessage = "",
         tools: Sequence[Any] = (),
     ) -> Fitted:
@@ -291,7 +291,7 @@ class ContextEngine:
         )
 
     def _fitting(
-        self, messages: Any, session: Mapping[str, Any] | None, **fixed: Any
+        self, messages: Any, session: State | None, **fixed: Any
     ) -> Work[Fitted]:
         window = self.measure(messages, session=session, **fixed)
         for planned in (self.plan, self.emergency, self.relieve):
@@ -309,7 +309,7 @@ class ContextEngine:
         *,
         system_prompt: str | SystemMessage = "",
         tools: Sequence[Any] = (),
-        session: Mapping[str, Any] | Session | None = None,
+        session: State | Session | None = None,
         model: Any = None,
         called: Any = None,
     ) -> Window:

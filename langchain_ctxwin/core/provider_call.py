@@ -38,6 +38,7 @@ from langchain_ctxwin.core.provider_blocks import (
 from langchain_ctxwin.core.record import RECORD_ID
 from langchain_ctxwin.core.request import Window
 
+Mark = Mapping[str, str]
 BREAKPOINT, OPENAI_BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
 # Of one request: Anthropic refuses more (prompt caching guide), OpenAI writes no more, its own included.
 MAX_BREAKPOINTS = 4
@@ -218,7 +219,7 @@ def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
 def with_breakpoints(
     messages: Messages,
     tools: Sequence[Any],
-    mark: Mapping[str, str],
+    mark: Mark,
     key: str = BREAKPOINT,
 ) -> list[AnyMessage]:
     """Return the request with breakpoints behind its prompt and in its record.
@@ -241,7 +242,7 @@ def with_breakpoints(
     return marked
 
 
-def _record_marked(record: AnyMessage, mark: Mapping[str, str], key: str) -> AnyMessage:
+def _record_marked(record: AnyMessage, mark: Mark, key: str) -> AnyMessage:
     """The record in blocks, with a breakpoint behind the last that stays as it is when lines are added behind it."""
     text, ends = str(record.text), [0]
     while space := _SPACE.search(
@@ -285,7 +286,7 @@ def _without_marks(message: AnyMessage, key: str) -> AnyMessage:
     return with_fields(message, content=bare)
 
 
-def _marked(message: AnyMessage, mark: Mapping[str, str], key: str) -> AnyMessage:
+def _marked(message: AnyMessage, mark: Mark, key: str) -> AnyMessage:
     """The message with a breakpoint at its end."""
     content: Any = message.content
     *blocks, last = [content] if isinstance(content, str) else content

@@ -47,7 +47,7 @@ from langchain_ctxwin.core.provider_blocks import (
     sizes_of,
 )
 from langchain_ctxwin.core.record import RECORD_ID, record_text
-from langchain_ctxwin.core.session import Session
+from langchain_ctxwin.core.session import Json, Session
 from langchain_ctxwin.core.settings import ContextSettings, portion
 from langchain_ctxwin.core.sizing import (
     FIXED_REGIONS,
@@ -466,7 +466,7 @@ class Request:
         return max(0, self.upper_tokens - self.input_limit)
 
     @cached_property
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Json:
         """The `context_report`: tokens per region, which add up to `total_tokens`, limits, utilization."""
         regions = self.size.regions
         counted_by = "exact" if self.is_exact else "estimate"

@@ -59,6 +59,9 @@ MAX_REMEMBERED = 2_048
 DRAIN_SECONDS = 5.0
 
 
+Write = Callable[[], Any]
+"""Writes one summary, in a thread of its own."""
+
 TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 
 
@@ -113,7 +116,7 @@ class SummaryJobs:
     def start(
         self,
         key: str,
-        write: Callable[[], Any],
+        write: Write,
         *,
         store: SummaryStore | None = None,
         thread_id: str = "",
@@ -196,7 +199,7 @@ def writing(
     max_tokens: int,
     *,
     call: Any,
-) -> Callable[[], Any]:
+) -> Write:
     """Return what writes a summary of the messages in `[start, stop)`, for another thread."""
     messages = shown_part(window, start, stop)
     is_native = isinstance(summarizer, NativeSummarizer)
@@ -224,9 +227,7 @@ def writing(
     return write
 
 
-def writing_summary(
-    write: Callable[[], Any], *, timeout_seconds: float
-) -> Work[Written]:
+def writing_summary(write: Write, *, timeout_seconds: float) -> Work[Written]:
     """The work of writing a summary in a thread while the caller waits, for sync and async ones.
 
     Raises:
@@ -242,9 +243,7 @@ def writing_summary(
     return written
 
 
-def attempting(
-    write: Callable[[], Any], *, is_waiting: bool = False
-) -> Callable[[], Written]:
+def attempting(write: Write, *, is_waiting: bool = False) -> Callable[[], Written]:
     """Return what writes one summary in a thread of its own, with what its model calls cost.
 
     The caller's callbacks see it, nothing is streamed. What is only async runs on the caller's event loop, unless that
