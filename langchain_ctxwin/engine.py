@@ -401,7 +401,7 @@ class ContextEngine:
         """The limits of a model, guessed where that is allowed; raise for those that leave no input."""
         settings = self.config
         try:
-            if not limits.known and settings.allow_guess:
+            if settings.allow_guess:
                 limits = limits.guessed()
             limits.room(settings.output_reserve)
         except UnknownModelError as error:
