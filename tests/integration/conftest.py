@@ -2,8 +2,15 @@
 
 from contextlib import ExitStack
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+
+
+def pytest_itemcollected(item):
+    """Every test of this folder is marked."""
+    if item.path.is_relative_to(Path(__file__).parent):
+        item.add_marker("integration")
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,6 @@ from support.fakes import ScriptedChatModel
 from support.graphs import chat_on
 from support.spoiled import WINDOW, WORDS, engine_of
 
-pytestmark = pytest.mark.integration
-
 TURNS = 10
 PATIENCE = 60.0  # importing LangGraph takes seconds on a busy machine
 

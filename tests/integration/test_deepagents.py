@@ -21,8 +21,6 @@ deepagents = pytest.importorskip(
     "deepagents", reason="deepagents is not installed: pip install deepagents"
 )
 
-pytestmark = pytest.mark.integration
-
 
 class SummarizationMiddleware(ContextWindowMiddleware):
     """Ours, by the name of theirs."""

@@ -33,7 +33,7 @@ from langchain_ctxwin.tool_results.stores import (
 from support.agents import LONG, PATIENCE, call, model_of
 from support.fakes import script
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 SECRET, OTHER = "IBAN DE02 1203 0000 0000 2020 51", "the other one's tea order"
 TURNS = 6
 

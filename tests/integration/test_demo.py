@@ -11,8 +11,6 @@ from langchain_ctxwin.cli import main
 from langchain_ctxwin.demo import stories
 from langchain_ctxwin.demo.stories import RULE, Folder, ending, explore
 
-pytestmark = pytest.mark.integration
-
 WINDOW = 8192
 
 

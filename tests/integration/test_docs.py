@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).parents[2]
 
 

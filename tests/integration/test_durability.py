@@ -22,7 +22,7 @@ from support.fakes import ScriptedChatModel, tool_loop
 from support.killing import KILL_POINTS, check_resume
 from support.oracle import exact_count
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 LIMIT = 1500
 QUESTIONS = [

@@ -11,7 +11,7 @@ from langchain_ctxwin.observe import MemorySink, StepEvent
 from support.desk import CONFIG, TOOLS, ask
 from support.graphs import chat_on, engine_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 WINDOW = 2048
 TURNS = 30

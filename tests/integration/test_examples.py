@@ -15,7 +15,7 @@ from support.fakes import ScriptedChatModel, script
 from support.gemini_server import GeminiServer
 from support.openai_server import OpenAIServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 PLACE = Path(__file__).parents[2] / "examples"
 NOTES = [f"Note {number}: " + "we build boats. " * 150 for number in range(16)]

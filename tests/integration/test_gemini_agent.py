@@ -21,7 +21,7 @@ from support.gemini_server import (
 )
 from support.loopback import RefusalError
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 QUESTIONS = [f"Question {number}: what is behind door {number}?" for number in range(4)]
 RESULTS = 6  # of a turn: every second step of four calls two tools at once

@@ -11,7 +11,7 @@ from langchain_ctxwin.middleware import ContextWindowMiddleware
 from support.gemini_policy import declared_functions
 from support.gemini_server import GeminiServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 THREAD = {"configurable": {"thread_id": "structured"}}
 TURNS = 12

@@ -21,7 +21,7 @@ from support.desk import (
 from support.gemini_policy import tool_loop
 from support.gemini_server import GeminiServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 LIMIT = 3000
 

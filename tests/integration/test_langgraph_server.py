@@ -18,7 +18,7 @@ from langgraph_sdk import get_client
 from langchain_ctxwin.demo.stories import TOUR
 from support import server_graphs
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 ROOT = Path(__file__).parents[2]
 GRAPHS = ("by_nodes", "ready", "by_middleware")

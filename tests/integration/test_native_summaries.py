@@ -27,7 +27,7 @@ from support.anthropic_server import SUMMARY, AnthropicServer
 from support.openai_server import OpenAIServer
 from support.provider_talks import look, responding, speaking
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 WINDOW = 6_000
 TURNS = 24  # the window is full once, and what follows the block again for a while

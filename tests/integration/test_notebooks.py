@@ -11,8 +11,6 @@ from pathlib import Path
 import nbformat
 import pytest
 
-pytestmark = pytest.mark.integration
-
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 TIMEOUT_SECONDS = 120  # for a whole notebook, the start of its kernel included
 

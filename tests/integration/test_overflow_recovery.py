@@ -13,7 +13,7 @@ from support.gemini_server import GeminiServer
 from support.graphs import chat_on, engine_for
 from support.model_sources import wait_for_writers
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 WINDOW = 2048
 CLAIMED = 4 * WINDOW

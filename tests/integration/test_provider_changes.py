@@ -26,7 +26,7 @@ from support.gemini_server import GeminiServer
 from support.openai_server import OpenAIServer
 from support.provider_talks import STATELESS, look, responding, speaking
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 WINDOW = 4_000
 THREAD = {"configurable": {"thread_id": "Ann"}}

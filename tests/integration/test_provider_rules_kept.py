@@ -27,7 +27,7 @@ from support.provider_talks import (
     speaking,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 THREAD = {"configurable": {"thread_id": "Ann"}}
 SCREEN = base64.b64encode(b"png" * 4_000).decode()

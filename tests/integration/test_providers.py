@@ -32,7 +32,7 @@ from support.provider_talks import (
     speaking,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 THREAD = {"configurable": {"thread_id": "a"}}
 LARGEST_ERROR = 0.02

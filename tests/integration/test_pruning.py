@@ -23,7 +23,6 @@ from langchain_ctxwin.pruning import prune_thread, spare_of
 from support.agents import LONG, THREAD, agent_on, ask, model_of, on_both, values
 from support.checkpoints import async_sqlite_saver
 
-pytestmark = pytest.mark.integration
 NAME = THREAD["configurable"]["thread_id"]
 
 

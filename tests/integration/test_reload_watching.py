@@ -11,8 +11,6 @@ import pytest
 
 from langchain_ctxwin.reload import ConfigFile
 
-pytestmark = pytest.mark.integration
-
 PATIENCE_SECONDS = 20.0
 
 

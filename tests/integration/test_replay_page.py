@@ -10,8 +10,6 @@ from langchain_ctxwin.replay import Policy
 from langchain_ctxwin.replay.command import page
 from langchain_ctxwin.replay.reading import Conversation
 
-pytestmark = pytest.mark.integration
-
 BROWSER = (
     shutil.which("chromium")
     or shutil.which("chromium-browser")

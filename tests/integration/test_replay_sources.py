@@ -19,7 +19,6 @@ from langchain_ctxwin.replay import read_conversations
 from support.agents import LONG, call, model_of
 from support.fakes import script
 
-pytestmark = pytest.mark.integration
 TURNS = 8
 
 

@@ -12,7 +12,7 @@ from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResu
 from support.result_stores import CHECKS, elsewhere, opened_store
 from support.walking import TOOL, FakeClock, awalk, guard_of, last_cursor, walk
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 TTL = 600.0
 PATIENCE = 10.0  # of a test with a server that does not answer: the store gives up after a second or two

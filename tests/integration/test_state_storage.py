@@ -20,7 +20,6 @@ from typing_extensions import TypedDict
 from langchain_ctxwin import ContextState
 from support.checkpoints import strict_serializer
 
-pytestmark = pytest.mark.integration
 CONFIG = {"configurable": {"thread_id": "t"}}
 FORMS = {
     "string": lambda: "hi",

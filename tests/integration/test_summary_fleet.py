@@ -11,7 +11,7 @@ from langgraph.store.sqlite import SqliteStore
 
 from langchain_ctxwin.summarize.jobs import SummaryStore
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 PATIENCE = 60.0  # importing LangGraph takes seconds on a busy machine
 TEXT = "The user wants tea."

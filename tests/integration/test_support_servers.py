@@ -11,7 +11,7 @@ from support.gemini_server import GeminiServer
 from support.loopback import called, result
 from support.openai_server import OpenAIServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.enable_socket]
+pytestmark = pytest.mark.enable_socket
 
 MARK = {"type": "ephemeral"}
 HI = HumanMessage("hi")

@@ -19,8 +19,6 @@ from support.fakes import script
 from support.oracle import text_tokens
 from support.tool_runs import call, last_cursor, next_cursor
 
-pytestmark = pytest.mark.integration
-
 WINDOW = 8_000
 ROWS = 400
 both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])

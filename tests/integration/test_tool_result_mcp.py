@@ -15,7 +15,6 @@ MultiServerMCPClient = pytest.importorskip(
     "langchain_mcp_adapters.client"
 ).MultiServerMCPClient
 
-pytestmark = pytest.mark.integration
 
 BUDGET = 800
 ROWS = 200
