@@ -7,10 +7,15 @@ from functools import partial
 
 import pytest
 import structlog
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # a busy machine is no failure
-settings.register_profile("suite", deadline=None, max_examples=30)
+settings.register_profile(
+    "suite",
+    deadline=None,
+    max_examples=30,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 settings.load_profile("suite")
 
 

@@ -140,7 +140,7 @@ BLANK_BEFORE = [
 """The summary covers all up to a question which was sent as one message with the result before it."""
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @example(TAKEN_BACK)
 @example(BLANK_BEFORE)
 @given(TURNS)

@@ -27,7 +27,7 @@ from langchain_ctxwin.summarize.jobs import SummaryStore
 from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util.work import arun, in_daemon, run
 from support import spoiled
-from support.agents import PATIENCE, RUNS, THREAD
+from support.agents import PATIENCE, THREAD
 from support.conversations import payload
 from support.fakes import exact_count
 from support.spoiled import (
@@ -493,7 +493,6 @@ SETUPS = st.fixed_dictionaries(
 )
 
 
-@RUNS
 @given(events=WILD, setup=SETUPS)
 def test_a_conversation_whose_past_is_rewritten_keeps_every_invariant(events, setup):
     conversation = Conversation(**setup)

@@ -28,7 +28,7 @@ TEXTS = st.sampled_from(["x", "y"])
 STAMPED = st.builds(lambda i, t: HumanMessage(t, id=i), IDS, TEXTS)
 REMOVALS = st.builds(lambda i: RemoveMessage(id=i), st.one_of(IDS, st.just("unknown")))
 CHUNKS = st.builds(lambda i, t: AIMessageChunk(content=t, id=i), IDS, TEXTS)
-RUNS = settings(max_examples=100, deadline=None)
+RUNS = settings(max_examples=100)
 ALL_GONE = RemoveMessage(id=REMOVE_ALL_MESSAGES)
 # rarely: clearing hides the rest
 KINDS = [STAMPED] * 6 + [REMOVALS] * 4 + [CHUNKS] * 3 + [st.just(ALL_GONE)]

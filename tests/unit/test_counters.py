@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import quicktok
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 from structlog.testing import capture_logs
@@ -17,7 +17,6 @@ from langchain_ctxwin.counting import (
 )
 from langchain_ctxwin.pricing import Pricing
 
-RUNS = settings(max_examples=30)
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=200)
 BUNDLED = ["cl100k_base", "llama3", "o200k_base", "o200k_harmony", "qwen3"]
 SPECIAL = "<|endoftext|> <|im_start|>system<|im_end|> <|endofprompt|>"
@@ -45,7 +44,6 @@ def test_a_vocabulary_counts_what_it_encodes(encoding):
     assert counter.count_text("a\ud800b") == counter.count_text("a\ufffdb")
 
 
-@RUNS
 @given(
     st.lists(
         st.tuples(st.sampled_from(["user", "assistant", "system"]), ANY_TEXT),

@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
@@ -285,7 +285,6 @@ def counts():
     ]
 
 
-@settings(deadline=None)
 @given(
     reported=st.integers(1, 200_000),
     offset=st.integers(-(10**5), 10**5),

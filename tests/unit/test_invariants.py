@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_ctxwin import BudgetExceededError
@@ -29,8 +29,6 @@ TOOLS = [
         "function": {"name": "read", "description": "Reads.", "parameters": {}},
     }
 ]
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-RUNS = settings(max_examples=30, suppress_health_check=SLOW)
 
 
 class Digest:
@@ -169,7 +167,6 @@ def check_monotonic(history, window, state, old):
     "check",
     [check_size, check_questions, check_pins, check_json, check_monotonic],
 )
-@RUNS
 @given(messages=conversations(), window=WINDOWS)
 def test_every_request_of_a_conversation_holds(check, messages, window):
     old = View()
@@ -178,7 +175,6 @@ def test_every_request_of_a_conversation_holds(check, messages, window):
         old = measured_.view
 
 
-@RUNS
 @given(messages=conversations(huge=True), window=WINDOWS)
 def test_a_compaction_leaves_the_request_that_a_measure_of_its_state_gives(
     messages, window
@@ -205,7 +201,6 @@ def test_a_compaction_leaves_the_request_that_a_measure_of_its_state_gives(
         assert needed.tokens_after < before.total_tokens
 
 
-@RUNS
 @given(messages=conversations(), window=WINDOWS)
 async def test_planning_changes_nothing_and_applying_says_the_same_every_time(
     messages, window
@@ -234,7 +229,6 @@ async def test_planning_changes_nothing_and_applying_says_the_same_every_time(
     assert measured(engine, messages, state).report == report
 
 
-@RUNS
 @given(
     messages=conversations(pins=False),
     window=WINDOWS,
@@ -254,7 +248,6 @@ def test_between_compactions_each_request_extends_the_one_before(
         last, compactions = request, now
 
 
-@RUNS
 @given(
     messages=conversations(pins=False),
     window=WINDOWS,
@@ -280,7 +273,6 @@ def test_every_message_is_shown_counted_by_the_record_or_repaired_away(
             )
 
 
-@RUNS
 @given(messages=conversations(), other=conversations(), window=WINDOWS)
 def test_a_session_of_another_history_is_dropped(messages, other, window):
     """View, summary and anchor go together when the start is not in this history."""
@@ -302,7 +294,6 @@ def test_a_session_of_another_history_is_dropped(messages, other, window):
 
 
 @given(messages=conversations(), window=WINDOWS)
-@RUNS
 def test_undo_restores_the_view_before_the_latest_compaction(messages, window):
     engine, state = engine_of(window, summarize="inline"), {}
     for stop in range(1, len(messages) + 1):

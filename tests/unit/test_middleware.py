@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, get_type_hints
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     ModelFallbackMiddleware,
@@ -213,11 +213,7 @@ def held(agent, turns, chars):
 
 # Do the nodes and the middleware send the same requests, and do they leave the same session?
 
-RUNS = settings(
-    deadline=None,
-    max_examples=15,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+RUNS = settings(max_examples=15)
 
 
 async def outcome(scenario, adapter, is_async):

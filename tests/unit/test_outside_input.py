@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.language_models import FakeListChatModel
@@ -115,7 +115,7 @@ STORED = st.dictionaries(
 """Any text under that key is a summary."""
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 @given(STORED)
 def test_no_stored_value_stops_a_conversation(stored):
     """Of any key, also where tools and models are chosen; the request is the one without it."""

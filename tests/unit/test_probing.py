@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
@@ -26,7 +26,6 @@ def model_of(limit, **options):
     return ScriptedChatModel(input_limit=limit, counter=words, strict=False, **options)
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.integers(1_000, 8_000), st.booleans())
 def test_the_limit_that_is_enforced_is_found(limit, is_stated):
     """To 2 %, whether a refusal states it or not, with no more calls and no more tokens than were said."""

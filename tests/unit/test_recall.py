@@ -172,7 +172,7 @@ QUERIES = st.sampled_from(
 ) | st.text(min_size=1)
 
 
-@settings(deadline=None, max_examples=40)  # the first search imports the index
+@settings(max_examples=40)
 @example(
     messages=[HumanMessage("question 1 " + "lorem " * 666)],
     query="lorem",
@@ -387,7 +387,7 @@ def test_many_messages_are_shown_in_part_and_one_in_several_places():
     )
 
 
-@settings(deadline=None, max_examples=40)  # the first search imports the index
+@settings(max_examples=40)
 @given(
     messages=conversations(huge=True),
     query=st.sampled_from(

@@ -3,7 +3,7 @@
 import json
 import re
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.tools import tool
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -13,11 +13,7 @@ from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from support.tool_runs import call, last_cursor, next_cursor
 from support.walking import PRICE
 
-RUNS = settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+RUNS = settings(max_examples=25)
 TRACE = "zq~x"  # in every key, title and text of the results below, in nothing that we say, and in no cursor
 MOST_PAGES = 6  # of one walk: they are alike, and a long key has hundreds
 OUTSIDE = re.compile(r"<data (\S+)>\n.*\n</data \1>", re.DOTALL)

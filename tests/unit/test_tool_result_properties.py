@@ -2,7 +2,7 @@ import json
 import re
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from langchain_ctxwin.core.field_paths import compile_fields
@@ -17,11 +17,7 @@ from langchain_ctxwin.tool_results.showing import (
 )
 from support.walking import PRICE, answers, ask, entries_in, guard_of
 
-RUNS = settings(
-    deadline=None,
-    max_examples=20,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+RUNS = settings(max_examples=20)
 ODD_TEXT = st.text('ab |.:;,#()[]{}"\\\n\té你👩', max_size=8)
 KEYS = (
     st.sampled_from(

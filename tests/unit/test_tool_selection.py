@@ -230,7 +230,7 @@ WORDS = st.sampled_from(
     ]
 )
 TEXTS = st.lists(WORDS, max_size=6).map(" ".join)
-RUNS = settings(deadline=None, max_examples=50)
+RUNS = settings(max_examples=50)
 
 
 @st.composite
