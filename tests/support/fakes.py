@@ -70,6 +70,15 @@ def llama_overflow(tokens, limit):
     return SdkError(f"Error code: 400 - {body}", status_code=400, body=body)
 
 
+def usage(input_tokens, output_tokens=1):
+    """Return what a provider reports of a request and its answer."""
+    return {
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "total_tokens": input_tokens + output_tokens,
+    }
+
+
 def digest(text):
     """Return a short fingerprint of `text`, so that an answer can prove what it saw."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]

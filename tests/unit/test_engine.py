@@ -29,6 +29,7 @@ from langchain_ctxwin.core.view import View
 from langchain_ctxwin.observe import MemorySink, NoticeEvent
 from support.agents import engine_of
 from support.conversations import CharCounter, turns
+from support.fakes import usage
 
 
 class Margin(CharCounter):
@@ -44,8 +45,7 @@ class Margin(CharCounter):
 
 
 def reply(tokens, **fields):
-    usage = {"input_tokens": tokens, "output_tokens": 5, "total_tokens": tokens + 5}
-    return AIMessage("fine", usage_metadata=usage, **fields)
+    return AIMessage("fine", usage_metadata=usage(tokens), **fields)
 
 
 def asked(engine, messages, tokens, state=None):
@@ -279,10 +279,8 @@ def engine():
 def counts():
     """What a conversation of this package stores."""
     window = engine().measure(HISTORY[:1])
-    usage = {"input_tokens": 70, "output_tokens": 1, "total_tokens": 71}
-    return from_answer(window, AIMessage("answer " * 40, id="a", usage_metadata=usage))[
-        0
-    ]
+    answer = HISTORY[1].model_copy(update={"usage_metadata": usage(70)})
+    return from_answer(window, answer)[0]
 
 
 @given(
@@ -294,8 +292,7 @@ def counts():
 def test_measuring_again_changes_nothing(reported, offset, counted, prompt):
     spans = (Span(5, 7, 1_000, counted),)
     known = Sizes(offset=offset, spans=spans, is_reported=True)
-    usage = {"input_tokens": reported, "output_tokens": 1, "total_tokens": reported + 1}
-    answered = HISTORY[1].model_copy(update={"usage_metadata": usage})
+    answered = HISTORY[1].model_copy(update={"usage_metadata": usage(reported)})
     history = [HISTORY[0], answered, HISTORY[2]]
     state = {"context_counts": {"sizes": {"": STORED_SIZES.dump_python(known)}}}
     once = after_measure(

@@ -15,6 +15,7 @@ from langchain_ctxwin import (
 )
 from support.agents import WORD, called, engine_of
 from support.conversations import CharCounter
+from support.fakes import usage
 from support.reporting import COUNTER, Chat, Provider, model
 
 PROVIDERS = [(400, 30, 0.12), (-200, 0, -0.1), (400, 40, 0.15), (0, 0, 0.05)]
@@ -90,8 +91,8 @@ def test_wrong_sizes_in_a_history_are_judged_by_what_was_believed_before(times):
         wrong = size + before if times == 1 else int(times * size)
         answer = AIMessage(f"{number}", id=f"a{number}")
         reported = wrong if number > 1 else size
-        usage = {"input_tokens": reported, "output_tokens": 1, "total_tokens": 0}
-        history.append(answer.model_copy(update={"usage_metadata": usage}))
+        said = {"usage_metadata": usage(reported)}
+        history.append(answer.model_copy(update=said))
         before = size
     assert fitted.report["compactions"] > 2
     assert max(errors) < 0.05
@@ -229,9 +230,9 @@ def test_answers_before_a_compaction_teach_nothing_of_what_is_shown_since():
     for number, words in enumerate((200, 200, 200, 200, 200, 100)):
         fitted = engine.fit([HumanMessage("go"), *history], session=session)
         tokens, session = CharCounter()(fitted.request), fitted.session
-        usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
         asked, result = called(number, WORD * words)
-        history += [asked.model_copy(update={"usage_metadata": usage}), result]
+        said = {"usage_metadata": usage(tokens)}
+        history += [asked.model_copy(update=said), result]
     fitted = engine.fit([HumanMessage("go"), *history], session=session)
     assert fitted.report["total_tokens"] == CharCounter()(fitted.request)
 

@@ -32,6 +32,7 @@ from support.agents import ask
 from support.fakes import (
     ScriptedChatModel,
     exact_count,
+    usage,
 )
 from support.graphs import chat_on
 
@@ -337,9 +338,8 @@ def test_a_limit_holds_until_its_own_model_takes_more():
         session=session,
         model=models[0],
     )
-    tokens = window.total_tokens
-    usage = {"input_tokens": tokens, "output_tokens": 0, "total_tokens": tokens}
-    counts, _ = from_answer(window, AIMessage("", usage_metadata=usage))
+    answer = AIMessage("", usage_metadata=usage(window.total_tokens, 0))
+    counts, _ = from_answer(window, answer)
     assert counts["limits"] == {"b": 2 * SMALL}
 
 

@@ -33,6 +33,7 @@ from langchain_ctxwin.core.view import Clamp
 from langchain_ctxwin.observe import StepEvent
 from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util.work import run
+from support.fakes import usage
 
 LIMITS = ModelLimits(context_window=8_000, max_output_tokens=1_000)
 PROVIDERS = ("anthropic", "openai", "gemini")
@@ -284,14 +285,13 @@ def answered(tokens, cleared=0, **metadata):
             {"type": "clear_tool_uses_20250919", "cleared_input_tokens": cleared}
         ]
     }
-    usage = {"input_tokens": tokens, "output_tokens": 5, "total_tokens": tokens + 5}
     metadata = {
         "model_provider": "anthropic",
         "context_management": managed,
         **metadata,
     }
     return AIMessage(
-        "Done.", id="done", usage_metadata=usage, response_metadata=metadata
+        "Done.", id="done", usage_metadata=usage(tokens), response_metadata=metadata
     )
 
 

@@ -14,17 +14,17 @@ from langchain_ctxwin import ContextOverflow, ModelLimits
 from langchain_ctxwin.core.limits import fitting_output
 from langchain_ctxwin.core.measuring import silent_overflow
 from langchain_ctxwin.core.sizing import ReportedSize, Sizes
+from support.fakes import usage
 
 BOTH = "input_plus_output"
 
 
 def answered(input_tokens, output_tokens=100, **metadata):
-    usage = {
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "total_tokens": input_tokens + output_tokens,
-    }
-    return AIMessage("an answer", usage_metadata=usage, response_metadata=metadata)
+    return AIMessage(
+        "an answer",
+        usage_metadata=usage(input_tokens, output_tokens),
+        response_metadata=metadata,
+    )
 
 
 def found(
