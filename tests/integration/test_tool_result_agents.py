@@ -17,20 +17,11 @@ from langchain_ctxwin.tool_results.guard import MIN_TOKENS
 from support.agents import agent_on, model_of
 from support.fakes import script
 from support.oracle import text_tokens
-from support.tool_runs import call, last_cursor, next_cursor
+from support.tool_runs import both, call, facts, last_cursor, next_cursor
 
 WINDOW = 8_000
 ROWS = 400
-both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 agents = pytest.mark.parametrize("kind", ["nodes", "wrapped tools", "middleware"])
-
-
-def facts(index):
-    return {
-        "id": index,
-        "name": f"row-{index:03d}",
-        "note": f"the note of row {index} says {index * 7919}",
-    }
 
 
 @tool

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -15,11 +16,23 @@ from support.walking import last_cursor
 WIRINGS = ("wrap", "node", "middleware", "agent")
 """Tools of `guard.wrap` in a node; `guard.wrap_tool_call` of a node; the middleware; the ready agent."""
 
+everywhere = pytest.mark.parametrize("wiring", WIRINGS)
+both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+
 NODES = ("plain", "wrap", "node")
 """Wirings of a lone tool node; `plain` has no guard."""
 
 LIMITS = ModelLimits(context_window=200_000, max_output_tokens=4_000)
 MAX_PAGES = 2_000  # a walk that takes more goes in a circle
+
+
+def facts(index):
+    """Return a row of a large result."""
+    return {
+        "id": index,
+        "name": f"row-{index:03d}",
+        "note": f"the note of row {index} says {index * 7919}",
+    }
 
 
 def call(name, call_id="c1", **args):

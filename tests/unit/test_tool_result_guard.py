@@ -14,29 +14,27 @@ from langchain_ctxwin import ToolResultConfig, ToolResultGuard
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tool_results.guard import ContentPrices
 from support.oracle import text_tokens
-from support.tool_runs import WIRINGS, call, everything, next_cursor, results
+from support.tool_runs import (
+    WIRINGS,
+    both,
+    call,
+    everything,
+    everywhere,
+    facts,
+    next_cursor,
+    results,
+)
 from support.walking import FakeClock
 
 ROWS = 120
 BUDGET = 600
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(60)).decode()
 
-everywhere = pytest.mark.parametrize("wiring", WIRINGS)
-both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-
 
 class Row(BaseModel):
     id: int
     name: str
     note: str
-
-
-def facts(index):
-    return {
-        "id": index,
-        "name": f"row-{index:03d}",
-        "note": f"the note of row {index} says {index * 7919}",
-    }
 
 
 def data():

@@ -19,14 +19,13 @@ from langchain_ctxwin.errors import (
 from langchain_ctxwin.tool_results.cursors import namespace_of_results
 from langchain_ctxwin.tool_results.stores import MemoryResultStore
 from support.oracle import text_tokens
-from support.tool_runs import call, last_cursor, results
+from support.tool_runs import both, call, last_cursor, results
 from support.walking import FakeClock
 
 ROWS = [
     {"id": index, "note": f"the note of row {index} says {index * 7919}"}
     for index in range(3_000)
 ]
-both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
 
 def guard_of(max_tokens=600, **options):

@@ -28,17 +28,16 @@ from support.oracle import text_tokens
 from support.tool_runs import (
     NODES,
     WIRINGS,
+    both,
     call,
     everything,
+    everywhere,
     results,
     wired,
 )
 
 BUDGET = 500
 LINES = [f"line {index} says {index * 7919}" for index in range(400)]
-
-everywhere = pytest.mark.parametrize("wiring", WIRINGS)
-both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
 
 def large(*facts):
