@@ -248,14 +248,17 @@ def told_in_between(*messages):
     return [HumanMessage("Who?"), AIMessage("Ann."), *messages]
 
 
+LOOKED = [
+    HumanMessage("Look!"),
+    AIMessage("", tool_calls=[CALL]),
+    ToolMessage("A boat.", tool_call_id=CALL["id"]),
+]
 IN_BETWEEN = {
     "behind the question": told_in_between(
         HumanMessage("And now?"), SystemMessage("Speak French.")
     ),
     "behind results": told_in_between(
-        HumanMessage("Look!"),
-        AIMessage("", tool_calls=[CALL]),
-        ToolMessage("A boat.", tool_call_id=CALL["id"]),
+        *LOOKED,
         SystemMessage("Speak French."),
     ),
     "before the user goes on": told_in_between(
@@ -357,15 +360,10 @@ def test_thinking_behind_pictures_that_left_is_not_sent():
 def test_a_model_that_thinks_each_time_takes_over_behind_calls_of_another():
     """It wants its own reasoning before a call that waits for its results: such a turn is closed, and begun anew."""
     thinking = {"type": "enabled", "budget_tokens": 1_024}
-    history = [
-        HumanMessage("Look!"),
-        AIMessage("", tool_calls=[CALL]),
-        ToolMessage("A boat.", tool_call_id=CALL["id"]),
-    ]
     with AnthropicServer(policy=speaking(thinks=True)) as server:
         model = server.chat_model(thinking=thinking, max_tokens=1_280)
-        invoked(model, history)
-        invoked(model, [*history, HumanMessage("And now?")])
+        invoked(model, LOOKED)
+        invoked(model, [*LOOKED, HumanMessage("And now?")])
     assert set(statuses(server)) == {200}
 
 

@@ -9,7 +9,7 @@ import pytest
 from langgraph.store.postgres import PostgresStore
 
 from langchain_ctxwin.tool_results.stores import LangGraphResultStore, RedisResultStore
-from support.result_stores import CHECKS, elsewhere, opened_store
+from support.result_stores import elsewhere, every_check, opened_store
 from support.walking import TOOL, FakeClock, awalk, guard_of, last_cursor, walk
 
 pytestmark = pytest.mark.enable_socket
@@ -33,7 +33,7 @@ async def store(request):
         yield store
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@every_check
 async def test_a_store_keeps_its_contract(store, check):
     await elsewhere(partial(check, store))
 

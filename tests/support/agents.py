@@ -1,5 +1,7 @@
 """Engines in small windows, histories for them, and one agent on either adapter: nodes or middleware."""
 
+from decimal import Decimal
+
 import pytest
 from hypothesis import HealthCheck, settings
 from langchain.agents import create_agent
@@ -9,6 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_ctxwin import (
     ContextConfig,
     ContextEngine,
+    ModelInfo,
     ModelLimits,
     create_context_agent,
 )
@@ -20,6 +23,14 @@ THREAD = {"configurable": {"thread_id": "1"}}
 WORD = "fox "  # one token in most vocabularies
 LONG = "The quick brown fox jumps over the lazy dog. " * 12  # about 120 tokens
 PATIENCE = 20.0  # of what waits for a thread; nothing that is tested takes a second
+PRICED = ModelInfo(
+    name="scripted",
+    input_price=Decimal(1),
+    output_price=Decimal(10),
+    cache_read_price=Decimal("0.1"),
+)
+"""What is known of the models below."""
+
 ENGINE_OPTIONS = {
     "jobs",
     "learned",

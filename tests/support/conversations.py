@@ -24,6 +24,14 @@ SIZES_CHARS = (0, 3, 40, 40, 200, 200, 800, 4000)
 HUGE_CHARS = 60_000
 FILLER = "lorem ipsum dolor " * 20  # 90 tokens
 
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "read", "description": "Reads.", "parameters": {}},
+    }
+]
+"""Of the calls in them."""
+
 TIDY = ("user", "answer", "call", "call", "call", "again")
 BROKEN = (
     *TIDY,

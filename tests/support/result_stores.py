@@ -139,3 +139,4 @@ CHECKS = (
     tenants_do_not_see_each_other,
     many_threads_may_use_it_at_once,
 )
+every_check = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

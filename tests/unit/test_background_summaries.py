@@ -28,7 +28,7 @@ from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util.work import arun, in_daemon, run
 from support import spoiled
 from support.agents import PATIENCE, THREAD
-from support.conversations import payload
+from support.conversations import TOOLS, payload
 from support.fakes import exact_count
 from support.spoiled import (
     SUMMARY,
@@ -288,14 +288,6 @@ async def test_a_turn_that_is_cancelled_while_it_summarizes_is_taken_again(gate)
 
 
 # ---------------------------------------------------------------------------------------------- at any time
-
-
-TOOLS = [
-    {
-        "type": "function",
-        "function": {"name": "read", "description": "Reads.", "parameters": {}},
-    }
-]
 
 
 class Late(SummaryJobs):

@@ -60,12 +60,17 @@ def tales(messages, tools=()):
     )
 
 
+def part_of(messages):
+    """The number of the part whose documents a request shows."""
+    shown = _PART.search(messages[-1].text)
+    return int(shown[1]) if shown and "<document" in messages[-1].text else None
+
+
 def failing(*parts, error=None):
     """Answer like `tales`, except for these parts of the input."""
 
     def answer(messages, tools=()):
-        shown = _PART.search(messages[-1].text)
-        if "<document" in messages[-1].text and shown and int(shown[1]) in parts:
+        if part_of(messages) in parts:
             raise error or SdkError("the service is down", status_code=503)
         return tales(messages)
 
@@ -214,11 +219,10 @@ def test_a_crash_repeats_no_finished_part(open_sqlite):
     done = []
 
     def answer(messages, tools=()):
-        shown = _PART.search(messages[-1].text)
-        if "<document" in messages[-1].text:
-            if int(shown[1]) == 5 and next(lives, False):
+        if part := part_of(messages):
+            if part == 5 and next(lives, False):
                 raise CrashError
-            done.append(int(shown[1]))
+            done.append(part)
         return tales(messages)
 
     with pytest.raises(CrashError):

@@ -13,7 +13,6 @@ from langchain_core.tools import tool
 from langchain_ctxwin import (
     BudgetExceededError,
     ContextConfig,
-    ModelInfo,
     ToolResultConfig,
     ToolResultGuard,
 )
@@ -31,6 +30,7 @@ from langchain_ctxwin.summarize import SummaryJobs
 from support import agents
 from support.agents import (
     PATIENCE,
+    PRICED,
     THREAD,
     WAYS,
     WORD,
@@ -41,17 +41,11 @@ from support.agents import (
     values,
 )
 from support.conversations import CharCounter
-from support.fakes import ScriptedChatModel, core_overflow, script
+from support.fakes import ScriptedChatModel, core_overflow, script, usage
 from support.tool_runs import results
 
 LIMIT = 1_000
 COUNT = CharCounter()
-PRICED = ModelInfo(
-    name="scripted",
-    input_price=Decimal(1),
-    output_price=Decimal(10),
-    cache_read_price=Decimal("0.1"),
-)
 SECRET = "xyzzy"  # noqa: S105  # a word to look for
 PLAIN = {"config": ContextConfig(output_reserve=0), "counter": COUNT}
 INLINE = {
@@ -284,11 +278,10 @@ def test_an_agent_tells_what_changed_when_its_cache_missed(adapter):
 
     def policy(messages, tools):
         tokens = sum(len(message.text) // 4 for message in messages)
-        usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
         return AIMessage(
             "So.",
             usage_metadata={
-                **usage,
+                **usage(tokens),
                 "input_token_details": {"cache_read": next(cached)},
             },
         )

@@ -18,17 +18,11 @@ from langchain_ctxwin.core.view import VIEW, View, message_id
 from langchain_ctxwin.testing import request_faults
 from langchain_ctxwin.util.work import run
 from support import agents
-from support.conversations import CharCounter, conversations, payload, ready
+from support.conversations import TOOLS, CharCounter, conversations, payload, ready
 
 COUNTER = CharCounter()
 WINDOWS = st.sampled_from((200, 400, 800, 2000))
 PROMPT = "You are a careful assistant."
-TOOLS = [
-    {
-        "type": "function",
-        "function": {"name": "read", "description": "Reads.", "parameters": {}},
-    }
-]
 
 
 class Digest:

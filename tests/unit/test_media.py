@@ -134,6 +134,12 @@ def look() -> list:
     return [picture()]
 
 
+def looking(adapter, api, **options):
+    """An agent that looks at pages, on this API."""
+    model = ScriptedChatModel(policy=api, profile={"max_input_tokens": 100_000})
+    return agent_on(adapter, model, [look], **options)
+
+
 BYTES = SdkError(
     "Error code: 413 - {'error': {'type': 'request_too_large'}}", status_code=413
 )
@@ -154,11 +160,7 @@ IMAGES = SdkError(
 def test_a_refusal_because_of_pictures_is_answered_with_fewer_of_them(adapter, refusal):
     """In the same turn; no later one is refused, no history leaves, and the newest picture is in each request."""
     api = Api(5, refusal)
-    agent = agent_on(
-        adapter,
-        ScriptedChatModel(policy=api, profile={"max_input_tokens": 100_000}),
-        [look],
-    )
+    agent = looking(adapter, api)
     for question in ("Which is it?", "And the next?"):
         assert ask(agent, question)["messages"][-1].text.startswith("seen ")
     assert [sent > 5 for sent in api.sent].count(True) == 1
@@ -317,12 +319,8 @@ def test_pictures_of_the_question_that_are_left_out_are_told_once(adapter):
     """Aloud: in the report of the state, and by an event when fewer of them are shown, by halves of the limit."""
     sink = MemorySink()
     api = Api(4, IMAGES)
-    agent = agent_on(
-        adapter,
-        ScriptedChatModel(policy=api, profile={"max_input_tokens": 100_000}),
-        [look],
-        limits=ModelLimits(100_000, max_images=4),
-        sinks=[sink],
+    agent = looking(
+        adapter, api, limits=ModelLimits(100_000, max_images=4), sinks=[sink]
     )
     agent.invoke({"messages": many(10)}, THREAD)
     told = [one for one in sink.of(NoticeEvent) if one.notice == "newest_clamped"]

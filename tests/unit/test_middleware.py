@@ -46,6 +46,7 @@ from support.agents import (
     WAYS,
     agent_on,
     ask,
+    call,
     model_of,
     on_both,
     values,
@@ -177,14 +178,13 @@ def test_another_middleware_may_choose_model_tools_settings_and_prompt_per_reque
     ) == (700, 100, 0)
 
 
-def answering(key, **args):
-    return AIMessage("", tool_calls=[{"name": "Answer", "args": args, "id": key}])
-
-
 @pytest.mark.parametrize(
     ("answers", "strategy"),
     [
-        ([answering("c1", text="x"), answering("c2", text="x", pages=3)], ToolStrategy),
+        (
+            [call("Answer", "c1", text="x"), call("Answer", "c2", text="x", pages=3)],
+            ToolStrategy,
+        ),
         (['{"text": "x", "pages": 3}'], ProviderStrategy),
     ],
     ids=["wrong first", "by the provider"],
@@ -337,6 +337,10 @@ def long_agent(adapter, mode="inline"):
     return agent, model
 
 
+def last_sent(model):
+    return repr([message.content for message in model.requests[-1].messages])
+
+
 def everything_kept(agent):
     """What the state holds beside the messages."""
     return repr({k: v for k, v in values(agent).items() if k.startswith("context_")})
@@ -359,7 +363,7 @@ def test_what_was_removed_or_replaced_after_it_left_is_in_no_request_any_more(
     assert ("context_summary" in before and SECRET in before["context_summary"]) is (
         mode == "inline"
     )
-    assert SECRET in repr([message.content for message in model.requests[-1].messages])
+    assert SECRET in last_sent(model)
     agent.update_state(
         THREAD,
         {"messages": [change]},
@@ -367,11 +371,7 @@ def test_what_was_removed_or_replaced_after_it_left_is_in_no_request_any_more(
     )
     for number in range(3):
         agent.invoke({"messages": [HumanMessage(f"more {number} {LONG}")]}, THREAD)
-        assert SECRET not in repr(
-            [message.content for message in model.requests[-1].messages]
-        )
+        assert SECRET not in last_sent(model)
         assert SECRET not in everything_kept(agent)
-    assert "question 3" in repr(
-        [m.content for m in model.requests[-1].messages]
-    ) + everything_kept(agent)
+    assert "question 3" in last_sent(model) + everything_kept(agent)
     assert not any(request.refused for request in model.requests)

@@ -58,6 +58,9 @@ def called(name, arguments, call_id="c"):
     return {"name": name, "args": arguments, "id": call_id}
 
 
+HOTEL = AIMessage(
+    "", id="calls", tool_calls=[called("find_hotel", {"city": "Lisbon"}, "c1")]
+)
 ATTACHED = {
     "type": "text-plain",
     "text": "The warranty ends in May.",
@@ -83,14 +86,7 @@ SOURCE = {
         ("Réunion à l'hôtel Bellevue.", "HÔTEL"),
         ("The lock" + "\u0301\u0323" * 99 + " is jammed.", "lock"),
         (HumanMessage("I was born in Oslo.", name="Ingrid"), "Ingrid"),
-        (
-            AIMessage("", tool_calls=[called("find_hotel", {"city": "Lisbon"})]),
-            "lisbon",
-        ),
-        (
-            AIMessage("", tool_calls=[called("find_hotel", {"city": "Lisbon"})]),
-            "find hotel",
-        ),
+        *((HOTEL, query) for query in ("lisbon", "find hotel")),
         (
             ToolMessage(
                 "nothing\n" * LONG + "A valve broke.\n" + "nothing\n" * LONG,
@@ -127,15 +123,12 @@ def test_matches_are_ranked():
 
 def test_a_result_is_found_by_its_call_and_shown_with_it():
     """By the name of the tool as well; an answer never consists of bare calls."""
-    calls = AIMessage(
-        "", id="calls", tool_calls=[called("find_hotel", {"city": "Lisbon"}, "c1")]
-    )
     result = ToolMessage("Miramar, 90 EUR", tool_call_id="c1", id="result")
     for query in ("find_hotel", "hotel in Lisbon"):
         assert {"calls", "result"} <= set(
-            ids(search_messages([*history(), calls, result, *history()], query))
+            ids(search_messages([*history(), HOTEL, result, *history()], query))
         )
-        assert "Miramar" in run(calling(*history(), calls, result), query=query)
+        assert "Miramar" in run(calling(*history(), HOTEL, result), query=query)
 
 
 def search(**arguments):

@@ -15,7 +15,7 @@ from langchain_ctxwin.tool_results.stores import (
     MemoryResultStore,
     RedisResultStore,
 )
-from support.result_stores import CHECKS, elsewhere, opened_store
+from support.result_stores import elsewhere, every_check, opened_store
 from support.walking import FakeClock
 
 TTL = 600.0
@@ -34,7 +34,7 @@ async def store(request, clock):
         yield store
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@every_check
 async def test_a_store_keeps_its_contract(store, check):
     await elsewhere(partial(check, store))
 

@@ -10,7 +10,6 @@ from structlog.testing import capture_logs
 
 from langchain_ctxwin import (
     ConfigError,
-    ModelInfo,
     create_context_agent,
 )
 from langchain_ctxwin.core.events import Event
@@ -19,17 +18,11 @@ from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import MemorySink, StepEvent
 from langchain_ctxwin.reporting import Prices, Reporter
 from support import agents
-from support.agents import agent_on, ask, on_both
+from support.agents import PRICED, agent_on, ask, on_both
 from support.conversations import CharCounter
 
 LIMIT = 1_000
 COUNT = CharCounter()
-PRICED = ModelInfo(
-    name="scripted",
-    input_price=Decimal(1),
-    output_price=Decimal(10),
-    cache_read_price=Decimal("0.1"),
-)
 
 
 def model_of(**options):

@@ -33,7 +33,17 @@ from langchain_ctxwin.core.request import IDLE
 from langchain_ctxwin.middleware import ContextWindowMiddleware
 from langchain_ctxwin.observe import CompactionEvent, MemorySink, NoticeEvent
 from langchain_ctxwin.testing import ScriptedChatModel, count_tokens
-from support.agents import THREAD, WORD, agent_on, ask, model_of, on_both, talk, values
+from support.agents import (
+    THREAD,
+    WORD,
+    agent_on,
+    ask,
+    call,
+    model_of,
+    on_both,
+    talk,
+    values,
+)
 from support.fakes import exact_count, script
 from support.graphs import chat_on
 
@@ -223,10 +233,9 @@ def approve() -> str:
 
 @on_both
 def test_a_thread_in_the_middle_of_a_run_is_left_alone(adapter):
-    asking = AIMessage("", tool_calls=[{"name": "approve", "args": {}, "id": "c1"}])
     agent = agent_on(
         adapter,
-        model_of(LIMIT, policy=script(asking, WORD)),
+        model_of(LIMIT, policy=script(call("approve", "c1"), WORD)),
         [approve],
         counter=exact_count,
     )

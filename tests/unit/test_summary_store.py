@@ -1,6 +1,5 @@
 """Does a finished summary wait in a store, whatever the store is like?"""
 
-import asyncio
 import threading
 from contextlib import asynccontextmanager
 
@@ -13,7 +12,8 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.summarize.jobs import SummaryStore
 from langchain_ctxwin.summarize.model import Written
 from langchain_ctxwin.util import stores as module
-from langchain_ctxwin.util.work import arun, in_daemon
+from langchain_ctxwin.util.work import arun
+from support.result_stores import elsewhere
 
 WRITTEN = Written(
     text="The user wants tea.",
@@ -36,11 +36,6 @@ async def opened(kind, path):
         async with AsyncSqliteStore.from_conn_string(str(path)) as store:
             await store.setup()
             yield store
-
-
-async def elsewhere(work):
-    """Run blocking work in another thread while the event loop goes on, as a job does."""
-    return await asyncio.wrap_future(in_daemon(work))
 
 
 @pytest.fixture(params=["memory", "sqlite", "async_sqlite"])
