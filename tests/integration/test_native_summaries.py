@@ -36,12 +36,10 @@ STATELESS = {"store": False, "include": ["reasoning.encrypted_content"]}
 RULE = "Never book before 9:00."
 
 
-def anthropic(**options):
+def anthropic(make=AnthropicServer, **options):
     """A server whose models tie thinking to what precedes it, and the settings of its client."""
     speaks = {"policy": speaking(thinks=True), "binds": True}
-    return AnthropicServer(context_window=WINDOW, **speaks | options), {
-        "max_tokens": 1_280
-    }
+    return make(context_window=WINDOW, **speaks | options), {"max_tokens": 1_280}
 
 
 def openai(**options):
@@ -250,9 +248,9 @@ class Refusing(AnthropicServer):
 def test_a_bad_block_changes_nothing(make, options):
     """What leaves is in the record, and each turn is answered."""
     sink = MemorySink()
-    speaks = {"policy": speaking(thinks=True), "binds": True}
-    with make(context_window=WINDOW, **speaks, **options) as server:
-        agent, jobs = agent_of(server.chat_model(max_tokens=1_280), sinks=[sink])
+    server, client = anthropic(make, **options)
+    with server:
+        agent, jobs = agent_of(server.chat_model(**client), sinks=[sink])
         talk(agent, jobs)
     values = agent.get_state(THREAD).values
     assert sum(not m.tool_calls for m in values["messages"] if m.type == "ai") == TURNS

@@ -7,6 +7,7 @@ import pytest
 from langchain_core.messages import AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.tools import tool
 
 from langchain_ctxwin import ModelInfo, ModelRegistry, RoutingConfig
 from langchain_ctxwin.core.model_info import model_name
@@ -29,6 +30,12 @@ def likely(chances=None, config=None):
 def table_registry(infos):
     """Return a registry that knows these models, and no others."""
     return ModelRegistry([ExplicitSource(infos)])
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
 
 
 class BreakingChatModel(ScriptedChatModel):

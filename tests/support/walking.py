@@ -32,7 +32,7 @@ class FakeClock:
 def guard_of(*, clock=None, store=None, **settings):
     """A guard with a key, an id and a clock of the test's own, so that its pages are always the same."""
     clock = clock or FakeClock()
-    signer = CursorSigner("a key of the tests", settings.get("ttl_seconds", 600), clock)
+    signer = _signer(clock, settings.get("ttl_seconds", 600))
     config = ToolResultConfig(**settings)
     return ToolResultGuard(
         config, signer=signer, store=store, clock=clock, new_id=lambda: RESULT_ID
@@ -80,8 +80,7 @@ async def awalk(guard, result, **question):
 
 def reader_of(record):
     """Who reads a result that a guard keeps."""
-    signer = CursorSigner("a key of the tests", 600, FakeClock())
-    return Reader(RESULT_ID, record, signer, PRICE)
+    return Reader(RESULT_ID, record, _signer(FakeClock()), PRICE)
 
 
 def first_of(result, tokens, config=None):
@@ -107,13 +106,16 @@ def answers(result, tokens, question=None, config=None):
     return found
 
 
+def _signer(clock, ttl_seconds=600):
+    return CursorSigner("a key of the tests", ttl_seconds, clock)
+
+
 def _order(place):
     return place.entry, place.char
 
 
 def _end_cursor(view):
-    signer = CursorSigner("a key of the tests", 600, FakeClock())
-    return signer.sign(
+    return _signer(FakeClock()).sign(
         Cursor(TOOL, "digest", "one", RESULT_ID, PagePlace(entry=len(view)).offset)
     )
 

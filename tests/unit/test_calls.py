@@ -24,7 +24,7 @@ from langchain_ctxwin.core.pairing import (
 from langchain_ctxwin.core.provider_blocks import spoken
 from langchain_ctxwin.core.tokens import pieces
 from langchain_ctxwin.core.turns import is_pinned, pin, read_history
-from support.payloads import MODELS, REFUSED
+from support.payloads import MODELS, REFUSED, text
 
 ASKED = "Compare the stock of all depots, and name the fullest one at the end."
 STOCK = "apples pears plums " * 140
@@ -38,11 +38,26 @@ BROKEN = {
 }
 
 
+def uses(*numbers):
+    blocks = [
+        {"type": "tool_use", "id": f"c{n}", "name": "depot", "input": {"number": n}}
+        for n in numbers
+    ]
+    return AIMessage(blocks, id=f"a{numbers[0]}")
+
+
+def item(number, **output):
+    return {
+        "type": "function_call",
+        "id": f"fc{number}",
+        "call_id": f"c{number}",
+        **output,
+    }
+
+
 STATED = {
     "tool_calls": AIMessage("", tool_calls=[CALL]),
-    "a block of Anthropic's": AIMessage(
-        [{"type": "tool_use", "id": "c1", "name": "depot", "input": {"number": 1}}]
-    ),
+    "a block of Anthropic's": uses(1),
     "one that was streamed": AIMessage(
         [
             {
@@ -55,21 +70,10 @@ STATED = {
         ]
     ),
     "an item of the Responses API": AIMessage(
-        [
-            {
-                "type": "function_call",
-                "id": "fc",
-                "call_id": "c1",
-                "name": "depot",
-                "arguments": '{"number": 1}',
-            }
-        ]
+        [item(1, name="depot", arguments='{"number": 1}')]
     ),
     "a standard block": AIMessage([CALL]),
-    "a block beside tool_calls": AIMessage(
-        [{"type": "tool_use", "id": "c1", "name": "depot", "input": {"number": 1}}],
-        tool_calls=[CALL],
-    ),
+    "a block beside tool_calls": AIMessage(uses(1).content, tool_calls=[CALL]),
 }
 
 
@@ -90,14 +94,6 @@ def results(*numbers, said=""):
         [*blocks, *([{"type": "text", "text": said}] if said else [])],
         id=f"r{numbers[0]}",
     )
-
-
-def uses(*numbers):
-    blocks = [
-        {"type": "tool_use", "id": f"c{n}", "name": "depot", "input": {"number": n}}
-        for n in numbers
-    ]
-    return AIMessage(blocks, id=f"a{numbers[0]}")
 
 
 def test_a_user_message_of_results_alone_is_no_question():
@@ -137,15 +133,6 @@ def fitted(history, model):
         session = engine.apply(compaction, measured)
         measured = engine.measure(history, session=session, called=model)
     return engine.build(measured), session
-
-
-def item(number, **output):
-    return {
-        "type": "function_call",
-        "id": f"fc{number}",
-        "call_id": f"c{number}",
-        **output,
-    }
 
 
 def answered(number, text=STOCK):
@@ -331,10 +318,6 @@ def answer(content="", *calls, **more):
     return AIMessage(content, tool_calls=calls, id="a", **more)
 
 
-def text(said):
-    return {"type": "text", "text": said}
-
-
 def custom(key):
     block = {"type": "custom_tool_call", "id": "ct", "call_id": key, "name": "look"}
     return {**block, "input": "abc"}
@@ -359,18 +342,8 @@ HISTORIES = {
     "a custom call in a block": [LOOK, answer([custom("k")]), result("k"), GO_ON],
     "a broken call in a block": [
         LOOK,
-        answer(
-            [
-                {
-                    "type": "function_call",
-                    "id": "fc",
-                    "call_id": "f",
-                    "name": "look",
-                    "arguments": "{oops",
-                }
-            ]
-        ),
-        result("f"),
+        answer([item(1, name="look", arguments="{oops")]),
+        result("c1"),
         GO_ON,
     ],
     "blanks and a call in blocks": [

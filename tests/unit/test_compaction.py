@@ -21,7 +21,7 @@ from langchain_ctxwin.core.turns import read_history
 from langchain_ctxwin.core.view import View
 from langchain_ctxwin.testing import request_faults
 from support import agents
-from support.agents import WORD, called
+from support.agents import WORD, call, called
 from support.conversations import FILLER, CharCounter, turns
 from support.fakes import ScriptedChatModel, exact_count
 
@@ -72,9 +72,8 @@ def test_a_tool_is_told_by_its_own_call_where_a_server_gives_all_calls_one_id():
     """Results of tools that are not named stay."""
     history = [HumanMessage("Compare them.", id="q")]
     for number, name in enumerate(["plan", "log", "log"]):
-        call = {"name": name, "args": {}, "id": "same"}
         result = ToolMessage(WORD * 200, tool_call_id="same", id=f"r{number}")
-        history += [AIMessage("", tool_calls=[call], id=f"a{number}"), result]
+        history += [call(name, "same"), result]
     _, after = forced(engine_of(clear_tools=("log",), keep=0.9), history)
     shown = {message.id: message.content for message in after.messages}
     assert [shown["r0"], shown["r2"]] == [WORD * 200] * 2
@@ -229,14 +228,13 @@ HISTORY = [
     HumanMessage("left", id="q0"),
     AIMessage("gone", id="a0"),
     HumanMessage("read the log", id="q1"),
-    AIMessage("", id="c1", tool_calls=[{"name": "read", "args": {}, "id": "call"}]),
-    ToolMessage("error 7 " * 400, tool_call_id="call", id="t1"),
-    AIMessage("It fails.", id="a1"),
+    *called(1, "error 7 " * 400),
+    AIMessage("It fails.", id="a2"),
     HumanMessage("why?", id="q2"),
 ]
 VIEW = {
     "start": {"id": "q1", "index": 2},
-    "clamped": {"t1": {"head_chars": 40, "tail_chars": 40}},
+    "clamped": {"r1": {"head_chars": 40, "tail_chars": 40}},
 }
 
 
@@ -255,12 +253,12 @@ def test_a_summarizer_is_given_what_the_view_shows_and_the_request_that_a_provid
     engine = inline_engine()
     window = engine.measure(HISTORY, session={"context_view": VIEW})
     given = shown_part(window, 0, 6)
-    assert [message.id for message in given] == ["q0", "a0", "q1", "c1", "t1", "a1"]
+    assert [message.id for message in given] == ["q0", "a0", "q1", "a1", "r1", "a2"]
     assert given[4] == window.messages[2]
     assert len(given[4].text) < 300
     request = request_until(window, 6).assembled()
     assert request == engine.build(window)[:-1]
-    assert request[-1].id == "a1"
+    assert request[-1].id == "a2"
     assert request_until(window, 2) is None
 
 

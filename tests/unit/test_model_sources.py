@@ -3,6 +3,7 @@
 import json
 from datetime import date
 from decimal import Decimal
+from functools import partial
 
 import httpx
 import pytest
@@ -29,6 +30,8 @@ from support.model_lists import ANSWERS, URL
 
 # Values
 
+per_token = partial(price, per=ONE_TOKEN)
+
 
 @pytest.mark.parametrize(
     ("read", "expected", "written"),
@@ -36,12 +39,12 @@ from support.model_lists import ANSWERS, URL
         (tokens, 131_072, [131_072, 131_072.0, "131072", " 131072 "]),
         (tokens, None, [0, "0", 0.5, 10**9 + 1, None, True, "unlimited", [], {}]),
         (
-            lambda value: price(value, per=ONE_TOKEN),
+            per_token,
             Decimal("0.25"),
             [2.5e-07, "0.00000025", "2.5e-7"],
         ),
         (
-            lambda value: price(value, per=ONE_TOKEN),
+            per_token,
             None,
             ["-1", None, True, "free", "NaN", [], 1.0],
         ),

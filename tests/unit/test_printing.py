@@ -5,6 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_ctxwin.tool_results.showing import print_rows, print_value
+from support.json_values import exact, nested
 
 # The reader: it knows the four rules of the module, and nothing of its code.
 
@@ -96,11 +97,6 @@ def read_rows(printed):
     return [Reader(line).cells(paths, "|") for line in lines]
 
 
-def exact(value):
-    """JSON text, so that 1, 1.0 and true differ and NaN equals itself."""
-    return json.dumps(value, sort_keys=True)
-
-
 TRICKY = st.text("ab |.:;,#()[]{}\"'\\\n\r\t\u2028\u00e9-+0189eE_/", max_size=6)
 WORDS = st.sampled_from(
     [
@@ -148,13 +144,7 @@ SCALARS = (
     | st.sampled_from([10**30 + 7, -0.0])
 )
 SCALARS = SCALARS | TRICKY | WORDS | st.text(max_size=5)
-VALUES = st.recursive(
-    SCALARS,
-    lambda inside: (
-        st.lists(inside, max_size=4) | st.dictionaries(KEYS, inside, max_size=4)
-    ),
-    max_leaves=25,
-)
+VALUES = nested(SCALARS, KEYS)
 
 
 @st.composite

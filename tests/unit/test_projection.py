@@ -13,6 +13,7 @@ from langchain_ctxwin.tool_results.showing import (
     project_automatically,
     query_words,
 )
+from support.json_values import nested
 
 ROOMS = [
     {
@@ -117,13 +118,9 @@ TEXTS = st.sampled_from(
 SCALARS = (
     st.none() | st.booleans() | st.integers(0, 2) | st.floats(allow_nan=False) | TEXTS
 )
-VALUES = st.recursive(
-    SCALARS,
-    lambda inside: (
-        st.lists(inside, max_size=4) | st.dictionaries(KEYS, inside, max_size=4)
-    ),
-    max_leaves=25,
-)
+VALUES = nested(SCALARS, KEYS)
+
+
 # Fields chosen by rules.
 
 

@@ -7,7 +7,6 @@ from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import tool
 from langchain_tests.unit_tests import ChatModelUnitTests
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel, Field
@@ -28,6 +27,7 @@ from support.fakes import (
 from support.routing import (
     FAILURES,
     BreakingChatModel,
+    add,
     answered,
     busy,
     every_way,
@@ -38,12 +38,6 @@ from support.routing import (
 )
 
 MANY = 99
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 class Person(BaseModel):

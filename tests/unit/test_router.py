@@ -8,7 +8,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.tools import tool
 
 from langchain_ctxwin import ContextOverflow, ModelLimits, TokenEstimator
 from langchain_ctxwin.config import RoutingConfig
@@ -21,13 +20,7 @@ from langchain_ctxwin.routing.candidates import (
     judged,
 )
 from support.fakes import ScriptedChatModel
-from support.routing import exact, info, likely, scripted
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from support.routing import add, exact, info, likely, scripted
 
 
 class Writer(ScriptedChatModel):

@@ -17,6 +17,7 @@ from langchain_ctxwin.core.model_info import family_of, model_name
 from langchain_ctxwin.core.token_weights import FEATURES, WEIGHTS
 from langchain_ctxwin.core.tokens import SCRIPT_STARTS, features
 from langchain_ctxwin.core.tool_schemas import FRAMING
+from support.agents import call
 
 O200K = quicktok.get_encoding("o200k_base")
 OPENAI = TokenEstimator("openai")
@@ -269,17 +270,13 @@ def test_data_in_an_unknown_block_is_not_read_as_text():
 PROGRAM = 'def main():\n\tprint("a")\n' * 20
 
 
-def call(**arguments):
-    return AIMessage("", tool_calls=[{"name": "write", "args": arguments, "id": "1"}])
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_program_costs_its_text_where_arguments_are_plain_and_its_escapes_elsewhere(
     family,
 ):
     estimator = TokenEstimator(family)
     tokens = (
-        estimator([call(text=PROGRAM)])
+        estimator([call("write", "1", text=PROGRAM)])
         - estimator([AIMessage("")])
         - FRAMING[family].call
     )

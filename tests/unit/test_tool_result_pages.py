@@ -56,13 +56,6 @@ def log(lines):
     )
 
 
-def numbers_in(pages, pattern):
-    """All numbers that a pattern finds in the bodies of pages, in order."""
-    return [
-        int(number) for page in pages for number in re.findall(pattern, body_of(page))
-    ]
-
-
 @pytest.mark.parametrize(
     "fields",
     [["number", "autor.login"], "number, autor.login", '["number", "autor.login"]'],
@@ -75,7 +68,7 @@ def test_a_wrong_field_is_refused_and_spends_no_page(fields):
         guard.read(cursor, fields=fields)
 
     page = guard.read(cursor, fields="number, user.login")
-    assert numbers_in([page], r"(?m:^(\d+)\|)")[:3] == [0, 1, 2]
+    assert re.findall(r"(?m)^(\d+)\|", body_of(page))[:3] == ["0", "1", "2"]
 
 
 def test_a_page_says_what_it_leaves_out_where_it_does():

@@ -15,6 +15,7 @@ from langchain_ctxwin.tool_results.showing import (
     inside_text,
     layout_of,
 )
+from support.json_values import exact, nested
 from support.walking import PRICE, answers, ask, entries_in, guard_of
 
 RUNS = settings(max_examples=20)
@@ -44,13 +45,7 @@ TEXTS = (
     | st.builds(str.__mul__, ODD_TEXT, st.integers(0, 120))
 )
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=5) | st.dictionaries(KEYS, inner, max_size=5)
-    ),
-    max_leaves=8,
-)
+VALUES = nested(SCALARS, KEYS, max_size=5, max_leaves=8)
 
 
 @st.composite
@@ -143,11 +138,6 @@ def put_together(beside, path, rows):
         return rows
     first, *others = path
     return {**beside, first: put_together(beside.get(first, {}), others, rows)}
-
-
-def exact(value):
-    """JSON text, so that 1, 1.0 and true differ and NaN equals itself."""
-    return json.dumps(value, sort_keys=True)
 
 
 @RUNS

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from langchain_ctxwin.errors import ConfigError
 from langchain_ctxwin.tools import ToolSelector
 from langchain_ctxwin.tools.selector import NOTHING_FOUND
+from support.agents import call, called
 from support.tool_sets import by_words, definition, names_of, one_each
 
 SAY_WEATHER, BOOK_TAXI = (
@@ -65,12 +66,7 @@ FORMS = {
 
 def calling(*names):
     """Return calls of tools and their results."""
-    calls = [{"name": name, "args": {}, "id": f"call {name}"} for name in names]
-    pairs = [
-        (AIMessage("", tool_calls=[call]), ToolMessage("done", tool_call_id=call["id"]))
-        for call in calls
-    ]
-    return [message for pair in pairs for message in pair]
+    return [message for name in names for message in called(name, "done", name)]
 
 
 def test_tools_of_every_form_are_known_by_name():
@@ -327,11 +323,10 @@ def searching(room=2):
 
 
 def searched(*names, since=()):
-    call = {"name": "search_tools", "args": {"query": "x"}, "id": "s"}
     result = ToolMessage("found", artifact={"ctxwin_tools": [*names]}, tool_call_id="s")
     return [
         HumanMessage("hello there"),
-        AIMessage("", tool_calls=[call]),
+        call("search_tools", "s", query="x"),
         result,
         *since,
     ]
@@ -367,9 +362,8 @@ def test_in_a_graph_it_leaves_out_what_is_loaded():
     graph = StateGraph(State)
     graph.add_node("tools", ToolNode([searching().search_tools]))
     graph.add_edge(START, "tools")
-    call = {"name": "search_tools", "args": {"query": "email"}, "id": "s"}
     state = {
-        "messages": [AIMessage("", tool_calls=[call])],
+        "messages": [call("search_tools", "s", query="email")],
         "context_tools": ["mail__send"],
     }
     said = graph.compile().invoke(state)["messages"][-1].text
