@@ -62,12 +62,21 @@ class Edited(AgentMiddleware):
         return await handler(self.edit(request))
 
 
-def over(edit):
-    """A middleware that changes the messages of each request."""
+def behind(other):
+    """Ours, and behind it what is made with its summarizer."""
     return lambda model, summarizer: [
         ContextWindowMiddleware(limits=limits_of(model), summarizer=summarizer),
-        Edited(lambda request: request.override(messages=edit(list(request.messages)))),
+        other(summarizer),
     ]
+
+
+def over(edit):
+    """A middleware that changes the messages of each request."""
+    return behind(
+        lambda _: Edited(
+            lambda request: request.override(messages=edit(list(request.messages)))
+        )
+    )
 
 
 def without_results(messages):
@@ -81,16 +90,9 @@ def without_questions(messages):
     return [HumanMessage("Go on."), *messages[:last], *messages[last + 1 :]]
 
 
-def without_rules(messages):
-    return [
-        m.model_copy(update={"content": m.text.replace("must", "may")}) if m.text else m
-        for m in messages
-    ]
-
-
-def without_marks(messages):
-    return [
-        m.model_copy(update={"content": m.text.replace(MARK, "")}) if m.text else m
+def without(text, other=""):
+    return lambda messages: [
+        m.model_copy(update={"content": m.text.replace(text, other)}) if m.text else m
         for m in messages
     ]
 
@@ -135,10 +137,7 @@ class OnlySync(AgentMiddleware):
 
 
 def summarizing(threshold):
-    return lambda model, summarizer: [
-        ContextWindowMiddleware(limits=limits_of(model), summarizer=summarizer),
-        Summarizing(summarizer, threshold),
-    ]
+    return behind(lambda summarizer: Summarizing(summarizer, threshold))
 
 
 def nothing(model, summarizer):
@@ -149,7 +148,7 @@ WRONG = {
     "test_requests_fit_their_window": nothing,
     "test_a_turn_of_many_steps_fits": nothing,
     "test_the_current_question_is_in_every_request": over(without_questions),
-    "test_a_rule_that_was_stated_early_is_still_shown": over(without_rules),
+    "test_a_rule_that_was_stated_early_is_still_shown": over(without("must", "may")),
     "test_calls_and_their_results_stay_together": over(without_results),
     "test_a_result_larger_than_the_window_fits": nothing,
     "test_a_question_larger_than_the_window_is_not_sent_again_and_again": lambda model, summarizer: [
@@ -157,14 +156,11 @@ WRONG = {
     ],
     "test_a_bad_summarizer_fails_no_turn": summarizing(20),
     "test_what_a_summary_makes_up_is_not_shown_as_if_it_had_been_said": over(
-        without_marks
+        without(MARK)
     ),
     "test_requests_extend_each_other": over(with_time),
     "test_no_summary_leaks_into_the_stream_of_an_answer": summarizing(0),
-    "test_sync_and_async_runs_send_the_same_requests": lambda model, summarizer: [
-        ContextWindowMiddleware(limits=limits_of(model)),
-        OnlySync(),
-    ],
+    "test_sync_and_async_runs_send_the_same_requests": behind(lambda _: OnlySync()),
 }
 """For each test, what it has to see."""
 

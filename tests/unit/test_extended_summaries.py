@@ -63,20 +63,18 @@ def search(query: str) -> str:
     return query
 
 
-def talk(
-    model, adapter="nodes", *, summarizer=None, summarize="background", questions=40
-):
+def talk(model, adapter="nodes", *, summarize="background"):
     """Ask until the agent has summarized, each background summary finished before the next question."""
     jobs = SummaryJobs()
     config = ContextConfig(output_reserve=0, summarize=summarize, pin_first_user=False)
     options = {
         "counter": exact_count,
-        "summarizer": summarizer or model,
+        "summarizer": model,
         "config": config,
         "jobs": jobs,
     }
     agent = agent_on(adapter, model, [search], system_prompt="You are kind.", **options)
-    for number in range(questions):
+    for number in range(40):
         agent.invoke({"messages": [HumanMessage(f"question {number} {WORDS}")]}, THREAD)
         jobs.drain(10)
         if model.summaries:
@@ -144,9 +142,9 @@ class Watch(BaseCallbackHandler):
         self.calls.append((is_ours, tuple(tags or ()), parent_run_id is not None))
 
 
-def agent_with(summarizer, jobs=None, *, model=None, **config):
+def agent_with(summarizer, jobs, **config):
     return create_context_agent(
-        model or ScriptedChatModel(),
+        ScriptedChatModel(),
         [],
         limits=ModelLimits(context_window=1000, max_output_tokens=100),
         summarizer=summarizer,
@@ -156,10 +154,10 @@ def agent_with(summarizer, jobs=None, *, model=None, **config):
     )
 
 
-def questions(count=16):
+def questions():
     return [
         {"messages": [HumanMessage(f"Question {number}: {'word ' * 60}")]}
-        for number in range(count)
+        for number in range(16)
     ]
 
 

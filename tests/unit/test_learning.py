@@ -125,11 +125,10 @@ def test_upper_bounds_hold_and_the_interval_narrows():
         chat = Chat(provider, seed=seed)
         windows = (*chat.talk(), chat.compacted())
         held.append([window.upper_tokens >= chat.true(window) for window in windows])
-        views = windows
         widths.append(
             [
                 (view.upper_tokens - view.lower_tokens) / view.total_tokens
-                for view in views
+                for view in windows
             ]
         )
     assert fmean(fmean(run) for run in held) >= 0.93

@@ -19,7 +19,6 @@ from langchain_ctxwin import (
     ConfigError,
     ContextConfig,
     ContextEngine,
-    ContextNodes,
     ContextOverflow,
     ModelInfo,
     ModelLimits,
@@ -30,7 +29,6 @@ from langchain_ctxwin.core.measuring import from_answer
 from langchain_ctxwin.models.sources import LearnedSource
 from support.agents import ask
 from support.fakes import (
-    ScriptedChatModel,
     exact_count,
     usage,
 )
@@ -304,18 +302,6 @@ def engine_of(window=WINDOW, **options):
 
 
 # How a wrong one heals
-
-
-def test_an_accepted_request_above_a_learned_limit_removes_it_from_its_conversation():
-    engine = engine_of()
-    prompt = LONG * 3  # more than the limit that was learned
-    stored = {
-        "messages": [],
-        "context_counts": {"limits": {MODEL: SMALL}},
-    }
-    node = ContextNodes(engine, system_prompt=prompt).model_node(ScriptedChatModel())
-    update = node.invoke({**stored, "messages": [HumanMessage("hello", id="1")]})
-    assert update["context_counts"]["limits"] == {}
 
 
 def test_a_limit_holds_until_its_own_model_takes_more():

@@ -230,8 +230,7 @@ def test_a_registry_is_a_memory_of_limits():
         {"context_window": {"api": 8192}},
     )
     known.learn("", {"context_window": 4096})  # a model without a name is nobody's
-    memory = known
-    assert memory.recall("other") == {}
+    assert known.recall("other") == {}
 
 
 TOO_LONG = "prompt is too long: 208656 tokens > 200000 maximum"

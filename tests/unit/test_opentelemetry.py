@@ -2,7 +2,6 @@
 
 import json
 import re
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,9 @@ from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 from opentelemetry.semconv.attributes import error_attributes
 from prometheus_client import REGISTRY, generate_latest
 
-from langchain_ctxwin import ContextConfig, ModelInfo
+from langchain_ctxwin import ContextConfig
 from langchain_ctxwin.observe import OpenTelemetrySink
-from support.agents import agent_on, ask, call, model_of, on_both
+from support.agents import PRICED, agent_on, ask, call, model_of, on_both
 from support.conversations import CharCounter
 from support.fakes import script
 from support.told import EVERY
@@ -115,7 +114,6 @@ def test_every_name_is_one_of_the_conventions_or_our_own():
 def test_an_agent_leaves_spans_and_metrics(adapter):
     """A span for each call and each compaction, children of the span in which the agent ran."""
     watched = Watched()
-    prices = ModelInfo(name="scripted", input_price=Decimal(1), output_price=Decimal(2))
     model = model_of(
         1_000,
         counter=COUNT,
@@ -127,7 +125,7 @@ def test_an_agent_leaves_spans_and_metrics(adapter):
         model,
         tools=[read],
         sinks=[watched.sink],
-        prices=prices,
+        prices=PRICED,
         counter=COUNT,
         config=config,
     )

@@ -151,11 +151,6 @@ ENGINE = ctx.ContextEngine(LARGE)
 ASKED = [HumanMessage("What is the weather like?")]
 
 
-def told(city):
-    """Say what the weather is like."""
-    return f"sunny in {city}"
-
-
 USUAL = {
     "a model in the place of an engine": (lambda: ctx.ContextNodes(MODEL), "ContextNodes(ContextEngine(limits=model))"),
     "a name in the place of limits": (lambda: ctx.ContextEngine("a-model"), "'a-model': the model's"),
@@ -188,7 +183,7 @@ USUAL = {
         lambda: ContextWindowMiddleware(summarizer=FakeListChatModel), "summarizer=<class",
     ),
     "a number among the tools of nodes": (lambda: ctx.ContextNodes(ENGINE, tools=[5]), "tools[0]=5: pass a function"),
-    "a function as the tools of nodes": (lambda: ctx.ContextNodes(ENGINE, tools=told), "a list of tools, or a"),
+    "a function as the tools of nodes": (lambda: ctx.ContextNodes(ENGINE, tools=weather.func), "a list of tools, or a"),
     "a class in the place of a guard": (
         lambda: ctx.create_context_agent(MODEL, [], guard=ctx.ToolResultGuard), "pass a ToolResultGuard",
     ),

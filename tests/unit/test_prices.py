@@ -125,13 +125,12 @@ def b64(raw):
     return base64.b64encode(raw).decode()
 
 
-def png(width, height, padding=0):
-    head = (
+def png(width, height):
+    return (
         b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
         + struct.pack(">II", width, height)
         + b"\x08\x02\0\0\0"
     )
-    return head + bytes(padding)
 
 
 def jpeg(width, height):
@@ -144,44 +143,46 @@ def jpeg(width, height):
 HEADS = (b"", b"\x89PNG", b"GIF8", b"\xff\xd8")
 
 
-def price(block, estimator=COUNT):
-    empty = estimator([HumanMessage.model_construct(content=[])])
-    return estimator([HumanMessage.model_construct(content=[block])]) - empty
+def price(block):
+    empty = COUNT([HumanMessage.model_construct(content=[])])
+    return COUNT([HumanMessage.model_construct(content=[block])]) - empty
 
 
 PNG = png(1024, 512)
+DATA = b64(PNG)
+URL = "data:image/png;base64," + DATA
 IMAGES = {
     "url": {
         "type": "image_url",
-        "image_url": {"url": "data:image/png;base64," + b64(PNG)},
+        "image_url": {"url": URL},
     },
     "responses": {
         "type": "input_image",
-        "image_url": "data:image/png;base64," + b64(PNG),
+        "image_url": URL,
     },
     "source type": {
         "type": "image",
         "source_type": "base64",
-        "data": b64(PNG),
+        "data": DATA,
         "mime_type": "image/png",
     },
-    "standard": {"type": "image", "base64": b64(PNG), "mime_type": "image/png"},
+    "standard": {"type": "image", "base64": DATA, "mime_type": "image/png"},
     "source": {
         "type": "image",
-        "source": {"type": "base64", "media_type": "image/png", "data": b64(PNG)},
+        "source": {"type": "base64", "media_type": "image/png", "data": DATA},
     },
-    "media": {"type": "media", "mime_type": "image/png", "data": b64(PNG)},
+    "media": {"type": "media", "mime_type": "image/png", "data": DATA},
     "nested bytes": {
         "type": "image",
         "image": {"format": "png", "source": {"bytes": PNG}},
     },
     "non-standard": {
         "type": "non_standard",
-        "value": {"type": "image", "base64": b64(PNG)},
+        "value": {"type": "image", "base64": DATA},
     },
     "inside a result": {
         "type": "tool_result",
-        "content": [{"type": "image", "base64": b64(PNG)}],
+        "content": [{"type": "image", "base64": DATA}],
     },
 }
 

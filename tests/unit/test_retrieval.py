@@ -88,6 +88,12 @@ def budgeted(found=(), max_context_tokens=100, **options):
     return BudgetedRetriever(max_context_tokens=max_context_tokens, **options)
 
 
+def compressing(**options):
+    return BudgetedCompressor(
+        **{"max_context_tokens": 100, "counter": Chars(), **options}
+    )
+
+
 def marked(document, truncated):
     """Return the document as a retrieval hands it out."""
     return Document(
@@ -141,9 +147,7 @@ async def test_whole_chunks_are_kept_by_score_while_they_fit(
     assert logs == (
         [{**event, "budget": options.get("max_context_tokens", 100)}] if is_cut else []
     )
-    compressor = BudgetedCompressor(
-        **{"max_context_tokens": 100, "counter": Chars(), **options}
-    )
+    compressor = compressing(**options)
     assert compressor.compress_documents([A, B, C, D], "q") == expected
     assert await compressor.acompress_documents([A, B, C, D], "another") == expected
 
@@ -197,7 +201,7 @@ def test_scores_that_rise_in_the_order_of_the_base_are_distances(scores, options
     """A base answers best first; pairs, scores in metadata and the compressor go by one rule."""
     found = [chunk(name, 5, score) for name, score in zip("abc", scores, strict=True)]
     pairs = [(chunk(name, 5), score) for name, score in zip("abc", scores, strict=True)]
-    compressor = BudgetedCompressor(max_context_tokens=100, counter=Chars(), **options)
+    compressor = compressing(**options)
     assert "".join(names(budgeted(found, **options).invoke("q"))) == kept
     assert (
         "".join(

@@ -85,10 +85,7 @@ def atool_of(name, give):
     return StructuredTool.from_function(coroutine=agive, name=name, description="Give.")
 
 
-as_text, as_json_text = (
-    tool_of("as_text", text),
-    tool_of("as_json_text", RETURNED["as_json_text"]),
-)
+as_text = tool_of("as_text", text)
 CASES = [
     *(
         (tool_of(name, give), is_async)
