@@ -174,16 +174,22 @@ def step_cuts(request: Request) -> list[int]:
 
 
 def cut(request: Request, start: int) -> View:
-    """Return the view that starts at `start`, with pins frozen; its record is still that of the view before."""
-    view = request.view
+    """Return the view that starts at `start`, with pins frozen.
+
+    Of its record only the number of messages is new: where nothing left before, the frame around it takes room, too.
+    """
+    view, messages = request.view, request.history.messages
     pinned = tuple(sorted(_pinned_before(request, start)))
+    visible = (*pinned, *range(start, len(messages)))
+    left = len(messages) - request.history.first - len(visible)
     moved = replace(
-        view, start=position_of(request.history.messages, start), pinned=pinned
+        view,
+        start=position_of(messages, start),
+        pinned=pinned,
+        record=replace(view.record, messages=left),
     )
     if not (view.cleared or view.clamped):
         return moved
-    messages = request.history.messages
-    visible = (*pinned, *range(start, len(messages)))
     visible_ids = {message_id(messages, index) for index in visible}
     clamped = {key: clamp for key, clamp in view.clamped.items() if key in visible_ids}
     return replace(moved, cleared=view.cleared & visible_ids, clamped=clamped)

@@ -261,7 +261,7 @@ def test_a_larger_newest_message_and_a_roomier_preset_show_no_less_of_it(
 def test_a_question_that_is_cut_while_counts_are_unsure_leaves_rules_their_place():
     config = ContextConfig(output_reserve=0, pin_first_user=False)
     engine = ContextEngine(ModelLimits(LIMIT), config=config)
-    rule = [HumanMessage("Never deploy on Friday."), AIMessage("Noted.")]
+    rule = [HumanMessage("Never deploy on Friday."), AIMessage("Noted. " * 20)]
     request = engine.fit([*rule, *question(2 * LIMIT)]).request
     assert "Never deploy on Friday." in request[0].text
 

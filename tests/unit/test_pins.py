@@ -118,10 +118,12 @@ def sent(engine, messages, state=None):
     return shown, fitted.report, fitted.session
 
 
-def test_a_pin_that_alone_exceeds_the_room_is_clamped_reported_and_stays_alike():
+@pytest.mark.parametrize("tokens", [700, 900])
+def test_a_pin_that_exceeds_the_room_is_clamped_reported_and_stays_alike(tokens):
+    """Also where it would fit without the frame of the first record."""
     engine, messages = (
         engine_of(),
-        chat(q3=pin(HumanMessage(text("keep this", 900), id="q3"))),
+        chat(q3=pin(HumanMessage(text("keep this", tokens), id="q3"))),
     )
     assert "q3" in engine.emergency(engine.measure(messages)).after.report["clamped"]
     shown, _, state = sent(engine, messages)
@@ -133,6 +135,11 @@ def test_a_pin_that_alone_exceeds_the_room_is_clamped_reported_and_stays_alike()
     messages += [AIMessage("yes", id="yes"), HumanMessage("and?", id="and")]
     later, report, _ = sent(engine, messages, json.loads(json.dumps(state)))
     assert (later["q3"], report["compactions"]) == (shown["q3"], 1)
+
+
+def test_what_stays_leaves_room_for_the_frame_of_a_first_record():
+    messages = [HumanMessage("Go on."), AIMessage("Yes.")] * 99
+    assert sent(engine_of(keep=0.98), messages[:-1])[1]["over_by"] == 0
 
 
 @st.composite
