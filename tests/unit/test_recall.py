@@ -334,6 +334,15 @@ def test_without_a_view_that_can_be_read_all_is_searched():
     assert shown(run(state, query="key")) == [0]
 
 
+def test_a_passage_that_is_cut_says_how_far_it_goes():
+    text = "The valve " + "is open and " * 90
+    tool = create_recall_tool(max_tokens=200)
+    page = run(calling(told(0, text)), tool=tool, query="valve")
+    [(start, stop)] = re.findall(r"\[#0, user, (\d+)-(\d+) of", page)
+    assert text[int(start) : int(stop)] in page
+    assert int(stop) < len(text)
+
+
 def test_a_message_is_read_by_its_id_or_number():
     """As the argument or as the query, also in view."""
     state = {"messages": [told(0, "The key.")]}
