@@ -187,7 +187,8 @@ class ContextNodes:
 
         When the provider refuses a request as too large, the node compacts and calls again, at most `max_recoveries`
         times; then the provider's own exception leaves the node, so that a resume runs it again. With a
-        `RoutedChatModel` its router chooses the model of each request, in the place of `model`.
+        `RoutedChatModel` its router chooses the model of each request, in the place of `model`. Of several model nodes
+        each fits its request to its own model; the other nodes go by the one that was made last.
 
         Raises:
             ConfigError: the model has tools bound, which the tool selector of these nodes is to choose.
@@ -219,7 +220,7 @@ class ContextNodes:
             message = yield from ModelCall(step, runnable, send).answer()
             return {**step.stored(), "messages": [message]}
 
-        return self._node("model_node", answer)
+        return ContextNode("model_node", answer, partial(self._step, call=runnable))
 
     def model_input(self, state: State) -> list[AnyMessage]:
         """Return the request of this state: what `build_messages` writes to `llm_input_messages`.
@@ -241,8 +242,11 @@ class ContextNodes:
         """Measure the next request of this state."""
         return self._step(state).window
 
-    def _step(self, state: State) -> AgentStep:
-        """A step of this run: what is given per request is asked for once."""
+    def _step(self, state: State, call: Any = None) -> AgentStep:
+        """A step of this run: what is given per request is asked for once.
+
+        It leads to this call, by default that of the model node that was made last.
+        """
         runtime = current_runtime()
         prompt = _resolved(self._system_prompt, state, runtime)
         tools, selector = _resolved(self._tools, state, runtime), self._selector
@@ -255,7 +259,7 @@ class ContextNodes:
             system_prompt=prompt,
             all_tools=tools,
             model=_resolved(self._model, state, runtime),
-            call=self._call,
+            call=self._call if call is None else call,
             bind=bind_inside if selector else None,
             place=place_of(runtime),
         )

@@ -174,9 +174,8 @@ class AgentStep:
         LangGraph hands the nodes of a run the same objects until a node writes others.
         """
         session = [self.state.get(key) for key in ("messages", *SESSION)]
-        return *map(id, (*session, self.model, *self.all_tools)), str(
-            self.system_prompt
-        )
+        parts = (*session, self.model, self.call, *self.all_tools)
+        return *map(id, parts), str(self.system_prompt)
 
     def request(self) -> list[AnyMessage]:
         """Return the messages of the request; one that holds nothing to answer is refused.

@@ -290,6 +290,15 @@ def test_tools_that_are_bound_to_the_model_are_the_tools_of_the_nodes():
     assert [tool["function"]["name"] for tool in tools] == ["read"]
 
 
+def test_each_model_node_goes_by_its_own_model():
+    """Also behind the other nodes, which go by the one that was made last."""
+    models = [RoutedChatModel(router(scripted(name, 8_000))) for name in "ab"]
+    nodes, state = ContextNodes(engine_of()), {"messages": [HumanMessage("hi")]}
+    made = [nodes.model_node(model) for model in models]
+    state |= nodes.budget_check.invoke(state)
+    assert [node.step(state).window.model for node in made] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("limits", "family"),
     [
