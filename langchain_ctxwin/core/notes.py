@@ -72,7 +72,7 @@ SHORT_CHARS = 40  # an answer that says no more than that it was one
 # read at a glance
 ANSWER_CHARS = CALL_CHARS = 200
 ARGUMENT_CHARS = OUTCOME_CHARS = 120
-SCRIPT_CHARS = 60
+SCRIPT_CHARS = LAST_CHARS = 60
 # Of how an agent begins to say what it does: it begins the next step alike. With 60 the same stands, for more tokens.
 OPENING_CHARS = 48
 # of a row: an object of more fields is several, or none of it would have room; of a text field kept whole, and its name
@@ -97,7 +97,9 @@ _SIGNED = re.compile(
 )
 _FRAGMENT = re.compile(r"__\w+__$|(?:self|cls|this)\.")  # a word of a program
 _SMALL_WORDS = "the this that and are was has had not for its from with"
-_TELLING = re.compile(r"[A-Za-z]{4}")  # a value that holds a word needs no label
+_TELLING = re.compile(
+    r"[A-Za-z]{4}|[a-z]{3}"
+)  # a value that holds a word needs no label
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
 _NAMING = re.compile(r"\d{6}|[A-Za-z][_-]?\d|\d[A-Za-z]|\w/\w")
 _SHAPE = str.maketrans(
@@ -141,13 +143,12 @@ _ESCAPED_QUOTE = re.compile(r"\\+\"")
 _COUNTED = re.compile(
     r"\b\d+ (?:passed|failed|errors?|skipped)\b|\bRan \d+ tests?\b|\bFAILED \([^)\n]*\)"
 )
-# Where an agent is, as its shell shows it; and a line, the first or last, that says in words what came of it.
+# Where an agent is, as its shell shows it.
 _PROMPT = re.compile(
     r"^(?:\((?:Open file|Current directory): .*\)|bash-\$|[\w.-]+@[\w.-]+:\S* [#$])\s*$\n?"
     r"|\AOBSERVATION:\n|\[Python Interpreter: \S+\]$",
     re.MULTILINE,
 )
-_SENTENCE = re.compile(r"[A-Z][\w'-]+[:,]?(?: [\w'()./:,%-]+){1,20}[.!]?")
 _CHEER = re.compile(r"\w+[.!]")  # a sentence of one word, as "Perfect!"
 # words that do not read as said by somebody else
 _UNLABELLED = re.compile(r"[^\W\d_][^\s:\uff1a]* ")
@@ -224,9 +225,9 @@ def _of_answer(
         yield RecordLine("done", f"answered: {_clipped(said, ANSWER_CHARS)}", key, USED)
     told = sentences(said[:DOCUMENT_CHARS]) if message.tool_calls else ()
     for place, sentence in enumerate(filterfalse(_CHEER.fullmatch, told)):
-        is_finding = _FINDING.search(sentence) and not _NEXT.search(sentence)
-        if is_finding or not place:
-            chars = STATEMENT_CHARS if is_finding else OPENING_CHARS
+        is_plan = _NEXT.search(sentence)
+        if not place or (_FINDING.search(sentence) and not is_plan):
+            chars = OPENING_CHARS if is_plan else STATEMENT_CHARS
             words = _clipped(sentence, chars)
             label = "" if _UNLABELLED.match(words) else "noted: "
             yield RecordLine("done", f"{label}{words}", key, USED)
@@ -252,16 +253,11 @@ def _of_answer(
     # below the last call, as what its result showed
     if not commands:
         yield from _values(said, result_key, uses=NAMED)
-    intents = [
-        sentence
-        for sentence in sentences(said[-DOCUMENT_CHARS:])
-        if _NEXT.search(sentence)
-    ]
-    # an answer that leaves nothing open closes what was
-    if intents or not message.tool_calls:
-        yield RecordLine(
-            "open", _clipped(intents[-1], STATEMENT_CHARS) if intents else "", key, USED
-        )
+    # what is done at once, and an answer that leaves nothing open, close what was
+    is_acting = message.tool_calls or commands
+    plans = [] if is_acting else sentences(said[-DOCUMENT_CHARS:])
+    intent = next(filter(_NEXT.search, reversed(plans)), "")
+    yield RecordLine("open", _clipped(intent, STATEMENT_CHARS), key, USED)
 
 
 def _of_person(
@@ -330,7 +326,8 @@ def _from_difference(value: str, others: Iterable[str]) -> str:
 
 def _outcome(text: str, *, is_error: bool = False) -> str:
     """How a call ended: its error, counts and exit status; else its text, the fields of state, or its size."""
-    text = text.strip()
+    data = _data(text)
+    text = (_unescaped(text) if data is None else text).strip()
     end = (
         text[-TAIL_CHARS:]
         if len(text) < 2 * TAIL_CHARS
@@ -347,7 +344,6 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
     if endings:
         told = ", ".join(endings)
         return f"error {told}".rstrip() if is_error else told
-    data = _data(text)
     if isinstance(data, Mapping):
         states = [
             f"{_name(name)}={value}"
@@ -364,8 +360,8 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
                 _clipped(", ".join([*states, *sizes]), OUTCOME_CHARS)
                 or f"{len(data):,} fields"
             )
-    begin = text[: 4 * OUTCOME_CHARS]
-    plain = one_line(_TAG.sub(" ", _EXIT.sub(" ", begin) if statuses else begin))
+    text = _TAG.sub(" ", _EXIT.sub(" ", text) if statuses else text).strip()
+    plain = one_line(text[: 4 * OUTCOME_CHARS])
     if len(text) < 4 * OUTCOME_CHARS and len(plain) <= OUTCOME_CHARS:
         return plain or "ok"
     return f"{len(data):,} rows" if data else _told(text, plain)
@@ -379,14 +375,14 @@ def _without_echo(text: str, asked: Iterable[str]) -> str:
 
 
 def _told(text: str, plain: str) -> str:
-    """What a longer text says of itself: its beginning where lines are few, else their number and a sentence."""
+    """What a longer text says of itself: its beginning where lines are few, else their number and the last one."""
     lines = text.split("\n")
     if len(lines) <= FEW_LINES and len(plain) <= 2 * OUTCOME_CHARS:
         return cut_short(plain, OUTCOME_CHARS)
     size = f"{len(lines):,} lines" if len(lines) > 1 else f"{len(text):,} characters"
-    begins = (sentences(_TAG.sub(" ", line))[:1] for line in (lines[0], lines[-1]))
-    told = next(filter(_SENTENCE.fullmatch, chain(*begins)), "")
-    return size + (told and f', "{_clipped(told, OUTCOME_CHARS)}"')
+    if _is_listing_or_licence(text):
+        return size
+    return f'{size}, "{_clipped(lines[-1], LAST_CHARS)}"'
 
 
 def _text(content: Any) -> str:
@@ -397,6 +393,11 @@ def _text(content: Any) -> str:
 def _result_text(result: AnyMessage) -> str:
     """The text of a result; of a page of a large one its data, without marks, counts and cursor."""
     return _PAGE_FRAME.sub("", _PROMPT.sub("", _text(result.content)))
+
+
+def _unescaped(text: str) -> str:
+    """A text that was put into data, as it was."""
+    return text.replace("\\n", "\n") if text.count("\\n") > text.count("\n") else text
 
 
 # ---- what a text shows ----------------------------------------------------------------------------------------------
@@ -598,9 +599,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     """Yield what a text names and numbers, each with the word before it."""
     if len(text) > MAX_SCAN_CHARS:
         text = f"{text[: MAX_SCAN_CHARS * 2 // 3]}\n{text[-MAX_SCAN_CHARS // 3 :]}"
-    text = _CLOSING_TAG.sub(" ", text)
-    if text.count("\\n") > text.count("\n"):  # a text in data
-        text = text.replace("\\n", "\n")
+    text = _CLOSING_TAG.sub(" ", _unescaped(text))
     for line in text.split("\n"):
         start = 0
         for match in _SIGNED.finditer(line):

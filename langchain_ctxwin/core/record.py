@@ -185,7 +185,7 @@ def render_record(record: Record | Mapping[str, Any]) -> str:
 def record_text(summary: str, record: Record) -> str:
     """Return the fenced account of what left the view, the summary above the record; empty when nothing left."""
     lines = record.beside(summary)
-    dropped_note = f"({record.messages:,} left out)" if record.messages else ""
+    dropped_note = f"({record.messages:,} messages left out)" if record.messages else ""
     safe_summary = without_marks(summary.strip())  # nothing quoted closes it
     parts = [part for part in (safe_summary, lines, dropped_note) if part]
     return "\n".join((OPENING, *parts, CLOSING)) if parts else ""
@@ -324,13 +324,10 @@ def _is_speech(line: RecordLine) -> bool:
 
 
 def _in_order(lines: Iterable[RecordLine]) -> tuple[RecordLine, ...]:
-    """The lines as they are stored and shown: rules before all others, the values of one message in one line."""
-    rules_first = sorted(
-        lines, key=lambda line: line.kind != "said" or line.uses < HOLDS
-    )
+    """The lines as they are stored and shown: the values of one message in one line."""
     joined: list[RecordLine] = []
     for (kind, _, _), run in groupby(
-        rules_first, key=lambda line: (line.kind, line.source, line.uses)
+        lines, key=lambda line: (line.kind, line.source, line.uses)
     ):
         group = [*run]
         if kind == "seen":
@@ -435,8 +432,12 @@ def _paragraphs(lines: Sequence[RecordLine]) -> Iterator[str]:
     """Statements and calls, and below each call the values of its result that no other line has."""
     calls = {line.source for line in lines if line.kind == "done"}
     written_words = set[str]()
-    for (kind, call, _), run in groupby(
-        lines, key=lambda line: (line.kind, calls & {line.source}, line.uses >= HOLDS)
+
+    def place(line: RecordLine) -> str:
+        return line.source if line.kind == "said" or line.source in calls else ""
+
+    for (kind, source), run in groupby(
+        lines, key=lambda line: (line.kind, place(line))
     ):
         texts = [line.text for line in run]
         if kind != "seen":
@@ -446,7 +447,7 @@ def _paragraphs(lines: Sequence[RecordLine]) -> Iterator[str]:
         elif kind != "seen":
             yield from (PREFIX[kind] + text for text in texts)
         elif unwritten := _without_repeats(JOINT.join(texts), written_words):
-            yield (PREFIX[kind] if call else EARLIER) + unwritten
+            yield (PREFIX[kind] if source else EARLIER) + unwritten
 
 
 def _without_repeats(text: str, written_words: set[str]) -> str:

@@ -88,10 +88,11 @@ LEAVES = {
         [SHIP, result("long\n" * 50)],
         ['done r used: ship {"to":"Oslo","fast":true} → 50 lines'],
     ),
-    "a call with one long line, which begins with a sentence": (
-        [SHIP, result("The ship leaves tonight. X" + "x" * 300)],
+    "a call with one long line": (
+        [SHIP, result("The ship leaves " + "soon " * 60 + "enough")],
         [
-            'done r used: ship {"to":"Oslo","fast":true} → 326 characters, "The ship leaves tonight."'
+            'done r used: ship {"to":"Oslo","fast":true} → 322 characters, '
+            f'"The ship leaves {"soon " * 8}soo…"'
         ],
     ),
     "how an agent begins, but for one word of cheer": (
@@ -103,7 +104,7 @@ LEAVES = {
         [
             "done a used: Now let's ship it.",
             'done a used: ship {"to":"Oslo"} → no result',
-            "open a used: Now let's ship it.",
+            "open a used: ",
         ],
     ),
     "a heading's signs name nothing": (
@@ -154,9 +155,9 @@ LEAVES = {
     "a result shows no fragments of code": (
         [
             called("read", {}),
-            result("def __init__(self):\n self.form.x in a/forms.py, asked by @ann_k"),
+            result("def __init__(self):\n self.form.x in a/forms.py, asked by @an_kr"),
         ],
-        ["seen r named: a/forms.py", "seen r shown: asked=@ann_k"],
+        ["seen r named: a/forms.py", "seen r shown: asked=@an_kr"],
     ),
     "a key that was asked for stands in the call": (
         [
@@ -277,7 +278,7 @@ LEAVES = {
         ],
         [
             "done a used: ran ls src → no result",
-            "done u used: ran ls src → 30 lines",
+            'done u used: ran ls src → 30 lines, "src/app.py has 9 lines"',
             "seen u named: T-4711",
             "seen u named: src/app.py",
         ],
@@ -350,7 +351,7 @@ LEAVES = {
             "done a used: The problem is the cache.",
             "done a used: It fails at 0x7f23b2e352b0.",
             "done a used: run {} → no result",
-            "open a used: I'll look.",
+            "open a used: ",
         ],
     ),
     "how the agent begins to say what it does, and no more of it": (
@@ -358,7 +359,7 @@ LEAVES = {
         [
             "done a used: Now let me look further further further further…",
             "done a used: run {} → no result",
-            f"open a used: Now let me look {'further ' * 9}.",
+            "open a used: ",
         ],
     ),
     "words of the agent that read as somebody's own": (
@@ -387,7 +388,7 @@ LEAVES = {
     "the lines of a text in data": (
         [called("look", {}), result('"Heights:\\nWidth 4471\\nDepth 4482"')],
         [
-            r'done r used: look {} → "Heights:\nWidth 4471\nDepth 4482"',
+            'done r used: look {} → "Heights: Width 4471 Depth 4482"',
             "seen r shown: Width=4471",
             "seen r shown: Depth=4482",
         ],
@@ -414,12 +415,14 @@ LEAVES = {
         ],
         ['done r used: bash {"command":"check"} → 41 lines, "All parts are sound."'],
     ),
-    "how a long output begins in words": (
+    "how a long output ends, without the tags around it": (
         [
-            called("edit", {"lines": "8:9"}),
-            result("File updated. Look at it.\n" + "    x = 1\n" * 40),
+            called("bash", {"command": "make check"}),
+            result("<output>\n" + "    x = 1\n" * 40 + "All is well.\n</output>"),
         ],
-        ['done r used: edit {"lines":"8:9"} → 41 lines, "File updated."'],
+        [
+            'done r used: bash {"command":"make check"} → 41 lines, "All is well."',
+        ],
     ),
     "what a checker found in an edit": (
         [
@@ -823,7 +826,7 @@ def test_a_changed_value_replaces_what_is_surely_about_the_same_thing(
 ):
     """To say both is redundant at worst; to drop one that holds is a loss."""
     record = added(record_of(said(first, "u1")), lines_of(said(second, "u2")))
-    shown = f"user: {second}" if is_replaced else f"user: {first} {second}"
+    shown = f"user: {second}" if is_replaced else f"user: {first}\nuser: {second}"
     assert render_record(record) == shown
 
 
