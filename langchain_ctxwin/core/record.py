@@ -270,8 +270,9 @@ def extended(
     """Return the record with lines added behind its own, so that what is shown begins as before.
 
     One past `room_tokens`, or with a statement that was corrected, is written anew: what was met again moves to the
-    end. Then it takes a `share` of the room, and all of it for what goes on to hold. A line that has no room leaves. It
-    waits where `kept_tokens` would have room for it, if people stated it; with `keeps_all` any line does.
+    end. Then it takes a `share` of the room, and all of it for what goes on to hold; a first one does from the start,
+    or a token less of room would make it that much smaller. A line that has no room leaves. It waits where
+    `kept_tokens` would have room for it, if people stated it; with `keeps_all` any line does.
     """
     before = (*record.waiting, *record.lines)
     old, new = _merged(before), _merged(added)
@@ -292,7 +293,8 @@ def extended(
         lines = _in_order(items.values())
     # what is shown once may be stored many times
     stored = sum(1 + len(line.text) // MAX_CHARS_PER_TOKEN for line in lines)
-    if max(stored, price(_text(lines))) > room_tokens:
+    most = room_tokens if before else int(share * room_tokens)
+    if max(stored, price(_text(lines))) > most:
         order = _by_worth(items)
 
         def fitting(most_tokens: int) -> list[Key]:

@@ -238,6 +238,13 @@ def test_a_pasted_document_takes_no_fact_of_the_conversation_along():
 )
 @example(
     made=result,
+    shares=[1.0, 3.0],
+    old=29,
+    presets=("balanced", "balanced"),
+    counter=None,
+)
+@example(
+    made=result,
     shares=[0.5, 0.5],
     old=18,
     presets=("balanced", "roomy"),
