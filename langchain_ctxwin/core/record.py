@@ -434,12 +434,8 @@ def _paragraphs(lines: Sequence[RecordLine]) -> Iterator[str]:
     """Statements and calls, and below each call the values of its result that no other line has."""
     calls = {line.source for line in lines if line.kind == "done"}
     written_words = set[str]()
-
-    def place(line: RecordLine) -> str:
-        return line.source if line.kind == "said" or line.source in calls else ""
-
-    for (kind, source), run in groupby(
-        lines, key=lambda line: (line.kind, place(line))
+    for (kind, call), run in groupby(
+        lines, key=lambda line: (line.kind, calls & {line.source})
     ):
         texts = [line.text for line in run]
         if kind != "seen":
@@ -449,7 +445,7 @@ def _paragraphs(lines: Sequence[RecordLine]) -> Iterator[str]:
         elif kind != "seen":
             yield from (PREFIX[kind] + text for text in texts)
         elif unwritten := _without_repeats(JOINT.join(texts), written_words):
-            yield (PREFIX[kind] if source else EARLIER) + unwritten
+            yield (PREFIX[kind] if call else EARLIER) + unwritten
 
 
 def _without_repeats(text: str, written_words: set[str]) -> str:

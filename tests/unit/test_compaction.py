@@ -85,7 +85,7 @@ def test_oldest_turns_leave_into_the_record_down_to_the_low_water_mark():
     compaction, after = forced(engine_of(600, pin_first_user=False), turns(10))
     lines = after.record.split("\n")
     assert (compaction.dropped_turns, len(compaction.dropped)) == (9, 18)
-    assert lines[-2:] == ["(18 left out)", "</record>"]
+    assert lines[-2:] == ["(18 messages left out)", "</record>"]
     assert lines[1].startswith("user: question ")
     assert after.report["dropped_turns"] == 9
     assert after.history_tokens <= 0.6 * (600 - after.budget.fixed_tokens)

@@ -210,7 +210,7 @@ def test_what_a_record_says_is_read_from_the_cache_when_something_is_added(
 
     def blocks(sizes, intent):
         said = joint.join("x" * size for size in sizes)
-        end = f"open: {'y' * intent}\n(1,000 left out)\n</record>"
+        end = f"open: {'y' * intent}\n(1,000 messages left out)\n</record>"
         text = f"<record> ...\n{said}\n{end}"
         (record,) = with_breakpoints([HumanMessage(text, id="ctxwin-record")], (), MARK)
         assert record.text == text

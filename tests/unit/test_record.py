@@ -91,8 +91,7 @@ LEAVES = {
     "a call with one long line": (
         [SHIP, result("The ship leaves " + "soon " * 60 + "enough")],
         [
-            'done r used: ship {"to":"Oslo","fast":true} → 322 characters, '
-            f'"The ship leaves {"soon " * 8}soo…"'
+            f'done r used: ship {{"to":"Oslo","fast":true}} → 322 characters, "The ship leaves {"soon " * 8}soo…"'
         ],
     ),
     "how an agent begins, but for one word of cheer": (
@@ -724,7 +723,7 @@ def test_every_kind_is_shown_in_its_own_way():
         ["open", "I'll check the invoice next.", "m4", 1],
     ]
     shown = (
-        "user: Never call Ann.\nuser: Ship to Oslo only.\nbook(A-17) → ok\n- order=88213 src/app.py id=7 Desk Lamp; "
+        "user: Never call Ann. Ship to Oslo only.\nbook(A-17) → ok\n- order=88213 src/app.py id=7 Desk Lamp; "
         "8 Bed\nseen earlier: 88214\nopen: I'll check the invoice next."
     )
     assert render_record({"lines": stored, "left": LEFT}) == shown
@@ -826,7 +825,7 @@ def test_a_changed_value_replaces_what_is_surely_about_the_same_thing(
 ):
     """To say both is redundant at worst; to drop one that holds is a loss."""
     record = added(record_of(said(first, "u1")), lines_of(said(second, "u2")))
-    shown = f"user: {second}" if is_replaced else f"user: {first}\nuser: {second}"
+    shown = f"user: {second}" if is_replaced else f"user: {first} {second}"
     assert render_record(record) == shown
 
 
