@@ -87,8 +87,10 @@ _INVISIBLE = (
 )
 _ABSENT = dict.fromkeys(map(ord, {*_INVISIBLE, *_CONTROLS} - {*_SPACES}))
 # Where a mark of the record could begin, in any width: what closes a block, whatever it is called, and its opening.
-# All others stay: a command with `2>&1` can be made again as it stands.
-_MARK = re.compile(rf"[<\uff1c\ufe64](?=\s*(?:/|[^\x00-\x7f]|{FENCE}))", re.IGNORECASE)
+# All others stay: a command with `2>&1` can be made again as it stands. So does one before our own arrow or ellipsis.
+_MARK = re.compile(
+    rf"[<\uff1c\ufe64](?=\s*(?:/|[^\x00-\x7f…→]|{FENCE}))", re.IGNORECASE
+)
 
 Price = Callable[[str], int]  # tokens of a text
 
@@ -275,7 +277,8 @@ def extended(
     `kept_tokens` would have room for it, if people stated it; with `keeps_all` any line does.
     """
     before = (*record.waiting, *record.lines)
-    old, new = _merged(before), _merged(added)
+    safe = (line._replace(text=one_line(line.text)) for line in added)
+    old, new = _merged(before), _merged(safe)
     # what a person or the agent says twice; a call that is made twice may come to something else
     again = {key for key in new if key in old and _is_speech(new[key])}
     is_corrected = any(old[key].text != new[key].text for key in again)
@@ -427,7 +430,8 @@ def _text(lines: Iterable[RecordLine]) -> str:
     every = [*lines]
     newest = [line for line in every if line.kind == "open"][-1:]
     others = [line for line in every if line.kind != "open"]
-    return "\n".join(_paragraphs([*others, *(line for line in newest if line.text)]))
+    shown = _paragraphs([*others, *(line for line in newest if line.text)])
+    return _MARK.sub("\u2039", "\n".join(shown))  # of two lines on one, too
 
 
 def _paragraphs(lines: Sequence[RecordLine]) -> Iterator[str]:
