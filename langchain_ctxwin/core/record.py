@@ -284,12 +284,19 @@ def extended(
     is_corrected = any(old[key].text != new[key].text for key in again)
     # of a statement that is repeated the first message may be deleted
     newest = {(new[key].kind, new[key].text): new[key] for key in again}
+
+    def is_over(line: RecordLine) -> bool:
+        may_end = line.kind == "open" or line.text.endswith(UNANSWERED)
+        return may_end and _key(line.kind, line.text) in new
+
     kept = [
-        newest.get((line.kind, line.text), line)
-        for line in before
-        if not (line.text.endswith(UNANSWERED) and _key(line.kind, line.text) in new)
+        newest.get((line.kind, line.text), line) for line in before if not is_over(line)
     ]
-    others = (line for key, line in new.items() if is_corrected or key not in again)
+    others = (
+        line
+        for key, line in new.items()
+        if line.text and (is_corrected or key not in again)
+    )
     lines = (*kept, *_in_order(others))
     items, waiting = _merged(lines), list[RecordLine]()
     if is_corrected:
@@ -351,7 +358,7 @@ def _merged(lines: Iterable[RecordLine]) -> Items:
             if line.kind == "seen" and earlier.uses > line.uses:
                 continue  # a listing that repeats what was used is no use of it
             items.pop(key, None)
-            if text:
+            if text or line.kind == "open":  # an empty one says that nothing is
                 items[key] = line._replace(text=text, uses=max(earlier.uses, line.uses))
     return items
 

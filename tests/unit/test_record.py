@@ -774,6 +774,13 @@ def test_what_happened_again_is_one_line_at_the_end(messages, kind, merged):
     ] == merged
 
 
+def test_what_is_done_later_closes_what_was_open_before():
+    record = record_of(AIMessage("I'll read a.py next.", id="plan"))
+    assert record_of(*call("a.py", "ok"), before=record).text == (
+        'read {"path":"a.py"} → ok'
+    )
+
+
 MET = [("A-1111", "m1", 1), ("B-2222", "m2", 1)]
 
 
@@ -951,8 +958,11 @@ def test_a_record_begins_as_before_until_it_is_written_anew(before, more):
     # a later row takes the place of a value that stood alone
     values = [one for one in more if one.kind == "seen" and " " not in one.text]
     after = added(record, [*values, *(one for one in more if one.kind == "open")])
-    settled = tuple(line for line in record.lines if line.kind != "open")
-    assert after.lines[: len(record.lines)] == record.lines
+    settled, later = (
+        tuple(line for line in one.lines if line.kind != "open")
+        for one in (record, after)
+    )
+    assert later[: len(settled)] == settled
     assert after.text.startswith(replace(record, lines=settled).text)
 
 
