@@ -333,7 +333,7 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
         if len(text) < 2 * TAIL_CHARS
         else f"{text[:OUTCOME_CHARS]}\n{text[-TAIL_CHARS:]}"
     )
-    failures = _FAILURE.findall(end) or [text][:is_error]
+    failures = _FAILURE.findall(end) or [text[:TAIL_CHARS]][:is_error]
     endings = [
         _clipped(_ESCAPED_QUOTE.sub('"', failure), OUTCOME_CHARS)
         for failure in failures[-1:]
