@@ -327,7 +327,9 @@ def _from_difference(value: str, others: Iterable[str]) -> str:
 def _outcome(text: str, *, is_error: bool = False) -> str:
     """How a call ended: its error, counts and exit status; else its text, the fields of state, or its size."""
     data = _data(text)
-    text = (_unescaped(text) if data is None else text).strip()
+    # a short text without quotes around it is no data: a folder of Windows may begin with an n
+    is_plain = len(text) <= OUTCOME_CHARS and text[:1] not in "\"'"
+    text = (text if is_plain or data is not None else _unescaped(text)).strip()
     end = (
         text[-TAIL_CHARS:]
         if len(text) < 2 * TAIL_CHARS
@@ -409,6 +411,8 @@ def _seen(
     """Lines for a result: of data one for each object; of other texts their values."""
     data = _data(text)
     if data is not None:
+        if text.lstrip()[:1] not in ("{", "["):
+            yield from _values(text.partition("\n")[0], key, uses=SHOWN)
         yield from islice(_rows(data, key, parameters, asked), MAX_VALUES)
     elif not _is_listing_or_licence(text):
         yield from _values(text, key, uses=SHOWN)
@@ -579,7 +583,7 @@ def _data(text: str) -> Any:
 
 
 def _json_lines(text: str) -> list[Any]:
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 def _is_listing_or_licence(text: str) -> bool:

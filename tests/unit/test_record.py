@@ -245,18 +245,23 @@ LEAVES = {
             'done r2 used: look {"q":"two"} → second',
         ],
     ),
-    "an object on each line, below a heading": (
+    "an object on each line, of any text, below a heading that names what it is of": (
         [
             called("look", {}),
-            result('2 found:\n{"id": 4411, "town": "Oslo"}\n\n{"id": 4412}\n'),
+            result('Of W-4410:\n{"id": 4411, "town": "Os\u2028lo"}\n\n{"id": 4412}\n'),
         ],
         [
-            'done r used: look {} → 2 found: {"id": 4411, "town": "Oslo"} {"id": 4412}',
+            'done r used: look {} → Of W-4410: {"id": 4411, "town": "Os lo"} {"id": 4412}',
+            "seen r named: W-4410",
             "seen r named: id=4411",
             "seen r named: id=4412",
-            "seen r named: id=4411 town=Oslo",
+            "seen r named: id=4411 town=Os lo",
             "seen r named: id=4412",
         ],
+    ),
+    "a short result with backslashes of its own": (
+        [called("save", {}), result(r"written to C:\new\notes")],
+        [r"done r used: save {} → written to C:\new\notes"],
     ),
     "a second result of one call": (
         [
