@@ -219,8 +219,7 @@ def _of_answer(
     said = said_in(message)
     commands = [] if message.tool_calls else _CODE.findall(said[:MAX_SCAN_CHARS])
     for command in commands:
-        ran = f"ran {_clipped(command, CALL_CHARS)}{UNANSWERED}"
-        yield RecordLine("done", ran, key, USED)
+        yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, USED)
     if len(said.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
         yield RecordLine("done", f"answered: {_clipped(said, ANSWER_CHARS)}", key, USED)
     told = sentences(said[:DOCUMENT_CHARS]) if message.tool_calls else ()

@@ -285,12 +285,10 @@ def extended(
     # of a statement that is repeated the first message may be deleted
     newest = {(new[key].kind, new[key].text): new[key] for key in again}
 
-    def is_over(line: RecordLine) -> bool:
-        may_end = line.kind == "open" or line.text.endswith(UNANSWERED)
-        return may_end and _key(line.kind, line.text) in new
-
     kept = [
-        newest.get((line.kind, line.text), line) for line in before if not is_over(line)
+        newest.get((line.kind, line.text), line)
+        for line in before
+        if not _is_over(line, new)
     ]
     others = (
         line
@@ -333,6 +331,15 @@ Items = dict[Key, RecordLine]
 
 def _is_speech(line: RecordLine) -> bool:
     return line.kind == "said" or (line.kind == "done" and ARROW not in line.text)
+
+
+def _is_over(line: RecordLine, new: Items) -> bool:
+    """True for a call whose outcome is known now, and for what was open until something else was said or done."""
+    later = new.get(_key(line.kind, line.text))
+    if later is None or line.kind not in ("done", "open"):
+        return False
+    has_ended = ARROW in later.text and ARROW not in line.text
+    return line.kind == "open" or has_ended or line.text.endswith(UNANSWERED)
 
 
 def _in_order(lines: Iterable[RecordLine]) -> tuple[RecordLine, ...]:

@@ -23,6 +23,7 @@ from langchain_ctxwin import (
 )
 from langchain_ctxwin.core.notes import MAX_NAMES, STATEMENT_CHARS, record_lines
 from langchain_ctxwin.core.record import (
+    ARROW,
     HOLDS,
     NAMED,
     SHOWN,
@@ -281,7 +282,7 @@ LEAVES = {
             HumanMessage("src/app.py has 9 lines\n" * 30, id="u"),
         ],
         [
-            "done a used: ran ls src → no result",
+            "done a used: ran ls src",
             'done u used: ran ls src → 30 lines, "src/app.py has 9 lines"',
             "seen u named: T-4711",
             "seen u named: src/app.py",
@@ -296,7 +297,7 @@ LEAVES = {
             ),
         ],
         [
-            "done a used: ran python run.py → no result",
+            "done a used: ran python run.py",
             "done u used: ran python run.py → 345",
         ],
     ),
@@ -1058,6 +1059,15 @@ def test_a_summary_cannot_spell_the_end_of_the_block():
     assert body == (
         "<b>Done\u2039/b>. \u2039/record> \u2039/record\uff1e \u2039/r\u0435cord> \u2039/record>"
     )
+
+
+def test_a_command_whose_output_leaves_later_stands_once():
+    asked = AIMessage("Run it.\n```bash\npython run.py\n```", id="a")
+    record = added(
+        record_of(asked),
+        [RecordLine("done", f"ran python run.py{ARROW}345", "u", USED)],
+    )
+    assert render_record(record) == "ran python run.py → 345"
 
 
 def _exchange(texts, place):
