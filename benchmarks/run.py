@@ -116,7 +116,7 @@ BENCHMARKS = (
     Benchmark(script="soak", quick="--turns 60"),
     Benchmark(
         script="reader",
-        full="--steps 15",
+        full="--steps 8",
         quick="--steps 1",
         needs="--data --model",
     ),
