@@ -17,7 +17,7 @@ from support.checkpoints import sqlite_saver
 from support.desk import CONFIG, agent_of, ask, payloads, state_of
 from support.fakes import ScriptedChatModel, echo
 
-LIMIT = 1500  # a few turns fill it
+LIMIT = 1800  # a few turns fill it, and the steps of the last one stay in view
 STEPS = 3  # tool steps of a turn, one call each
 QUESTIONS = [f"Question {number}: what is behind door {number}?" for number in range(5)]
 FATAL_CALL = f"{QUESTIONS[-1]} step 1"
