@@ -72,7 +72,7 @@ SHORT_CHARS = 40  # an answer that says no more than that it was one
 # read at a glance
 ANSWER_CHARS = CALL_CHARS = 200
 ARGUMENT_CHARS = OUTCOME_CHARS = 120
-SCRIPT_CHARS = LAST_CHARS = 60
+SCRIPT_CHARS = LAST_CHARS = 60  # of a script in a call; of a long output, its last line
 # Of how an agent begins to say what it does: it begins the next step alike. With 60 the same stands, for more tokens.
 OPENING_CHARS = 48
 # of a row: an object of more fields is several, or none of it would have room; of a text field kept whole, and its name
@@ -97,9 +97,8 @@ _SIGNED = re.compile(
 )
 _FRAGMENT = re.compile(r"__\w+__$|(?:self|cls|this)\.")  # a word of a program
 _SMALL_WORDS = "the this that and are was has had not for its from with"
-_TELLING = re.compile(
-    r"[A-Za-z]{4}|[a-z]{3}"
-)  # a value that holds a word needs no label
+# a value that holds a word needs no label
+_TELLING = re.compile(r"[A-Za-z]{4}|[a-z]{3}")
 _NO_NAME = re.compile(r"[^\w.@#$€%/-]+")
 _NAMING = re.compile(r"\d{6}|[A-Za-z][_-]?\d|\d[A-Za-z]|\w/\w")
 _SHAPE = str.maketrans(
@@ -326,7 +325,7 @@ def _from_difference(value: str, others: Iterable[str]) -> str:
 def _outcome(text: str, *, is_error: bool = False) -> str:
     """How a call ended: its error, counts and exit status; else its text, the fields of state, or its size."""
     data = _data(text)
-    # a short text without quotes around it is no data: a folder of Windows may begin with an n
+    # A backslash of a short text without quotes is one: in a path of Windows an n may follow it.
     is_plain = len(text) <= OUTCOME_CHARS and text[:1] not in "\"'"
     text = (text if is_plain or data is not None else _unescaped(text)).strip()
     end = (

@@ -272,9 +272,10 @@ def extended(
     """Return the record with lines added behind its own, so that what is shown begins as before.
 
     One past `room_tokens`, or with a statement that was corrected, is written anew: what was met again moves to the
-    end. Then it takes a `share` of the room, and all of it for what goes on to hold; a first one does from the start,
-    or a token less of room would make it that much smaller. A line that has no room leaves. It waits where
-    `kept_tokens` would have room for it, if people stated it; with `keeps_all` any line does.
+    end. Then it takes a `share` of the room, and all of it for what goes on to hold. A first record takes no more than
+    that from the start: else all lines would stand in one room, and a share of them in a room of one token less.
+    A line that has no room leaves. It waits where `kept_tokens` would have room for it, if people stated it; with
+    `keeps_all` any line does.
     """
     before = (*record.waiting, *record.lines)
     safe = (line._replace(text=one_line(line.text)) for line in added)
@@ -284,7 +285,6 @@ def extended(
     is_corrected = any(old[key].text != new[key].text for key in again)
     # of a statement that is repeated the first message may be deleted
     newest = {(new[key].kind, new[key].text): new[key] for key in again}
-
     kept = [
         newest.get((line.kind, line.text), line)
         for line in before

@@ -102,8 +102,8 @@ class Session:
 
         `since` is the position of the latest compaction, `unbound` the one before which reasoning is left out, where
         that is another, `unsealed` the same after a provider refused what it had signed itself. `ineffective` counts
-        summaries in a row, across user messages, that failed or freed too little; `dropped_turns` those that left
-        without one.
+        summaries in a row, across user messages, that failed or freed too little; `dropped_turns` counts turns that
+        left without a summary.
         """
         return int(self.guard.get(name, 0))
 
