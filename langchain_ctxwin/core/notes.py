@@ -59,6 +59,14 @@ _PAGE_FRAME = re.compile(
     rf"|\[[^\[\n]*{READ_MORE}\({CURSOR}=.*$",
     re.MULTILINE,
 )
+# A result of a server of tools, as the Model Context Protocol's own package prints it; and how one says that it failed.
+_PRINTED = re.compile(
+    r"TextContent\(type='text', text='((?:[^'\\]|\\.)*+)'"
+    r"|TextContent\(type='text', text=\"((?:[^\"\\]|\\.)*+)\""
+)
+_SAYS_FAILED = re.compile(r"isError(?:=|\": ?)[Tt]rue")
+_ESCAPE = re.compile(r"\\.")
+_ESCAPED = {r"\n": "\n", r"\t": "\t", r"\\": "\\", r"\'": "'", r"\"": '"'}
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
 # taken from one text that a result showed, the rarest first: more are words of a program
 MAX_NAMES = 8
@@ -127,7 +135,8 @@ _STATE_FIELD = re.compile(
     re.IGNORECASE,
 )
 _EXIT = re.compile(
-    r"<?\b(?:return ?code|exit(?:ed)?(?: with)?(?: (?:code|status))?)\b[ :=>]{1,3}(-?\d+)",
+    r"(?:\[[\w ]{1,40})?<?\b(?:return ?code|exit(?:ed)?(?: with)?(?: (?:code|status))?)\b[ :=>]{1,3}(-?\d+)"
+    r"(?:\.?\])?",
     re.IGNORECASE,
 )
 _FAILURE = re.compile(
@@ -243,7 +252,9 @@ def _of_answer(
         text, outcome = "", UNANSWERED
         if result is not None:
             text = _without_echo(_result_text(result), texts)
-            outcome = ARROW + _outcome(text, is_error=result.status == "error")
+            end = _text(result.content)[-OUTCOME_CHARS:]
+            is_error = result.status == "error" or bool(_SAYS_FAILED.search(end))
+            outcome = ARROW + _outcome(text, is_error=is_error)
         call_text = _call(call["name"], args)
         yield RecordLine("done", call_text + outcome, result_key, USED)
         yield from _values("\n".join(texts), result_key, uses=USED)
@@ -343,12 +354,13 @@ def _outcome(text: str, *, is_error: bool = False) -> str:
     endings += [f"exit {status}" for status in statuses if status != "0"]
     if endings:
         told = ", ".join(endings)
-        return f"error {told}".rstrip() if is_error else told
+        is_named = not is_error or told.lower().startswith("error")
+        return told if is_named else f"error {told}".rstrip()
     if isinstance(data, Mapping):
         states = [
             f"{_name(name)}={value}"
             for name, value in data.items()
-            if _STATE_FIELD.search(name)
+            if _STATE_FIELD.search(name) and not isinstance(value, Mapping | list)
         ]
         sizes = [
             f"{len(value):,} {_name(name)}"
@@ -391,8 +403,15 @@ def _text(content: Any) -> str:
 
 
 def _result_text(result: AnyMessage) -> str:
-    """The text of a result; of a page of a large one its data, without marks, counts and cursor."""
-    return _PAGE_FRAME.sub("", _PROMPT.sub("", _text(result.content)))
+    """The text of a result, without what a server wrapped it in; of a page of a large one its data alone."""
+    text = _text(result.content)
+    if printed := _PRINTED.findall(text):
+        written = "\n".join(map("".join, printed))
+        text = _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[0], escape[0]), written)
+    data = _data(text) if '"content"' in text else None
+    if isinstance(data, Mapping) and isinstance(data.get("content"), list):
+        text = _text(data["content"]) or text  # as the protocol sends it
+    return _PAGE_FRAME.sub("", _PROMPT.sub("", text))
 
 
 def _unescaped(text: str) -> str:

@@ -445,6 +445,61 @@ LEAVES = {
             'done r used: bash {"command":"run"} → conf.exceptions.ImproperlyConfigured: no key'
         ],
     ),
+    "what a server of tools says, as Python prints it": (
+        [
+            called("tool", {}),
+            result(
+                "content=[TextContent(type='text', text='It\\'s at\\nC:\\\\x, \"B-17\"', annotations=None), "
+                "TextContent(type='text', text=\"it's\", annotations=None)] isError=False"
+            ),
+        ],
+        [
+            r"""done r used: tool {} → It's at C:\x, "B-17" it's""",
+            "seen r named: B-17",
+        ],
+    ),
+    "what a server of tools says, as it sends it, and that it failed": (
+        [
+            called("tool", {}),
+            result(
+                json.dumps(
+                    {
+                        "content": [{"type": "text", "text": "no table\n" * 40}],
+                        "isError": True,
+                    }
+                )
+            ),
+        ],
+        [f"done r used: tool {{}} → error {'no table ' * 12}no table no…"],
+    ),
+    "an error in a server's words says once that it is one": (
+        [
+            called("tool", {}),
+            result(
+                "content=[TextContent(type='text', text='Error: no table', annotations=None)] isError=True"
+            ),
+        ],
+        ["done r used: tool {} → Error: no table"],
+    ),
+    "how a command ended stands in no line of its own": (
+        [
+            called("bash", {"command": "check"}),
+            result(
+                "checked one of the parts\n" * 40
+                + "[Command finished with exit code 0]"
+            ),
+        ],
+        [
+            'done r used: bash {"command":"check"} → 40 lines, "checked one of the parts"'
+        ],
+    ),
+    "a field of state that holds others is no state": (
+        [
+            called("look", {}),
+            result(json.dumps({"total": {"a": "few"}, "text": "much " * 99})),
+        ],
+        ["done r used: look {} → 2 fields"],
+    ),
     "the two names of a fact stay together": (
         [
             called("look", {}),
