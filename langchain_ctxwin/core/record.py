@@ -61,6 +61,10 @@ FEW_THINGS = 60
 # the room. Of .7, .8, .9 and 1 this is the least that shows within .003 as much of `benchmarks/sufficiency.py` as any;
 # all of the room costs 4 % more at 4k and 3 % at 8k.
 REWRITTEN_SHARE = 0.8
+# Of that room: what calls, and numbers that a result merely showed, have of it together, the newest first. A record
+# without this bound costs 3 % more of `benchmarks/sufficiency.py` and 6 % more of the arena at 8k, and shows less of
+# what comes next: calls are most of its text.
+PASSING_SHARE = 0.15
 MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
 # what a value is written in, whatever the language around it
@@ -303,9 +307,13 @@ def extended(
     stored = sum(1 + len(line.text) // MAX_CHARS_PER_TOKEN for line in lines)
     most = room_tokens if before else int(share * room_tokens)
     if max(stored, price(_text(lines))) > most:
-        order = _by_worth(items)
+        by_worth = _by_worth(items)
+        passing = [key for key in by_worth if _is_passing(items[key])]
 
         def fitting(most_tokens: int) -> list[Key]:
+            few = _fitting(items, passing, int(PASSING_SHARE * most_tokens), price)
+            left = {*passing[few:]}
+            order = [key for key in by_worth if key not in left]
             number = _fitting(items, order, int(share * most_tokens), price)
             lasting = (key for key in order[number:] if items[key].uses >= HOLDS)
             every = [*order[:number], *lasting]
@@ -340,6 +348,12 @@ def _is_over(line: RecordLine, new: Items) -> bool:
         return False
     has_ended = ARROW in later.text and ARROW not in line.text
     return line.kind == "open" or has_ended or line.text.endswith(UNANSWERED)
+
+
+def _is_passing(line: RecordLine) -> bool:
+    """True for a call, and for what a result merely showed."""
+    shown = line.kind == "seen" and line.uses == SHOWN
+    return shown or (line.kind == "done" and line.uses < HOLDS)
 
 
 def _in_order(lines: Iterable[RecordLine]) -> tuple[RecordLine, ...]:

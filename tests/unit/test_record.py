@@ -26,6 +26,7 @@ from langchain_ctxwin.core.record import (
     ARROW,
     HOLDS,
     NAMED,
+    PASSING_SHARE,
     SHOWN,
     USED,
     Record,
@@ -770,6 +771,10 @@ def seen_line(text, source, uses):
     return RecordLine("seen", text, source, uses)
 
 
+def done_line(text, source):
+    return RecordLine("done", text, source, USED)
+
+
 def call(path, text):
     return [called("read", {"path": path}), result(text)]
 
@@ -996,6 +1001,17 @@ def test_the_room_is_not_exceeded(price, before, more, room):
     limits = {"room": room, "price": price}
     record = added(added(Record(), before, **limits), more, **limits)
     assert not record.lines or price(render_record(record)) <= room
+
+
+def test_a_record_that_is_written_anew_has_most_of_its_room_for_more_than_calls():
+    rows = [seen_line(f"lamp A-{n} 9.50", f"m{n}", NAMED) for n in range(9)]
+    calls = [done_line(f"look {n}{ARROW}found it there", f"c{n}") for n in range(90)]
+    record = added(Record(), [*rows, *calls], room=1_000, price=len)
+    text = render_record(record)
+    assert all(row.text in text for row in rows)
+    told = [line for line in record.lines if line.kind == "done"]
+    assert told == calls[-len(told) :]
+    assert 0 < sum(len(line.text) for line in told) <= PASSING_SHARE * 1_000
 
 
 def test_a_rule_waits_while_a_request_has_no_room_for_it_and_is_shown_again_with_the_room():
