@@ -320,7 +320,11 @@ def extended(
             return every[: _fitting(items, every, most_tokens, price)]
 
         shown = fitting(room_tokens)
-        lines = _in_order(_chosen(items, shown))
+        chosen = _chosen(items, shown)
+        calls = {line.source for line in chosen if line.kind == "done"}
+        # what stands below no call comes first, as one table
+        chosen.sort(key=lambda line: line.kind != "seen" or line.source in calls)
+        lines = _in_order(chosen)
         if kept_tokens > room_tokens:
             hidden = {*fitting(kept_tokens)}.difference(shown)
             # talk apart

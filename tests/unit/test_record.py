@@ -1014,6 +1014,17 @@ def test_a_record_that_is_written_anew_has_most_of_its_room_for_more_than_calls(
     assert 0 < sum(len(line.text) for line in told) <= PASSING_SHARE * 1_000
 
 
+def test_rows_whose_calls_left_are_one_table_when_the_record_is_written_anew():
+    rows = [seen_line(f"id={n}-A cost={n}.50", f"m{n}", USED) for n in range(4)]
+    talk = [RecordLine("said", f"I like number {n}.", f"u{n}", USED) for n in range(4)]
+    older = [done_line(f"look {n}{ARROW}{'found ' * 20}", f"c{n}") for n in range(9)]
+    mixed = itertools.chain(*zip(rows, talk, strict=True))
+    text = render_record(added(Record(), [*mixed, *older], room=300, price=len))
+    table = "seen earlier: id=0-A cost=0.50; 1-A 1.50; 2-A 2.50; 3-A 3.50"
+    said_ = "user: I like number 0. I like number 1. I like number 2. I like number 3."
+    assert text.startswith(f"{table}\n{said_}")
+
+
 def test_a_rule_waits_while_a_request_has_no_room_for_it_and_is_shown_again_with_the_room():
     """What was only done or seen leaves: it can be found again by its call."""
     asked = HumanMessage("Never ship to Oslo.", id="rule")
