@@ -307,26 +307,14 @@ def extended(
     stored = sum(1 + len(line.text) // MAX_CHARS_PER_TOKEN for line in lines)
     most = room_tokens if before else int(share * room_tokens)
     if max(stored, price(_text(lines))) > most:
-        by_worth = _by_worth(items)
-        passing = [key for key in by_worth if _is_passing(items[key])]
-
-        def fitting(most_tokens: int) -> list[Key]:
-            few = _fitting(items, passing, int(PASSING_SHARE * most_tokens), price)
-            left = {*passing[few:]}
-            order = [key for key in by_worth if key not in left]
-            number = _fitting(items, order, int(share * most_tokens), price)
-            lasting = (key for key in order[number:] if items[key].uses >= HOLDS)
-            every = [*order[:number], *lasting]
-            return every[: _fitting(items, every, most_tokens, price)]
-
-        shown = fitting(room_tokens)
+        shown = _kept(items, room_tokens, price, share)
         chosen = _chosen(items, shown)
         calls = {line.source for line in chosen if line.kind == "done"}
         # what stands below no call comes first, as one table
         chosen.sort(key=lambda line: line.kind != "seen" or line.source in calls)
         lines = _in_order(chosen)
         if kept_tokens > room_tokens:
-            hidden = {*fitting(kept_tokens)}.difference(shown)
+            hidden = {*_kept(items, kept_tokens, price, share)}.difference(shown)
             # talk apart
             waiting = [
                 line
@@ -352,12 +340,6 @@ def _is_over(line: RecordLine, new: Items) -> bool:
         return False
     has_ended = ARROW in later.text and ARROW not in line.text
     return line.kind == "open" or has_ended or line.text.endswith(UNANSWERED)
-
-
-def _is_passing(line: RecordLine) -> bool:
-    """True for a call, and for what a result merely showed."""
-    shown = line.kind == "seen" and line.uses == SHOWN
-    return shown or (line.kind == "done" and line.uses < HOLDS)
 
 
 def _in_order(lines: Iterable[RecordLine]) -> tuple[RecordLine, ...]:
@@ -434,6 +416,25 @@ def _by_worth(items: Items) -> list[Key]:
                 place = 1 if uses >= USED and len(group) <= FEW_THINGS else rank
                 waits[key] = wait * place * max(1, len(line.text) / VALUE_CHARS)
     return sorted(waits, key=lambda key: waits[key])
+
+
+def _kept(items: Items, room_tokens: int, price: Price, share: float) -> list[Key]:
+    """The lines that a record has which is written anew, in the order in which they get room."""
+    order = _by_worth(items)
+    passing = [key for key in order if _is_passing(items[key])]
+    few = _fitting(items, passing, int(PASSING_SHARE * room_tokens), price)
+    left = {*passing[few:]}
+    order = [key for key in order if key not in left]
+    number = _fitting(items, order, int(share * room_tokens), price)
+    lasting = (key for key in order[number:] if items[key].uses >= HOLDS)
+    every = [*order[:number], *lasting]
+    return every[: _fitting(items, every, room_tokens, price)]
+
+
+def _is_passing(line: RecordLine) -> bool:
+    """True for a call, and for what a result merely showed."""
+    shown = line.kind == "seen" and line.uses == SHOWN
+    return shown or (line.kind == "done" and line.uses < HOLDS)
 
 
 def _fitting(items: Items, order: Sequence[Key], room_tokens: int, price: Price) -> int:
