@@ -43,19 +43,15 @@ MAX_COUNT = 10**12
 Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
 """A stored number: what is none is not read."""
 
-# How old a line may be among its like, by kind and use, at equal worth: what a call takes 32 times as old as a call.
-# More for what was done costs planted facts at the end of the arena at 8k: .97 with 2, .96 with 3, .93 with 6.
+# How old a line may be among its like, by kind and use, at equal worth: what a call takes 64 times as old as a call.
 LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
     "said": (1, 1, 8, 1_000, 1_000),
-    "done": (2, 2, 2, 2, 1_000),
-    "seen": (0.25, 8, 64, 64, 1_000),
+    "done": (1, 1, 1, 1, 1_000),
+    "seen": (1, 8, 64, 64, 1_000),
     "open": (1_000, 1_000, 1_000, 1_000, 1_000),
 }
 # of what was seen, a call with a key or two: longer things wait longer
 VALUE_CHARS = 32
-# Used things of one message that share a rank; more are a log or a listing. Without a bound .94 of the arena's planted
-# facts stand in the last request at 8k, with it .97.
-FEW_THINGS = 60
 # Of its room: what a record that was full is written anew to, so that lines can be added to it for a while. Between
 # two writings its text only grows, and what stands in it stays in the provider's prompt cache. What holds has all of
 # the room. Of .7, .8, .9 and 1 this is the least that shows within .003 as much of `benchmarks/sufficiency.py` as any;
@@ -397,7 +393,7 @@ def _key(kind: Kind, text: str) -> Key:
 def _by_worth(items: Items) -> list[Key]:
     """The lines in the order in which they get room: by age among their like, of which each can bear so much.
 
-    Of what one message showed, long things and those that stand far behind wait longer.
+    Of what one message showed, long things wait longer, and so do those that stand far behind unless a call takes them.
     """
     waits: dict[Key, float] = {}
     ages = Counter[tuple[Kind, int]]()
@@ -413,7 +409,7 @@ def _by_worth(items: Items) -> list[Key]:
             if kind != "seen":
                 waits[key] = wait
             else:
-                place = 1 if uses >= USED and len(group) <= FEW_THINGS else rank
+                place = 1 if uses >= USED else rank
                 waits[key] = wait * place * max(1, len(line.text) / VALUE_CHARS)
     return sorted(waits, key=lambda key: waits[key])
 
