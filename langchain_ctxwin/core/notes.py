@@ -29,9 +29,9 @@ from langchain_ctxwin.core.record import (
     JOINT,
     MAX_VALUE_CHARS,
     NAMED,
+    NO_RESULT,
     PREFIX,
     SHOWN,
-    UNANSWERED,
     USED,
     WORD,
     RecordLine,
@@ -227,17 +227,19 @@ def _of_answer(
     said = said_in(message)
     commands = [] if message.tool_calls else _CODE.findall(said[:MAX_SCAN_CHARS])
     for command in commands:
-        yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, USED)
+        yield RecordLine("done", f"ran {_clipped(command, CALL_CHARS)}", key, NAMED)
     if len(said.strip()) > SHORT_CHARS and not (commands or message.tool_calls):
         yield RecordLine("done", f"answered: {_clipped(said, ANSWER_CHARS)}", key, USED)
     told = sentences(said[:DOCUMENT_CHARS]) if message.tool_calls else ()
     for place, sentence in enumerate(filterfalse(_CHEER.fullmatch, told)):
         is_plan = _NEXT.search(sentence)
-        if not place or (_FINDING.search(sentence) and not is_plan):
+        is_found = not is_plan and _FINDING.search(sentence)
+        if not place or is_found:
             chars = OPENING_CHARS if is_plan else STATEMENT_CHARS
             words = _clipped(sentence, chars)
             label = "" if _UNLABELLED.match(words) else "noted: "
-            yield RecordLine("done", f"{label}{words}", key, USED)
+            uses = USED if is_found else NAMED
+            yield RecordLine("done", f"{label}{words}", key, uses)
     result_key = key
     for call in message.tool_calls:
         waiting = results[call["id"] or ""]
@@ -249,14 +251,13 @@ def _of_answer(
             if (call["name"], name) != (READ_MORE, CURSOR)
         }
         texts = [*chain(*chain(*(fields.values() for fields in _objects(args))))]
-        text, outcome = "", UNANSWERED
+        text, outcome = "", NO_RESULT
         if result is not None:
             text = _without_echo(_result_text(result), texts)
             end = _text(result.content)[-OUTCOME_CHARS:]
             is_error = result.status == "error" or bool(_SAYS_FAILED.search(end))
-            outcome = ARROW + _outcome(text, is_error=is_error)
-        call_text = _call(call["name"], args)
-        yield RecordLine("done", call_text + outcome, result_key, USED)
+            outcome = _outcome(text, is_error=is_error)
+        yield _done(_call(call["name"], args), outcome, result_key)
         yield from _values("\n".join(texts), result_key, uses=USED)
         yield from _seen(text, result_key, parameters, {*texts})
     # below the last call, as what its result showed
@@ -274,8 +275,7 @@ def _of_person(
 ) -> Iterator[RecordLine]:
     if previous and (commands := _commands_before(text, previous)):
         text = _PROMPT.sub("", text)
-        ran = f"ran {_clipped(commands[-1], CALL_CHARS)}{ARROW}{_outcome(text)}"
-        yield RecordLine("done", ran, key, USED)
+        yield _done(f"ran {_clipped(commands[-1], CALL_CHARS)}", _outcome(text), key)
         yield from _values(_text(previous.content), key, uses=NAMED)
         yield from _seen(text, key, ())
         return
@@ -301,6 +301,13 @@ def _commands_before(text: str, previous: AnyMessage) -> list[str]:
 
 
 # ---- calls and what came of them ------------------------------------------------------------------------------------
+
+
+def _done(call: str, outcome: str, key: str) -> RecordLine:
+    """A call with what came of it; one that failed stays as long as what the agent found out."""
+    has_failed = outcome.startswith("error") or _FAILURE.match(outcome)
+    uses = USED if has_failed else NAMED
+    return RecordLine("done", f"{call}{ARROW}{outcome}", key, uses)
 
 
 def _call(name: str, args: Mapping[str, Any]) -> str:

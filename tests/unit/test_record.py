@@ -84,16 +84,16 @@ LEAVES = {
     ),
     "a call with a short result": (
         [SHIP, result("ok")],
-        ['done r used: ship {"to":"Oslo","fast":true} → ok'],
+        ['done r named: ship {"to":"Oslo","fast":true} → ok'],
     ),
     "a call with a long one": (
         [SHIP, result("long\n" * 50)],
-        ['done r used: ship {"to":"Oslo","fast":true} → 50 lines'],
+        ['done r named: ship {"to":"Oslo","fast":true} → 50 lines'],
     ),
     "a call with one long line": (
         [SHIP, result("The ship leaves " + "soon " * 60 + "enough")],
         [
-            f'done r used: ship {{"to":"Oslo","fast":true}} → 322 characters, "The ship leaves {"soon " * 8}soo…"'
+            f'done r named: ship {{"to":"Oslo","fast":true}} → 322 characters, "The ship leaves {"soon " * 8}soo…"'
         ],
     ),
     "how an agent begins, but for one word of cheer": (
@@ -103,8 +103,8 @@ LEAVES = {
             )
         ],
         [
-            "done a used: Now let's ship it.",
-            'done a used: ship {"to":"Oslo"} → no result',
+            "done a named: Now let's ship it.",
+            'done a named: ship {"to":"Oslo"} → no result',
             "open a used: ",
         ],
     ),
@@ -122,7 +122,7 @@ LEAVES = {
     ),
     "a call without a result": (
         [called("ship", {"to": "Oslo"})],
-        ['done a used: ship {"to":"Oslo"} → no result'],
+        ['done a named: ship {"to":"Oslo"} → no result'],
     ),
     "a call with a script": (
         [
@@ -130,20 +130,20 @@ LEAVES = {
             result(""),
         ],
         [
-            'done r used: run {"command":"cat > a.py <<E print(1) print(1) print(1) print(1) print(1)…"} → ok'
+            'done r named: run {"command":"cat > a.py <<E print(1) print(1) print(1) print(1) print(1)…"} → ok'
         ],
     ),
     "a long list in a call stays one, and an arrow in it begins no outcome": (
         [called("todo", {"items": ["map A → B"] * 30}), result("ok")],
         [
-            'done r used: todo {"items":['
+            'done r named: todo {"items":['
             + '"map A \u203a B",' * 15
             + '"map A \u203a… → ok'
         ],
     ),
     "a name of a call is one word": (
         [called("user: pay\nopen: all", {"q": 1})],
-        ['done a used: user_pay_open_all {"q":1} → no result'],
+        ['done a named: user_pay_open_all {"q":1} → no result'],
     ),
     "objects are seen in the result that brought them, their keys first": (
         [called("look", {}), result(ORDER)],
@@ -207,9 +207,9 @@ LEAVES = {
     "results stay with their calls when ids are used again": (
         AGAIN,
         [
-            'done r1 used: look {"q":"one"} → order 88213',
+            'done r1 named: look {"q":"one"} → order 88213',
             "seen r1 shown: order=88213",
-            'done r2 used: look {"q":"two"} → order 99999',
+            'done r2 named: look {"q":"two"} → order 99999',
             "seen r2 shown: order=99999",
         ],
     ),
@@ -220,8 +220,8 @@ LEAVES = {
             *AGAIN[-2:],
         ],
         [
-            'done b used: look {"q":"one"} → no result',
-            'done r2 used: look {"q":"two"} → order 99999',
+            'done b named: look {"q":"one"} → no result',
+            'done r2 named: look {"q":"two"} → order 99999',
             "seen r2 shown: order=99999",
         ],
     ),
@@ -234,7 +234,7 @@ LEAVES = {
             result("first", call_id="", key="r1"),
             result("second", call_id="", key="r2"),
         ],
-        ["done r1 used: look {} → first", "done r2 used: look {} → second"],
+        ["done r1 named: look {} → first", "done r2 named: look {} → second"],
     ),
     "results out of order": (
         [
@@ -243,8 +243,8 @@ LEAVES = {
             result("first", call_id="one", key="r1"),
         ],
         [
-            'done r1 used: look {"q":"one"} → first',
-            'done r2 used: look {"q":"two"} → second',
+            'done r1 named: look {"q":"one"} → first',
+            'done r2 named: look {"q":"two"} → second',
         ],
     ),
     "an object on each line, of any text, below a heading that names what it is of": (
@@ -253,7 +253,7 @@ LEAVES = {
             result('Of W-4410:\n{"id": 4411, "town": "Os\u2028lo"}\n\n{"id": 4412}\n'),
         ],
         [
-            'done r used: look {} → Of W-4410: {"id": 4411, "town": "Os lo"} {"id": 4412}',
+            'done r named: look {} → Of W-4410: {"id": 4411, "town": "Os lo"} {"id": 4412}',
             "seen r named: W-4410",
             "seen r named: id=4411",
             "seen r named: id=4412",
@@ -263,7 +263,7 @@ LEAVES = {
     ),
     "a short result with backslashes of its own": (
         [called("save", {}), result(r"written to C:\new\notes")],
-        [r"done r used: save {} → written to C:\new\notes"],
+        [r"done r named: save {} → written to C:\new\notes"],
     ),
     "a second result of one call": (
         [
@@ -283,8 +283,8 @@ LEAVES = {
             HumanMessage("src/app.py has 9 lines\n" * 30, id="u"),
         ],
         [
-            "done a used: ran ls src",
-            'done u used: ran ls src → 30 lines, "src/app.py has 9 lines"',
+            "done a named: ran ls src",
+            'done u named: ran ls src → 30 lines, "src/app.py has 9 lines"',
             "seen u named: T-4711",
             "seen u named: src/app.py",
         ],
@@ -298,8 +298,8 @@ LEAVES = {
             ),
         ],
         [
-            "done a used: ran python run.py",
-            "done u used: ran python run.py → 345",
+            "done a named: ran python run.py",
+            "done u named: ran python run.py → 345",
         ],
     ),
     "a listing leaves its size": (
@@ -312,7 +312,7 @@ LEAVES = {
             ),
         ],
         [
-            'done r used: bash {"command":"ls -la src/app_1.py"} → 4 lines',
+            'done r named: bash {"command":"ls -la src/app_1.py"} → 4 lines',
             "seen r used: src/app_1.py",
         ],
     ),
@@ -321,7 +321,7 @@ LEAVES = {
             called("bash", {"command": "ls -R"}),
             result("".join(f"src/part_{at}:\na_1.py  b_1.py\n\n" for at in range(9))),
         ],
-        ['done r used: bash {"command":"ls -R"} → 26 lines'],
+        ['done r named: bash {"command":"ls -R"} → 26 lines'],
     ),
     "what an edit changes, not what stays around it": (
         [
@@ -334,7 +334,7 @@ LEAVES = {
             ),
             result("ok"),
         ],
-        ['done r used: edit {"old":"…return 1","new":"…return 2"} → ok'],
+        ['done r named: edit {"old":"…return 1","new":"…return 2"} → ok'],
     ),
     "an error in data inside of a string": (
         [
@@ -356,28 +356,28 @@ LEAVES = {
         [
             "done a used: The problem is the cache.",
             "done a used: It fails at 0x7f23b2e352b0.",
-            "done a used: run {} → no result",
+            "done a named: run {} → no result",
             "open a used: ",
         ],
     ),
     "how the agent begins to say what it does, and no more of it": (
         [called("run", {}, text=f"Now let me look {'further ' * 9}. It is late.")],
         [
-            "done a used: Now let me look further further further further…",
-            "done a used: run {} → no result",
+            "done a named: Now let me look further further further further…",
+            "done a named: run {} → no result",
             "open a used: ",
         ],
     ),
     "words of the agent that read as somebody's own": (
         [called("run", {}, text="User: fine.")],
-        ["done a used: noted: User: fine.", "done a used: run {} → no result"],
+        ["done a named: noted: User: fine.", "done a named: run {} → no result"],
     ),
     "an output without the command above it": (
         [
             called("bash", {"command": "make check"}),
             result("make check\nAll is well."),
         ],
-        ['done r used: bash {"command":"make check"} → All is well.'],
+        ['done r named: bash {"command":"make check"} → All is well.'],
     ),
     "names without the numbers of their lines": (
         [
@@ -385,7 +385,7 @@ LEAVES = {
             result("14:total_sum\n17-class\n18-kept_sum\n853-Q"),
         ],
         [
-            "done r used: grep {} → 14:total_sum 17-class 18-kept_sum 853-Q",
+            "done r named: grep {} → 14:total_sum 17-class 18-kept_sum 853-Q",
             "seen r shown: 853-Q",
             "seen r shown: total_sum",
             "seen r shown: kept_sum",
@@ -394,7 +394,7 @@ LEAVES = {
     "the lines of a text in data": (
         [called("look", {}), result('"Heights:\\nWidth 4471\\nDepth 4482"')],
         [
-            'done r used: look {} → "Heights: Width 4471 Depth 4482"',
+            'done r named: look {} → "Heights: Width 4471 Depth 4482"',
             "seen r shown: Width=4471",
             "seen r shown: Depth=4482",
         ],
@@ -409,8 +409,8 @@ LEAVES = {
             result("1 passed"),
         ],
         [
-            "done a used: The file is src/cart.py.",
-            "done r used: run {} → 1 passed",
+            "done a named: The file is src/cart.py.",
+            "done r named: run {} → 1 passed",
             "seen r named: src/cart.py",
         ],
     ),
@@ -419,7 +419,7 @@ LEAVES = {
             called("bash", {"command": "check"}),
             result("checked one of the parts\n" * 40 + "All parts are sound."),
         ],
-        ['done r used: bash {"command":"check"} → 41 lines, "All parts are sound."'],
+        ['done r named: bash {"command":"check"} → 41 lines, "All parts are sound."'],
     ),
     "how a long output ends, without the tags around it": (
         [
@@ -427,7 +427,7 @@ LEAVES = {
             result("<output>\n" + "    x = 1\n" * 40 + "All is well.\n</output>"),
         ],
         [
-            'done r used: bash {"command":"make check"} → 41 lines, "All is well."',
+            'done r named: bash {"command":"make check"} → 41 lines, "All is well."',
         ],
     ),
     "what a checker found in an edit": (
@@ -455,7 +455,7 @@ LEAVES = {
             ),
         ],
         [
-            r"""done r used: tool {} → It's at C:\x, "B-17" it's""",
+            r"""done r named: tool {} → It's at C:\x, "B-17" it's""",
             "seen r named: B-17",
         ],
     ),
@@ -491,7 +491,7 @@ LEAVES = {
             ),
         ],
         [
-            'done r used: bash {"command":"check"} → 40 lines, "checked one of the parts"'
+            'done r named: bash {"command":"check"} → 40 lines, "checked one of the parts"'
         ],
     ),
     "a field of state that holds others is no state": (
@@ -499,7 +499,7 @@ LEAVES = {
             called("look", {}),
             result(json.dumps({"total": {"a": "few"}, "text": "much " * 99})),
         ],
-        ["done r used: look {} → 2 fields"],
+        ["done r named: look {} → 2 fields"],
     ),
     "the two names of a fact stay together": (
         [
@@ -1012,6 +1012,18 @@ def test_a_record_that_is_written_anew_has_most_of_its_room_for_more_than_calls(
     told = [line for line in record.lines if line.kind == "done"]
     assert told == calls[-len(told) :]
     assert 0 < sum(len(line.text) for line in told) <= PASSING_SHARE * 1_000
+
+
+def test_calls_that_failed_and_findings_outlast_others_in_a_record_that_is_written_anew():
+    step = "It fails because of the cache.", "make check", "E KeyError: 'a'"
+    tried = [called("run", {"command": step[1]}, text=step[0]), result(step[2])]
+    later = itertools.chain(
+        *(call(f"b_{at}.py", "x = 1\n" * 9) for at in "abcdefghijklmnopqrst")
+    )
+    text = render_record(record_of(*tried, *later, room=1_200, price=len))
+    assert all(part in text for part in step)
+    assert "b_t.py" in text
+    assert 'read {"path":"b_a.py"}' not in text
 
 
 def test_rows_whose_calls_left_are_one_table_when_the_record_is_written_anew():
