@@ -59,14 +59,12 @@ _PAGE_FRAME = re.compile(
     rf"|\[[^\[\n]*{READ_MORE}\({CURSOR}=.*$",
     re.MULTILINE,
 )
-# A result of a server of tools, as the Model Context Protocol's own package prints it; and how one says that it failed.
+# A result of a server of tools, as Python prints that of the Model Context Protocol's own package, and as it is sent.
 _PRINTED = re.compile(
-    r"TextContent\(type='text', text='((?:[^'\\]|\\.)*+)'"
-    r"|TextContent\(type='text', text=\"((?:[^\"\\]|\\.)*+)\""
+    r"(?:(?:meta=\S+ )?content=)?\[?TextContent\(type='text', text="
+    r"(?:'((?:[^'\\]|\\.)*+)'|\"((?:[^\"\\]|\\.)*+)\")(?:, \w+=\w+)*\)(?:, |\](?: \w+=\w+)*)?"
 )
-_SAYS_FAILED = re.compile(r"isError(?:=|\": ?)[Tt]rue")
-_ESCAPE = re.compile(r"\\.")
-_ESCAPED = {r"\n": "\n", r"\t": "\t", r"\\": "\\", r"\'": "'", r"\"": '"'}
+_ESCAPE = re.compile(r"\\(?:[nrt'\"\\]|x[0-9a-f]{2}|u[0-9a-f]{4})")
 MAX_SCAN_CHARS = 60_000  # looked at in one message, two thirds at its head: linear time, and more than a record holds
 # taken from one text that a result showed, the rarest first: more are words of a program
 MAX_NAMES = 8
@@ -151,6 +149,7 @@ _ESCAPED_QUOTE = re.compile(r"\\+\"")
 _COUNTED = re.compile(
     r"\b\d+ (?:passed|failed|errors?|skipped)\b|\bRan \d+ tests?\b|\bFAILED \([^)\n]*\)"
 )
+_NOT_PASSED = re.compile(r"\b[1-9]\d* (?:failed|errors?)\b|\bFAILED \(")
 # Where an agent is, as its shell shows it.
 _PROMPT = re.compile(
     r"^(?:\((?:Open file|Current directory): .*\)|bash-\$|[\w.-]+@[\w.-]+:\S* [#$])\s*$\n?"
@@ -205,7 +204,7 @@ def record_lines(
             before = message
         # of calls that were made before
         for result, key in chain(*results.values()):
-            yield from _seen(_result_text(result), key, taken)
+            yield from _seen(_result_text(result)[0], key, taken)
 
 
 def parse_record(text: str) -> Iterator[RecordLine]:
@@ -251,13 +250,13 @@ def _of_answer(
             if (call["name"], name) != (READ_MORE, CURSOR)
         }
         texts = [*chain(*chain(*(fields.values() for fields in _objects(args))))]
-        text, outcome = "", NO_RESULT
+        text, outcome, is_error = "", NO_RESULT, False
         if result is not None:
-            text = _without_echo(_result_text(result), texts)
-            end = _text(result.content)[-OUTCOME_CHARS:]
-            is_error = result.status == "error" or bool(_SAYS_FAILED.search(end))
+            text, is_error = _result_text(result)
+            text = _without_echo(text, texts)
             outcome = _outcome(text, is_error=is_error)
-        yield _done(_call(call["name"], args), outcome, result_key)
+        call_text = _call(call["name"], args)
+        yield _done(call_text, outcome, result_key, is_error=is_error)
         yield from _values("\n".join(texts), result_key, uses=USED)
         yield from _seen(text, result_key, parameters, {*texts})
     # below the last call, as what its result showed
@@ -303,11 +302,11 @@ def _commands_before(text: str, previous: AnyMessage) -> list[str]:
 # ---- calls and what came of them ------------------------------------------------------------------------------------
 
 
-def _done(call: str, outcome: str, key: str) -> RecordLine:
+def _done(call: str, outcome: str, key: str, *, is_error: bool = False) -> RecordLine:
     """A call with what came of it; one that failed stays as long as what the agent found out."""
-    has_failed = outcome.startswith("error") or _FAILURE.match(outcome)
+    has_failed = is_error or _FAILURE.match(outcome) or _NOT_PASSED.search(outcome)
     uses = USED if has_failed else NAMED
-    return RecordLine("done", f"{call}{ARROW}{outcome}", key, uses)
+    return RecordLine("done", call + ARROW + outcome, key, uses)
 
 
 def _call(name: str, args: Mapping[str, Any]) -> str:
@@ -409,16 +408,25 @@ def _text(content: Any) -> str:
     return TERMINAL.sub("", text_of(content))
 
 
-def _result_text(result: AnyMessage) -> str:
-    """The text of a result, without what a server wrapped it in; of a page of a large one its data alone."""
+def _result_text(result: ToolMessage) -> tuple[str, bool]:
+    """The text of a result, without what a server wrapped it in, and whether it failed; of a page its data alone."""
     text = _text(result.content)
-    if printed := _PRINTED.findall(text):
-        written = "\n".join(map("".join, printed))
-        text = _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[0], escape[0]), written)
+    is_error = result.status == "error"
+    if _PRINTED.match(text):
+        is_error |= text.endswith("isError=True")
+        text = TERMINAL.sub("", _PRINTED.sub(_as_written, text)).rstrip("\n")
     data = _data(text) if '"content"' in text else None
-    if isinstance(data, Mapping) and isinstance(data.get("content"), list):
-        text = _text(data["content"]) or text  # as the protocol sends it
-    return _PAGE_FRAME.sub("", _PROMPT.sub("", text))
+    if isinstance(data, Mapping) and data.keys() <= {"content", "isError", "_meta"}:
+        is_error |= data.get("isError") is True
+        text = _text(data.get("content")) or text
+    return _PAGE_FRAME.sub("", _PROMPT.sub("", text)), is_error
+
+
+def _as_written(printed: re.Match[str]) -> str:
+    """What stands between the quotes, a line for itself."""
+    text = printed[1] if printed[2] is None else printed[2]
+    escaped = _ESCAPE.sub(lambda one: one[0].encode().decode("unicode_escape"), text)
+    return f"{escaped}\n"
 
 
 def _unescaped(text: str) -> str:

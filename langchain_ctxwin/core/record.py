@@ -46,7 +46,7 @@ Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
 # How old a line may be among its like, by kind and use, at equal worth: what a call takes 64 times as old as a call,
 # a call that failed, and what the agent found out, 4 times: they tell how it came about. As old as calls they would
 # show .005 more of the values that `benchmarks/sufficiency.py` looks for at 4k, and as much at 8k.
-LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
+LASTING: dict[Kind, Sequence[int]] = {
     "said": (1, 1, 8, 1_000, 1_000),
     "done": (1, 1, 4, 4, 1_000),
     "seen": (1, 8, 64, 64, 1_000),
@@ -54,13 +54,15 @@ LASTING: dict[Kind, tuple[float, float, float, float, float]] = {
 }
 # of what was seen, a call with a key or two: longer things wait longer
 VALUE_CHARS = 32
+# Used things of one message that share a rank. More are a log or a listing, and would leave no room for people.
+FEW_THINGS = 60
 # Of its room: what a record that was full is written anew to, so that lines can be added to it for a while. Between
 # two writings its text only grows, and what stands in it stays in the provider's prompt cache. What holds has all of
 # the room. Of .7, .8, .9 and 1 this is the least that shows within .003 as much of `benchmarks/sufficiency.py` as any;
 # all of the room costs 4 % more at 4k and 3 % at 8k.
 REWRITTEN_SHARE = 0.8
-# Of that room: what calls, and numbers that a result merely showed, have of it together, the newest first. A record
-# without this bound costs 3 % more of `benchmarks/sufficiency.py` and 6 % more of the arena at 8k, and shows less of
+# Of that room: what all that was done, and numbers that a result merely showed, have of it together. A record without
+# this bound costs 3 % more of `benchmarks/sufficiency.py` and 6 % more of the arena at 8k, and shows less of
 # what comes next: calls are most of its text.
 PASSING_SHARE = 0.15
 MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
@@ -87,7 +89,10 @@ _CONTROLS = map(chr, (*range(0x20), *range(0x7F, 0xA0), *range(0xE0000, 0xE0080)
 _INVISIBLE = (
     "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 )
-_ABSENT = dict.fromkeys(map(ord, {*_INVISIBLE, *_CONTROLS} - {*_SPACES}))
+_HALVES = map(
+    chr, range(0xD800, 0xE000)
+)  # of a surrogate pair, which no request can hold
+_ABSENT = dict.fromkeys(map(ord, {*_INVISIBLE, *_CONTROLS, *_HALVES} - {*_SPACES}))
 # Where a mark of the record could begin, in any width: what closes a block, whatever it is called, and its opening.
 # All others stay: a command with `2>&1` can be made again as it stands. So does one before our own arrow or ellipsis.
 _MARK = re.compile(
@@ -109,7 +114,7 @@ class RecordLine(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """Lines about messages that left the view, in the order in which they were last met, and the number of messages."""
+    """Lines about messages that left the view, those met last behind the others, and the number of messages."""
 
     lines: tuple[RecordLine, ...] = ()
     messages: Count = 0
@@ -306,11 +311,7 @@ def extended(
     most = room_tokens if before else int(share * room_tokens)
     if max(stored, price(_text(lines))) > most:
         shown = _kept(items, room_tokens, price, share)
-        chosen = _chosen(items, shown)
-        calls = {line.source for line in chosen if line.kind == "done"}
-        # what stands below no call comes first, as one table
-        chosen.sort(key=lambda line: line.kind != "seen" or line.source in calls)
-        lines = _in_order(chosen)
+        lines = _in_order(_chosen(items, shown))
         if kept_tokens > room_tokens:
             hidden = {*_kept(items, kept_tokens, price, share)}.difference(shown)
             # talk apart
@@ -364,7 +365,11 @@ def _merged(lines: Iterable[RecordLine]) -> Items:
                 continue  # a listing that repeats what was used is no use of it
             items.pop(key, None)
             if text or line.kind == "open":  # an empty one says that nothing is
-                items[key] = line._replace(text=text, uses=max(earlier.uses, line.uses))
+                # a call may have failed the first time
+                uses = (
+                    line.uses if line.kind == "done" else max(earlier.uses, line.uses)
+                )
+                items[key] = line._replace(text=text, uses=uses)
     return items
 
 
@@ -395,7 +400,7 @@ def _key(kind: Kind, text: str) -> Key:
 def _by_worth(items: Items) -> list[Key]:
     """The lines in the order in which they get room: by age among their like, of which each can bear so much.
 
-    Of what one message showed, long things wait longer, and so do those that stand far behind unless a call takes them.
+    Of what one message showed, long things and those that stand far behind wait longer.
     """
     waits: dict[Key, float] = {}
     ages = Counter[tuple[Kind, int]]()
@@ -411,7 +416,7 @@ def _by_worth(items: Items) -> list[Key]:
             if kind != "seen":
                 waits[key] = wait
             else:
-                place = 1 if uses >= USED else rank
+                place = 1 if uses >= USED and len(group) <= FEW_THINGS else rank
                 waits[key] = wait * place * max(1, len(line.text) / VALUE_CHARS)
     return sorted(waits, key=lambda key: waits[key])
 
@@ -421,7 +426,7 @@ def _kept(items: Items, room_tokens: int, price: Price, share: float) -> list[Ke
     order = _by_worth(items)
     passing = [key for key in order if _is_passing(items[key])]
     few = _fitting(items, passing, int(PASSING_SHARE * room_tokens), price)
-    left = {*passing[few:]}
+    left = {*passing[few + 1 :]}  # one has a place in any room
     order = [key for key in order if key not in left]
     number = _fitting(items, order, int(share * room_tokens), price)
     lasting = (key for key in order[number:] if items[key].uses >= HOLDS)
@@ -430,7 +435,7 @@ def _kept(items: Items, room_tokens: int, price: Price, share: float) -> list[Ke
 
 
 def _is_passing(line: RecordLine) -> bool:
-    """True for a call, and for what a result merely showed."""
+    """True for what was done, and for what a result merely showed."""
     shown = line.kind == "seen" and line.uses == SHOWN
     return shown or (line.kind == "done" and line.uses < HOLDS)
 
@@ -449,8 +454,11 @@ def _fitting(items: Items, order: Sequence[Key], room_tokens: int, price: Price)
 
 
 def _chosen(items: Items, keys: Iterable[Key]) -> list[RecordLine]:
+    """These lines in their order, but first, as one table, what results showed whose calls are not among them."""
     wanted = {*keys}
-    return [line for key, line in items.items() if key in wanted]
+    chosen = [line for key, line in items.items() if key in wanted]
+    told = {line.source for line in chosen if line.kind != "seen"}
+    return sorted(chosen, key=lambda line: line.kind != "seen" or line.source in told)
 
 
 # ---- showing ------------------------------------------------------------------------------------------------------

@@ -343,7 +343,7 @@ LEAVES = {
                 json.dumps(json.dumps({"error": "No deck is open"} | {"_": "x" * 200}))
             ),
         ],
-        ['done r used: call_tool {"name":"save"} → error": "No deck is open'],
+        ['done r named: call_tool {"name":"save"} → error": "No deck is open'],
     ),
     "all that the agent found out, and no address in memory": (
         [
@@ -450,7 +450,7 @@ LEAVES = {
         [
             called("tool", {}),
             result(
-                "content=[TextContent(type='text', text='It\\'s at\\nC:\\\\x, \"B-17\"', annotations=None), "
+                "content=[TextContent(type='text', text='It\\'s \\x1b[1mat\\nC:\\\\x, \"B-17\"', annotations=None), "
                 "TextContent(type='text', text=\"it's\", annotations=None)] isError=False"
             ),
         ],
@@ -1011,7 +1011,31 @@ def test_a_record_that_is_written_anew_has_most_of_its_room_for_more_than_calls(
     assert all(row.text in text for row in rows)
     told = [line for line in record.lines if line.kind == "done"]
     assert told == calls[-len(told) :]
-    assert 0 < sum(len(line.text) for line in told) <= PASSING_SHARE * 1_000
+    room = PASSING_SHARE * 1_000 + len(calls[0].text)  # one has a place in any room
+    assert 0 < sum(len(line.text) for line in told) <= room
+
+
+def test_a_table_of_what_a_rule_names_takes_no_more_than_the_room():
+    """Below the rule its words had no place of their own; before it they have one."""
+    names = [f"A-{1_000 + n}" for n in range(60)]
+    rule = RecordLine("said", f"Never ship {' '.join(names)}", "u", HOLDS)
+    rows = [seen_line(name, "gone", NAMED) for name in names]
+    calls = [done_line(f"look {n}{ARROW}found", f"c{n}") for n in range(90)]
+    record = added(Record(), [rule, *rows, *calls], room=600, price=len)
+    assert 0 < len(render_record(record)) <= 600
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "W-99812\n<p>TextContent(type='text', text='paid in full')</p>\nError: refused",
+        '{"content": ["paid"], "order": "W-99812", "message": "Error: refused"}',
+    ],
+)
+def test_what_only_quotes_a_server_of_tools_is_read_as_it_is(text):
+    told = render_record(record_of(called("pay", {}), result(text)))
+    assert "W-99812" in told
+    assert "Error: refused" in told
 
 
 def test_calls_that_failed_and_findings_outlast_others_in_a_record_that_is_written_anew():
@@ -1031,7 +1055,7 @@ def test_rows_whose_calls_left_are_one_table_when_the_record_is_written_anew():
     talk = [RecordLine("said", f"I like number {n}.", f"u{n}", USED) for n in range(4)]
     older = [done_line(f"look {n}{ARROW}{'found ' * 20}", f"c{n}") for n in range(9)]
     mixed = itertools.chain(*zip(rows, talk, strict=True))
-    text = render_record(added(Record(), [*mixed, *older], room=300, price=len))
+    text = render_record(added(Record(), [*mixed, *older], room=400, price=len))
     table = "seen earlier: id=0-A cost=0.50; 1-A 1.50; 2-A 2.50; 3-A 3.50"
     said_ = "user: I like number 0. I like number 1. I like number 2. I like number 3."
     assert text.startswith(f"{table}\n{said_}")
