@@ -44,8 +44,8 @@ Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
 """A stored number: what is none is not read."""
 
 # How old a line may be among its like, by kind and use, at equal worth: what a call takes 64 times as old as a call,
-# a call that failed, and what the agent found out, 4 times: they tell how it came about. As old as calls they would
-# show .005 more of the values that `benchmarks/sufficiency.py` looks for at 4k, and as much at 8k.
+# a call that failed, and what the agent found out, 4 times: they tell how it came about. If they had only the age of
+# calls, .003 more of the values of `benchmarks/sufficiency.py` would stand in requests at 4k, and as many at 8k.
 LASTING: dict[Kind, Sequence[int]] = {
     "said": (1, 1, 8, 1_000, 1_000),
     "done": (1, 1, 4, 4, 1_000),
@@ -61,9 +61,9 @@ FEW_THINGS = 60
 # the room. Of .7, .8, .9 and 1 this is the least that shows within .003 as much of `benchmarks/sufficiency.py` as any;
 # all of the room costs 4 % more at 4k and 3 % at 8k.
 REWRITTEN_SHARE = 0.8
-# Of that room: what all that was done, and numbers that a result merely showed, have of it together. A record without
-# this bound costs 3 % more of `benchmarks/sufficiency.py` and 6 % more of the arena at 8k, and shows less of
-# what comes next: calls are most of its text.
+# Of its room, too: what all that was done, and numbers that a result merely showed, have of it together. Without this
+# bound requests of `benchmarks/sufficiency.py` cost 3 % more at 4k and 8k, and those of the arena 5 % more at 8k, where
+# .92 of the planted facts stand at the end instead of .98: calls would fill the record.
 PASSING_SHARE = 0.15
 MAX_CHARS_PER_TOKEN = 8  # of a record: what is longer is not priced
 
@@ -85,14 +85,14 @@ _ARTICLES = frozenset(("the", "an", "please"))
 
 # Signs that nobody sees and that a model reads: they could hide or turn around what a line says.
 _SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85"
-_CONTROLS = map(chr, (*range(0x20), *range(0x7F, 0xA0), *range(0xE0000, 0xE0080)))
+_HALVES = range(0xD800, 0xE000)  # of a surrogate pair: no request can hold one alone
+_CONTROLS = map(
+    chr, (*range(0x20), *range(0x7F, 0xA0), *_HALVES, *range(0xE0000, 0xE0080))
+)
 _INVISIBLE = (
     "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 )
-_HALVES = map(
-    chr, range(0xD800, 0xE000)
-)  # of a surrogate pair, which no request can hold
-_ABSENT = dict.fromkeys(map(ord, {*_INVISIBLE, *_CONTROLS, *_HALVES} - {*_SPACES}))
+_ABSENT = dict.fromkeys(map(ord, {*_INVISIBLE, *_CONTROLS} - {*_SPACES}))
 # Where a mark of the record could begin, in any width: what closes a block, whatever it is called, and its opening.
 # All others stay: a command with `2>&1` can be made again as it stands. So does one before our own arrow or ellipsis.
 _MARK = re.compile(

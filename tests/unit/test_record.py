@@ -1038,6 +1038,19 @@ def test_what_only_quotes_a_server_of_tools_is_read_as_it_is(text):
     assert "Error: refused" in told
 
 
+def test_a_listing_of_what_calls_take_leaves_room_for_what_people_said():
+    said_ = RecordLine("said", "The parcel went to Oslo 0150.", "u", USED)
+    listed = [seen_line(f"A-{n}", "r", USED) for n in range(1_000, 1_900)]
+    text = render_record(added(Record(), [said_, *listed], room=1_000, price=len))
+    assert said_.text in text
+    assert "A-1000" in text
+
+
+def test_no_half_of_a_surrogate_pair_comes_from_a_result():
+    found = '{"status": "lost\\ud800", "terms": "' + "none " * 99 + '"}'
+    assert b"status=lost" in render_record(record_of(*call("a.py", found))).encode()
+
+
 def test_calls_that_failed_and_findings_outlast_others_in_a_record_that_is_written_anew():
     step = "It fails because of the cache.", "make check", "E KeyError: 'a'"
     tried = [called("run", {"command": step[1]}, text=step[0]), result(step[2])]
